@@ -1,0 +1,1 @@
+"""Words and rules: no I/O, no clock, no threads."""

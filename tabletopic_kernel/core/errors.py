@@ -1,0 +1,45 @@
+"""Every error this package raises, sorted by remedy.
+
+``TableTopicError`` is the base; the four branches say who has to act. A message names what is
+wrong and what to do next; faces print it as it is, without a traceback.
+"""
+
+
+class TableTopicError(Exception):
+    """Base of all errors of this package."""
+
+
+class RetryableError(TableTopicError):
+    """A dependency is down or busy: wait with backoff and try again (invariant I9)."""
+
+
+class OutcomeUnknownError(TableTopicError):
+    """A commit was sent and no answer came: look into the table before anything else (I4)."""
+
+
+class UsageError(TableTopicError):
+    """The person's request cannot be done as given: wrong option, missing topic, bad setting."""
+
+
+class SettingsError(UsageError):
+    """A setting is unknown or wrong; the message names source, key and allowed values."""
+
+
+class ActionNeededError(TableTopicError):
+    """Work stopped and a person must decide: foreign table, gap, re-created topic, bad record."""
+
+
+class BadRecordError(ActionNeededError):
+    """A record that cannot become a row."""
+
+
+class StackError(ActionNeededError):
+    """The embedded stack could not be started, found or stopped."""
+
+
+class LostOwnershipError(TableTopicError):
+    """Another host owns the table topic now (I5): stop, commit nothing."""
+
+
+class InternalError(TableTopicError):
+    """A state that the rules exclude: our bug."""

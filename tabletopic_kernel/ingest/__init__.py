@@ -1,0 +1,1 @@
+"""The path of a record, one file per step."""

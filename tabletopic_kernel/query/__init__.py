@@ -1,0 +1,1 @@
+"""SQL over the tables: DuckDB and Spark."""
