@@ -141,13 +141,12 @@ class TopicWish(_Model):
 
 
 def default_table_name(topic: str) -> str:
-    """The table name of a topic: lower case, every run of other characters than a-z, 0-9, _ is one _.
+    """The table name of a topic: every run of characters other than letters, digits and _ is one _.
 
-    >>> default_table_name("Web.Clicks-v2")
+    >>> default_table_name("web.clicks-v2")
     'web_clicks_v2'
     """
-    name = re.sub(r"[^a-z0-9_]+", "_", topic.lower()).strip("_") or "topic"
-    return f"t_{name}" if name[0].isdigit() else name
+    return re.sub(r"[^A-Za-z0-9_]+", "_", topic).strip("_") or "topic"
 
 
 def table_identifier(topic: str, settings: TopicSettings) -> tuple[str, ...]:
