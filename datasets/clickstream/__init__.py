@@ -1,0 +1,1 @@
+"""A seeded clickstream: events, schemas by version, tallies."""
