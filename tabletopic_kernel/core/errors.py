@@ -37,7 +37,15 @@ class StackError(ActionNeededError):
     """The embedded stack could not be started, found or stopped."""
 
 
-class LostOwnershipError(TableTopicError):
+class HeadMovedError(TableTopicError):
+    """Another writer committed first and the ledger is still ours: plan the commit again (I3)."""
+
+
+class StartOverError(TableTopicError):
+    """What was staged no longer fits the table: drop it and go on from the table (I6)."""
+
+
+class LostOwnershipError(StartOverError):
     """Another host owns the table topic now (I5): stop, commit nothing."""
 
 

@@ -1,0 +1,101 @@
+"""Iceberg catalogs by PyIceberg's property names, with their errors sorted by remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow.fs as pafs
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    RESTError,
+    ServerError,
+    ServiceUnavailableError,
+    UnauthorizedError,
+)
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from sqlalchemy.exc import OperationalError
+
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
+
+NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
+DEFAULT_NAME = "lake"
+_ACCESS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
+
+
+def catalog_name(properties: Mapping[str, str]) -> str:
+    """The catalog's name in SQL: ``lake`` unless set."""
+    return properties.get(NAME, DEFAULT_NAME)
+
+
+def open_catalog(properties: Mapping[str, str]) -> Catalog:
+    """Open the catalog.
+
+    Raises:
+        SettingsError: properties that PyIceberg does not take.
+        RetryableError: the catalog does not answer.
+    """
+    rest = {key: value for key, value in properties.items() if key != NAME}
+    with reachable("the catalog"):
+        try:
+            return load_catalog(catalog_name(properties), **rest)
+        except (ValueError, TypeError, ImportError) as error:
+            raise SettingsError(f"[catalog] {error}") from error
+
+
+@contextmanager
+def reachable(what: str) -> Iterator[None]:
+    """Map trouble of a catalog or of storage to errors with a remedy; leaves Iceberg's own outcomes.
+
+    Raises:
+        RetryableError: no answer, busy, locked.
+        ActionNeededError: not allowed.
+    """
+    try:
+        yield
+    except (CommitFailedException, NoSuchTableError):
+        raise
+    except _ACCESS as error:
+        raise ActionNeededError(f"{what} does not allow it: {error}; check [catalog] credentials") from error
+    except (OperationalError, ServerError, ServiceUnavailableError, RESTError, OSError) as error:
+        raise RetryableError(f"{what} does not answer: {_first_line(error)}") from error
+
+
+def delete_files(table: Table, paths: list[str]) -> int:
+    """Delete data files of ours that no snapshot refers to; returns how many went. Missing ones are fine."""
+    gone = 0
+    for path in paths:
+        try:
+            table.io.delete(path)
+            gone += 1
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise RetryableError(f"could not delete {path}: {error}") from error
+    return gone
+
+
+def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
+    """Locations of what lies in ``folder`` (files, or folders when not recursive); empty if there is none.
+
+    Only storage that PyArrow opens can be listed; others give an empty list.
+    """
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        return []
+    scheme, netloc, path = io.parse_location(folder, io.properties)
+    with reachable("the storage"):
+        selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
+        found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
+    wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
+    root = folder.rstrip("/")
+    return [root + info.path[len(path.rstrip("/")) :] for info in found if info.type == wanted]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

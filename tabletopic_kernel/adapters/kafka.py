@@ -1,0 +1,254 @@
+"""The broker, through librdkafka: topics, offsets, and its properties in Spark's words."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+
+T = TypeVar("T")
+TIMEOUT_S = 10.0
+# librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
+# errors with a remedy instead.
+_LOG = logging.getLogger("tabletopic.librdkafka")
+_UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """What the broker says of a topic: identity (I8), and by partition the first and the end offset."""
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    first: dict[int, int]
+    end: dict[int, int]
+
+
+def client_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Properties for a librdkafka client of ours."""
+    return {"log_level": 0, "logger": _LOG, **properties}
+
+
+def make_admin(properties: Mapping[str, str]) -> AdminClient:
+    """An admin client; raises SettingsError on an unknown or wrong property."""
+    return AdminClient(checked(properties))
+
+
+def make_consumer(properties: Mapping[str, str], **more: Any) -> Consumer:
+    """A consumer; ``more`` has underscores where the property has dots."""
+    return Consumer({**checked(properties), **{key.replace("_", "."): value for key, value in more.items()}})
+
+
+def checked(properties: Mapping[str, str]) -> dict[str, Any]:
+    """``client_properties``, tried out without a connection.
+
+    Raises:
+        SettingsError: librdkafka does not know or accept a property.
+    """
+    ready = client_properties(properties)
+    if "bootstrap.servers" not in ready:
+        raise SettingsError(
+            "[kafka] bootstrap.servers is not set and no local stack is running; see `tabletopic up`"
+        )
+    try:
+        AdminClient(ready)
+    except KafkaException as error:
+        raise SettingsError(f"[kafka] {error.args[0].str()}") from error
+    return ready
+
+
+class Broker:
+    """Questions to one cluster."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = dict(properties)
+        self.admin = make_admin(properties)
+        self.address = self.properties.get("bootstrap.servers", "")
+
+    def topics(self) -> list[str]:
+        """All topics; raises RetryableError when the broker does not answer."""
+        try:
+            return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
+        except KafkaException as error:
+            raise self._trouble(error) from error
+
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        described = self._wait(self.admin.describe_cluster(request_timeout=TIMEOUT_S))
+        return str(described.cluster_id)
+
+    def facts(self, topic: str) -> TopicFacts:
+        """Identity and offsets of a topic, read-committed.
+
+        Raises:
+            UsageError: there is no such topic.
+            RetryableError: the broker does not answer.
+        """
+        described = self._describe(topic)
+        partitions = [partition.id for partition in described.partitions]
+        return TopicFacts(
+            topic=topic,
+            cluster_id=self.cluster_id(),
+            topic_id=str(described.topic_id),
+            first=self._offsets(topic, partitions, OffsetSpec.earliest()),
+            end=self._offsets(topic, partitions, OffsetSpec.latest()),
+        )
+
+    def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """End offsets by topic and partition, read-committed; unknown topics are left out."""
+        wanted = list(topics)
+        if not wanted:
+            return {}
+        described = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        asked: dict[TopicPartition, OffsetSpec] = {}
+        for topic, future in described.items():
+            try:
+                description = future.result()
+            except KafkaException as error:
+                if error.args[0].code() in _UNKNOWN_TOPIC:
+                    continue
+                raise self._trouble(error) from error
+            for partition in description.partitions:
+                asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
+        result: dict[str, dict[int, int]] = {}
+        for place, offset in self._list_offsets(asked).items():
+            result.setdefault(place[0], {})[place[1]] = offset
+        return result
+
+    def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
+        """The first offset at or after a time, by partition; the end offset where there is none."""
+        chosen = list(partitions)
+        found = self._offsets(topic, chosen, OffsetSpec.for_timestamp(timestamp_ms))
+        end = self._offsets(topic, chosen, OffsetSpec.latest())
+        return {p: end[p] if found[p] < 0 else found[p] for p in chosen}
+
+    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic of ours unless it is there (replication as the broker's default)."""
+        if topic in self.topics():
+            return
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
+        try:
+            self.admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._trouble(error) from error
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's configuration, e.g. ``retention.ms``."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self._wait(self.admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource])
+        return {name: entry.value for name, entry in found.items()}
+
+    def group_members(self, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Client id and assigned (topic, partition) pairs of every live member of a group."""
+        described = self._wait(self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group])
+        return [
+            (
+                member.client_id,
+                [(place.topic, place.partition) for place in member.assignment.topic_partitions],
+            )
+            for member in described.members
+        ]
+
+    def _describe(self, topic: str) -> Any:
+        try:
+            future = self.admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)[topic]
+        except (KafkaException, ValueError) as error:
+            raise UsageError(f"{topic!r} is no topic name: {error}") from error
+        try:
+            return future.result()
+        except KafkaException as error:
+            if error.args[0].code() in _UNKNOWN_TOPIC:
+                raise UsageError(
+                    f"there is no topic {topic!r} at {self.address}; create it first, or check the name"
+                ) from None
+            raise self._trouble(error) from error
+
+    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(topic, partition): spec for partition in partitions}
+        return {partition: offset for (_, partition), offset in self._list_offsets(asked).items()}
+
+    def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
+        if not asked:
+            return {}
+        futures = self.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+        )
+        return {
+            (place.topic, place.partition): self._wait(future).offset for place, future in futures.items()
+        }
+
+    def _wait(self, future: concurrent.futures.Future[T]) -> T:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise self._trouble(error) from error
+
+    def _trouble(self, error: KafkaException) -> RetryableError | ActionNeededError:
+        problem = error.args[0]
+        name = problem.name() if hasattr(problem, "name") else ""
+        if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
+            return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
+        return RetryableError(
+            f"the broker at {self.address} does not answer ({problem.str()}); "
+            "is it running, and is [kafka] bootstrap.servers right?"
+        )
+
+
+# librdkafka property → Kafka's Java clients, for those whose names or values differ.
+_JAVA_RENAMED = {
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+    "security.protocol": "security.protocol",
+    "bootstrap.servers": "bootstrap.servers",
+    "client.rack": "client.rack",
+    "client.dns.lookup": "client.dns.lookup",
+}
+
+
+def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The connection part of librdkafka properties as Kafka's Java client wants it.
+
+    Tuning of librdkafka has no meaning there and is left out.
+    """
+    java = {_JAVA_RENAMED[name]: value for name, value in properties.items() if name in _JAVA_RENAMED}
+    if "metadata.broker.list" in properties:
+        java.setdefault("bootstrap.servers", properties["metadata.broker.list"])
+    if "ssl.ca.location" in properties:
+        java["ssl.truststore.type"] = "PEM"
+    if "ssl.endpoint.identification.algorithm" in java:
+        algorithm = java["ssl.endpoint.identification.algorithm"]
+        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
+    if mechanism:
+        java["sasl.mechanism"] = mechanism
+    if "sasl.username" in properties:
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        quoted = {name: _jaas(properties.get(f"sasl.{name}", "")) for name in ("username", "password")}
+        java["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required "
+            f"username={quoted['username']} password={quoted['password']};"
+        )
+    return java
+
+
+def _jaas(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,113 @@
+"""The schema registry, through Confluent's client: any compatible server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from tabletopic_kernel.core.errors import RetryableError, TableTopicError, UsageError
+
+T = TypeVar("T")
+_NOT_FOUND = 404
+# The client's own retries would hold a thread; waiting is the coordinator's business (I9).
+_CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
+
+
+class UnknownSchemaError(TableTopicError):
+    """The registry answers and has no such schema or subject."""
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One schema with what the registry says of it; ``references`` maps names to texts, resolved."""
+
+    id: int
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...]
+    subject: str
+    version: int
+
+
+class Registry:
+    """Schemas by id and by subject.
+
+    Args:
+        properties: of confluent_kafka's SchemaRegistryClient, at least ``url``.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.url = properties.get("url", "")
+        try:
+            self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **properties})
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"the [registry] settings are not usable: {error}") from error
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema with this id, its references resolved.
+
+        Raises:
+            UnknownSchemaError: no such id.
+            RetryableError: the registry does not answer.
+        """
+        schema = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema(schema_id))
+        places = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema_versions(schema_id))
+        newest = max(places, key=lambda place: place.version or 0, default=None)
+        subject, version = (newest.subject or "", newest.version or 0) if newest else ("", 0)
+        return self._resolved(schema_id, schema, subject, version)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest schema of a subject; None where the subject does not exist.
+
+        Raises:
+            RetryableError: the registry does not answer.
+        """
+        try:
+            found = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
+        except UnknownSchemaError:
+            return None
+        return self._resolved(int(found.schema_id or 0), found.schema, subject, int(found.version or 0))
+
+    def check(self) -> list[str]:
+        """The subjects there are; the cheapest question that proves the registry answers."""
+        return self._ask("subjects", self._client.get_subjects)
+
+    def _resolved(self, schema_id: int, schema: Schema, subject: str, version: int) -> RegisteredSchema:
+        references: dict[str, str] = {}
+        self._collect(schema, references)
+        return RegisteredSchema(
+            id=schema_id,
+            kind=schema.schema_type or "AVRO",
+            text=schema.schema_str or "",
+            references=tuple(references.items()),
+            subject=subject,
+            version=version,
+        )
+
+    def _collect(self, schema: Schema, into: dict[str, str]) -> None:
+        for reference in schema.references or []:
+            name, subject, version = reference.name or "", reference.subject or "", reference.version or -1
+            if name not in into:
+                found = self._ask(
+                    f"{subject} version {version}",
+                    lambda subject=subject, version=version: self._client.get_version(subject, version),  # type: ignore[misc]
+                )
+                self._collect(found.schema, into)  # what it needs itself comes first
+                into[name] = found.schema.schema_str or ""
+
+    def _ask(self, what: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except SchemaRegistryError as error:
+            if error.http_status_code == _NOT_FOUND:
+                raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
+            raise RetryableError(f"the registry at {self.url} refused to give {what}: {error}") from error
+        except Exception as error:  # its HTTP library's errors have no public base class
+            raise RetryableError(
+                f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
+                "is it running, and is [registry] url right?"
+            ) from error

@@ -1,0 +1,144 @@
+"""The Spark session that runs the workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.adapters.catalog import catalog_name
+from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.settings import SparkSettings
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+# Why each: see the comment at its side; a person's [spark] conf wins over all of them.
+_DEFAULTS = {
+    "spark.ui.enabled": "false",  # a port and memory nobody asked for
+    "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
+    "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.stopActiveRunOnRestart": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.python.worker.reuse": "true",
+    "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
+    "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
+}
+
+
+@dataclass(frozen=True)
+class SparkPlace:
+    """Where the session finds what it needs: JDK, jars, and a folder for logs and temporary files."""
+
+    java_home: str
+    jars: tuple[str, ...]
+    folder: Path
+
+
+def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str, str]) -> SparkSession:
+    """The session of this process; made on the first call.
+
+    Raises:
+        SettingsError: Spark did not start with these settings; its log says why.
+    """
+    place.folder.mkdir(parents=True, exist_ok=True)
+    log = place.folder / "spark.log"
+    log4j = place.folder / "spark-log4j2.properties"
+    log4j.write_text(_LOG4J.format(log=log))
+    local = settings.master.startswith("local")
+    conf = {
+        **_DEFAULTS,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Duser.timezone=UTC",
+        "spark.jars": ",".join(place.jars),
+        "spark.local.dir": str(place.folder / "spark-local"),
+        "spark.sql.warehouse.dir": str(place.folder / "spark-warehouse"),
+        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+        **spark_catalog(catalog),
+        **settings.conf,
+    }
+    builder = SparkSession.builder.appName("tabletopic").master(settings.master)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
+            raise SettingsError(f"Spark did not start ({error}); see {log}") from error
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
+    """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog."""
+    if not properties:
+        return {}
+    name = catalog_name(properties)
+    prefix = f"spark.sql.catalog.{name}"
+    kind = properties.get("type", "rest" if properties.get("uri", "").startswith("http") else "sql")
+    conf = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc" if kind == "sql" else kind,
+        f"{prefix}.cache-enabled": "false",  # else Spark does not see PyIceberg's commits
+    }
+    uri = properties.get("uri", "")
+    if kind == "sql":
+        # Same file, other driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
+        path = uri.removeprefix("sqlite://").split("?")[0]
+        conf[f"{prefix}.uri"] = f"jdbc:sqlite:{path.replace('//', '/', 1)}?busy_timeout=30000"
+        conf[f"{prefix}.jdbc.schema-version"] = "V1"
+    elif uri:
+        conf[f"{prefix}.uri"] = uri
+    passed = ("warehouse", "credential", "token", "s3.", "glue.", "client.", "io-impl")
+    conf.update({f"{prefix}.{key}": value for key, value in properties.items() if key.startswith(passed)})
+    return conf
+
+
+class _environment:  # noqa: N801 - reads as a statement: with _environment(JAVA_HOME=…)
+    """Set variables while a child is started, then put back what was there."""
+
+    def __init__(self, **values: str) -> None:
+        self._values = values
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        self._before = {name: os.environ.get(name) for name in self._values}
+        os.environ.update(self._values)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def cores(session: SparkSession) -> int:
+    """Tasks that run at the same time."""
+    return int(session.sparkContext.defaultParallelism)
+
+
+def jar_list(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Jar paths as the session takes them."""
+    return tuple(str(path) for path in paths)

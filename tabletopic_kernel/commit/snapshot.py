@@ -1,0 +1,293 @@
+"""The table of a table topic: its ledger, and the transactions that move it.
+
+One commit is one Iceberg transaction: data files, ledger and tag together (I2).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from tabletopic_kernel.adapters.catalog import reachable
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    LostOwnershipError,
+    OutcomeUnknownError,
+    RetryableError,
+    StartOverError,
+)
+from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
+from tabletopic_kernel.core.settings import TopicSettings
+
+TOPIC_PROPERTY = f"{PREFIX}topic"
+SCHEMAS_PROPERTY = f"{PREFIX}schemas"
+
+
+@dataclass(frozen=True)
+class CoveredSchema:
+    """A registered schema that the table's columns cover; ``table_schema_id`` is Iceberg's."""
+
+    id: int
+    subject: str
+    version: int
+    table_schema_id: int
+
+
+class TopicTable:
+    """One table and the rules for changing it. Not thread-safe: the coordinator's thread alone uses it."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @classmethod
+    def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
+        """The table of ``topic``, None if there is none yet.
+
+        Raises:
+            ActionNeededError: the table is there and is not this topic's.
+            RetryableError: the catalog does not answer.
+        """
+        try:
+            with reachable("the catalog"):
+                table = catalog.load_table(identifier)
+        except NoSuchTableError:
+            return None
+        owner = table.properties.get(TOPIC_PROPERTY)
+        if owner != topic:
+            whose = f"belongs to the topic {owner!r}" if owner else "was not made by a table topic"
+            raise ActionNeededError(
+                f"the table {'.'.join(identifier)} is already there and {whose}; "
+                "choose another name with --table or --namespace"
+            )
+        return cls(table)
+
+    @classmethod
+    def create(
+        cls,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        topic: str,
+        settings: TopicSettings,
+    ) -> TopicTable:
+        """Create the table of ``topic``, with its namespace; raises as ``load``."""
+        with reachable("the catalog"):
+            for depth in range(1, len(identifier)):
+                try:
+                    catalog.create_namespace(identifier[:depth])
+                except NamespaceAlreadyExistsError:
+                    continue
+            try:
+                table = catalog.create_table(
+                    identifier, schema, partition_spec=spec, properties=_table_properties(topic, settings)
+                )
+            except TableAlreadyExistsError as error:
+                raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
+        return cls(table)
+
+    @property
+    def identifier(self) -> str:
+        """Namespace and name, dotted."""
+        return ".".join(self.table.name())
+
+    def reload(self) -> None:
+        """Read the table's current metadata.
+
+        Raises:
+            ActionNeededError: the table was dropped or replaced (I8).
+            RetryableError: the catalog does not answer.
+        """
+        uuid = self.table.metadata.table_uuid
+        try:
+            with reachable("the catalog"):
+                fresh = self.table.catalog.load_table(self.table.name())
+        except NoSuchTableError as error:
+            raise ActionNeededError(
+                f"the table {self.identifier} is gone; resume the topic to fill a new one from the start"
+            ) from error
+        if fresh.metadata.table_uuid != uuid:
+            raise ActionNeededError(
+                f"the table {self.identifier} was replaced by another one; resume to adopt it"
+            )
+        self.table = fresh
+
+    def ledger_snapshot(self) -> tuple[Ledger, Snapshot] | None:
+        """The newest ledger among the ancestors of the head; foreign snapshots in between are skipped."""
+        metadata = self.table.metadata
+        head = metadata.current_snapshot()
+        for snapshot in ancestors_of(head, metadata) if head else ():
+            if found := Ledger.from_summary(_summary(snapshot)):
+                return found, snapshot
+        # The ancestors were expired up to a foreign head: the tag has kept the ledger's snapshot.
+        tag = metadata.refs.get(TAG)
+        kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
+        found = Ledger.from_summary(_summary(kept)) if kept else None
+        return (found, kept) if found and kept else None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """See ``ledger_snapshot``."""
+        found = self.ledger_snapshot()
+        return found[0] if found else None
+
+    def has_commit(self, commit_id: str) -> bool:
+        """Whether a snapshot of the history carries this commit id (I4)."""
+        return any(
+            _summary(snapshot).get(f"{PREFIX}commit-id") == commit_id
+            for snapshot in self.table.metadata.snapshots
+        )
+
+    def commit(self, files: Iterable[DataFile], planned: Ledger | None, after: Ledger) -> None:
+        """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
+
+        Does nothing if ``after.commit_id`` is in the table already.
+
+        Raises:
+            HeadMovedError: another writer was first and the ledger is as planned: call again.
+            LostOwnershipError: a higher epoch is in the table (I5).
+            StartOverError: the files do not fit the table's partition spec any more.
+            ActionNeededError: the ledger is not where it was planned on, or the table is gone (I8).
+            OutcomeUnknownError: no answer to the commit: look for its id (I4).
+            RetryableError: the catalog does not answer, nothing was sent.
+        """
+        self.reload()
+        if self.has_commit(after.commit_id):
+            return
+        self._check_planned_on(planned, after.epoch)
+        chosen = list(files)
+        if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
+            raise StartOverError(f"the partition spec of {self.identifier} has changed")
+        self._without_retries()
+        try:
+            transaction = self.table.transaction()
+            producer = transaction.update_snapshot(snapshot_properties=after.to_summary()).merge_append()
+            for file in chosen:
+                producer.append_data_file(file)
+            producer.commit()
+            tag = transaction.manage_snapshots()
+            tag.create_tag(producer.snapshot_id, TAG).commit()
+        except OSError as error:  # manifests could not be written: nothing was sent yet
+            raise RetryableError(f"could not write the metadata of {self.identifier}: {error}") from error
+        try:
+            transaction.commit_transaction()
+        except CommitFailedException as error:
+            raise HeadMovedError(str(error)) from error
+        except Exception as error:  # whatever it is, the catalog may have taken the commit
+            raise OutcomeUnknownError(f"{type(error).__name__}: {error}") from error
+
+    def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
+        """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""
+        self.commit((), planned, ledger)
+
+    def evolve(self, schema: Schema | None, covered: Mapping[int, CoveredSchema], epoch: int) -> None:
+        """Make ``schema`` current (None: columns stay) and note that ``covered`` schemas now fit.
+
+        A metadata-only commit of its own, before any row that needs it is staged.
+
+        Raises:
+            HeadMovedError: the schema was changed by another writer meanwhile: plan again.
+            LostOwnershipError: see ``commit``.
+            RetryableError: the catalog does not answer.
+        """
+        found = self.ledger
+        if found and found.epoch > epoch:
+            raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
+        metadata = self.table.metadata
+        updates: tuple[TableUpdate, ...] = ()
+        if schema is not None:
+            updates = (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate(schema_id=-1))
+        texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
+        updates += (SetPropertiesUpdate(updates={SCHEMAS_PROPERTY: json.dumps(texts)}),)
+        requirements: tuple[TableRequirement, ...] = (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+        )
+        try:
+            with reachable("the catalog"):
+                self.table.catalog.commit_table(self.table, requirements, updates)
+        except CommitFailedException as error:
+            raise HeadMovedError(str(error)) from error
+        self.reload()
+
+    def covered(self) -> dict[int, CoveredSchema]:
+        """Registered schemas whose records fit the table as it is, by id."""
+        noted = json.loads(self.table.properties.get(SCHEMAS_PROPERTY, "{}"))
+        return {
+            int(schema_id): CoveredSchema(int(schema_id), subject, version, table_schema_id)
+            for schema_id, (subject, version, table_schema_id) in noted.items()
+        }
+
+    def staging_metadata(self) -> str:
+        """The metadata that tasks need to write files, as JSON; without history it stays small and equal."""
+        bare = {
+            "current_snapshot_id": None,
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "statistics": [],
+            "partition_statistics": [],
+            "last_sequence_number": 0,
+            "last_updated_ms": 0,
+        }
+        return self.table.metadata.model_copy(update=bare).model_dump_json()
+
+    def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
+        found = self.ledger
+        if found and found.epoch > epoch:
+            raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
+        if (found and found.commit_id) != (planned and planned.commit_id):
+            raise ActionNeededError(
+                f"the ledger of {self.identifier} is not where it was: expected "
+                f"{dict(planned.next_offsets) if planned else 'none'}, found "
+                f"{dict(found.next_offsets) if found else 'none'}; was the table rolled back? "
+                "Resume the topic to go on from what the table says"
+            )
+
+    def _without_retries(self) -> None:
+        """PyIceberg's own retry would append again without looking (I3); off in this copy alone."""
+        properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+
+
+def _table_properties(topic: str, settings: TopicSettings) -> dict[str, str]:
+    return {
+        TableProperties.FORMAT_VERSION: "2",  # PyIceberg reads version 3 but cannot write it
+        TableProperties.PARQUET_COMPRESSION: "zstd",
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes),
+        # Commits are many and small: old metadata files go, manifests are merged as they add up.
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
+        TableProperties.MANIFEST_MERGE_ENABLED: "true",
+        **settings.table_properties,
+        TOPIC_PROPERTY: topic,
+    }

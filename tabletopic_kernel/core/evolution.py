@@ -1,0 +1,229 @@
+"""Schema evolution: what a writer's schema changes in a table's, and what it may not.
+
+Columns are found by name. Allowed: add (as optional), relax (required to optional) and widen
+(Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks stays and becomes
+optional. Everything else is refused, never coerced.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.settings import TopicSettings
+
+KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata", "_kafka_value"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference between two versions of a table's schema; ``column`` is the dotted path."""
+
+    kind: Literal["add", "relax", "widen"]
+    column: str
+    before: str | None
+    after: str
+
+    def __str__(self) -> str:
+        return {
+            "add": f"add {self.column} {self.after}",
+            "relax": f"relax {self.column} to optional",
+            "widen": f"widen {self.column} {self.before} → {self.after}",
+        }[self.kind]
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """The outcome: the new schema, the changes that lead to it, and what was refused (column: why)."""
+
+    schema: Schema
+    changes: tuple[Change, ...]
+    refused: dict[str, str]
+
+
+@dataclass
+class _Merge:
+    ids: Iterator[int]
+    changes: list[Change] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def struct(self, path: str, table: StructType, writer: StructType) -> StructType:
+        wanted = {column.name: column for column in writer.fields}
+        merged = [self._known(path, column, wanted.pop(column.name, None)) for column in table.fields]
+        return StructType(*merged, *(self._added(path, column) for column in wanted.values()))
+
+    def _known(self, path: str, table: NestedField, writer: NestedField | None) -> NestedField:
+        name = path + table.name
+        required = self._required(name, table.required, writer is not None and writer.required)
+        merged = table.field_type if writer is None else self._type(name, table.field_type, writer.field_type)
+        return table.model_copy(update={"required": required, "field_type": merged})
+
+    def _added(self, path: str, column: NestedField) -> NestedField:
+        fresh = NestedField(next(self.ids), column.name, column.field_type, required=False, doc=column.doc)
+        added = fresh.model_copy(update={"field_type": with_fresh_ids(column.field_type, self.ids)})
+        self.changes.append(Change("add", path + column.name, None, str(column.field_type)))
+        return added
+
+    def _required(self, name: str, table: bool, writer: bool) -> bool:
+        if table and not writer:
+            self.changes.append(Change("relax", name, "required", "optional"))
+        return table and writer
+
+    def _type(self, name: str, table: IcebergType, writer: IcebergType) -> IcebergType:
+        if isinstance(table, StructType) and isinstance(writer, StructType):
+            return self.struct(f"{name}.", table, writer)
+        if isinstance(table, ListType) and isinstance(writer, ListType):
+            element = f"{name}.element"
+            return ListType(
+                element_id=table.element_id,
+                element_type=self._type(element, table.element_type, writer.element_type),
+                element_required=self._required(element, table.element_required, writer.element_required),
+            )
+        if isinstance(table, MapType) and isinstance(writer, MapType):
+            return self._map(name, table, writer)
+        if table == writer or _widens(writer, table):
+            return table
+        if _widens(table, writer):
+            self.changes.append(Change("widen", name, str(table), str(writer)))
+            return writer
+        self.refused[name] = f"is {table} in the table and {writer} in the new schema"
+        return table
+
+    def _map(self, name: str, table: MapType, writer: MapType) -> MapType:
+        if table.key_type != writer.key_type and not _same_shape(table.key_type, writer.key_type):
+            self.refused[f"{name}.key"] = f"is {table.key_type} in the table and {writer.key_type} in the new"
+        value = f"{name}.value"
+        return MapType(
+            key_id=table.key_id,
+            key_type=table.key_type,
+            value_id=table.value_id,
+            value_type=self._type(value, table.value_type, writer.value_type),
+            value_required=self._required(value, table.value_required, writer.value_required),
+        )
+
+
+def _widens(narrow: IcebergType, wide: IcebergType) -> bool:
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
+        return narrow.scale == wide.scale and narrow.precision < wide.precision
+    return (type(narrow), type(wide)) in {(IntegerType, LongType), (FloatType, DoubleType)}
+
+
+def _same_shape(one: IcebergType, other: IcebergType) -> bool:
+    merge = _Merge(itertools.count(1))
+    merge._type("key", one, other)
+    return not merge.changes and not merge.refused
+
+
+def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
+    """The same type with new field ids from ``ids``, depth first."""
+    if isinstance(kind, StructType):
+        return StructType(
+            *(
+                column.model_copy(
+                    update={"field_id": next(ids), "field_type": with_fresh_ids(column.field_type, ids)}
+                )
+                for column in kind.fields
+            )
+        )
+    if isinstance(kind, ListType):
+        return ListType(
+            element_id=next(ids),
+            element_type=with_fresh_ids(kind.element_type, ids),
+            element_required=kind.element_required,
+        )
+    if isinstance(kind, MapType):
+        return MapType(
+            key_id=next(ids),
+            key_type=with_fresh_ids(kind.key_type, ids),
+            value_id=next(ids),
+            value_type=with_fresh_ids(kind.value_type, ids),
+            value_required=kind.value_required,
+        )
+    return kind
+
+
+def evolve(table: Schema, writer: Schema, last_column_id: int) -> Evolution:
+    """Merge the columns of ``writer`` (see ``table_columns``) into the schema of a table.
+
+    Args:
+        table: the table's current schema; its field ids stay.
+        writer: columns the new records need.
+        last_column_id: the table metadata's ``last-column-id``; new fields count on from it.
+    """
+    merge = _Merge(itertools.count(last_column_id + 1))
+    struct = merge.struct("", table.as_struct(), _with_kafka_columns(table, writer))
+    return Evolution(Schema(*struct.fields), tuple(merge.changes), merge.refused)
+
+
+def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
+    """The writer's columns plus the table's own metadata columns, which no writer schema has."""
+    names = {column.name for column in writer.fields}
+    own = (c for c in table.fields if c.name in (KEY, HEADER, METADATA) and c.name not in names)
+    return StructType(*writer.fields, *own)
+
+
+def value_columns(writer: Schema, settings: TopicSettings) -> Schema:
+    """The columns that hold the value: the record's fields, or all in one ``_kafka_value``."""
+    if settings.transform == "none" and [column.name for column in writer.fields] != [VALUE]:
+        return Schema(NestedField(1, VALUE, writer.as_struct(), required=True))
+    return writer
+
+
+def table_schema(writer: Schema, settings: TopicSettings) -> Schema:
+    """The schema of a new table: value columns, then the ``_kafka_*`` columns that are switched on.
+
+    Raises:
+        UsageError: a value field has the name of a metadata column that is switched on.
+    """
+    ids = itertools.count(1)
+    columns = [*value_columns(writer, settings).fields, *metadata_columns(settings)]
+    names = [column.name for column in columns]
+    if clash := {name for name in names if names.count(name) > 1}:
+        raise UsageError(
+            f"the value has a field {', '.join(sorted(clash))}, which is also the name of a metadata column; "
+            "switch it off with metadata_columns"
+        )
+    struct = with_fresh_ids(StructType(*columns), ids)
+    assert isinstance(struct, StructType)
+    return Schema(*struct.fields)
+
+
+def metadata_columns(settings: TopicSettings) -> list[NestedField]:
+    """The ``_kafka_*`` columns of a table, placeholders for ids."""
+    columns = []
+    if "key" in settings.metadata_columns and settings.key_format != "none":
+        kind = StringType() if settings.key_format == "string" else BinaryType()
+        columns.append(NestedField(1, KEY, kind, required=False, doc="key of the Kafka record"))
+    if "header" in settings.metadata_columns:
+        headers = MapType(key_id=1, key_type=StringType(), value_id=2, value_type=BinaryType())
+        columns.append(
+            NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
+        )
+    if "metadata" in settings.metadata_columns:
+        place = StructType(
+            NestedField(1, "partition", IntegerType(), required=False),
+            NestedField(2, "offset", LongType(), required=False),
+            NestedField(3, "timestamp", TimestamptzType(), required=False, doc="of the Kafka record"),
+        )
+        columns.append(NestedField(1, METADATA, place, required=False, doc="where the record came from"))
+    return columns

@@ -1,0 +1,75 @@
+"""Spark's Kafka source: which options, where to begin, how much in a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabletopic_kernel.core.errors import InternalError
+from tabletopic_kernel.core.ledger import Offsets
+
+# Large polls: twice the speed of the defaults.
+_CONSUMER = {
+    "max.poll.records": "10000",
+    "max.partition.fetch.bytes": str(16 * 1024**2),
+    "fetch.max.bytes": str(64 * 1024**2),
+    "receive.buffer.bytes": str(1024**2),
+    "isolation.level": "read_committed",
+}
+# A batch begins early once this many records wait, so that a busy topic is staged while the commit
+# interval runs; a quiet topic waits for the interval and makes one file.
+MIN_RECORDS = 200_000
+# The most a batch takes: bounds what is lost by a failed batch, and the memory of its tasks.
+MAX_RECORDS = 1_000_000
+# How often the source looks for new records, as a share of the commit interval, within these bounds
+# (ms): often enough to be fresh, seldom enough that an idle topic costs little.
+_POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """What one streaming query reads. ``java`` holds connection properties of Kafka's Java client."""
+
+    topic: str
+    java: Mapping[str, str]
+    start: Offsets
+    commit_interval_ms: int
+    headers: bool
+
+
+def reader_options(spec: SourceSpec) -> dict[str, str]:
+    """Options for ``spark.readStream.format("kafka")``."""
+    starting = json.dumps({spec.topic: {str(p): offset for p, offset in sorted(spec.start.items())}})
+    return {
+        **{f"kafka.{key}": value for key, value in {**_CONSUMER, **spec.java}.items()},
+        "subscribe": spec.topic,
+        "startingOffsets": starting,
+        "includeHeaders": str(spec.headers).lower(),
+        "failOnDataLoss": "true",  # a gap is never skipped in silence (I8)
+        "minOffsetsPerTrigger": str(MIN_RECORDS),
+        "maxTriggerDelay": f"{spec.commit_interval_ms}ms",
+        "maxOffsetsPerTrigger": str(MAX_RECORDS),
+        "groupIdPrefix": f"tabletopic-{spec.topic}",
+    }
+
+
+def poll_interval_ms(commit_interval_ms: int) -> int:
+    """Time between two looks for new records."""
+    return max(_POLL_MIN_MS, min(_POLL_MAX_MS, commit_interval_ms // _POLL_SHARE))
+
+
+def batch_end_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
+    """The end offsets of a batch, from the log Spark writes before the batch runs.
+
+    They count control records of transactions and holes of compaction, which the records' own offsets
+    do not show.
+    """
+    path = checkpoint / "offsets" / str(batch_id)
+    for line in path.read_text().splitlines():
+        if line.startswith("{"):
+            offsets = json.loads(line).get(topic)
+            if offsets is not None:
+                return {int(partition): int(offset) for partition, offset in offsets.items()}
+    raise InternalError(f"no offsets of {topic} in {path}")

@@ -1,0 +1,190 @@
+"""The worker of one table topic: a streaming query that stages batches."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyiceberg.manifest import DataFile
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tabletopic_kernel.core.errors import BadRecordError, RetryableError
+from tabletopic_kernel.core.ledger import StagedOffsets
+from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
+from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StagePlan, StageResult, StageTask
+
+# Below this many records another task costs more than it saves, and makes another file.
+_RECORDS_PER_TASK = 50_000
+# One Arrow batch between the JVM and Python: bytes aimed at, and the record counts this may lead to.
+_ARROW_BATCH_BYTES = 8 * 1024**2
+_ARROW_BATCH_RECORDS = (64, 65_536)
+_STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """Data files that no snapshot refers to yet, and the offsets they stand for."""
+
+    offsets: StagedOffsets
+    files: tuple[DataFile, ...]
+    rows: int
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.file_size_in_bytes for file in self.files)
+
+
+class Listener(Protocol):
+    """Whom a worker reports to; called from the worker's threads."""
+
+    def staged(self, batch: StagedBatch) -> None:
+        """Take a batch; blocks while too much waits for its commit."""
+
+    def plan_for(self, needed: frozenset[int | None]) -> StagePlan:
+        """Make the table cover these schema ids (None: tombstones); raises when it cannot be done."""
+        ...
+
+    def discard(self, files: list[DataFile]) -> None:
+        """Delete files that no commit will take (I10)."""
+
+    def ended(self, error: Exception | None) -> None:
+        """The query is over; None after ``stop``."""
+
+
+class Worker:
+    """Runs from ``start`` to ``stop`` or to its first error; never restarted, a new one is made instead."""
+
+    def __init__(self, spark: SparkSession, spec: SourceSpec, plan: StagePlan, listener: Listener) -> None:
+        self._spark = spark
+        self._spec = spec
+        self._plan = plan
+        self._listener = listener
+        self._position = dict(spec.start)
+        self._checkpoint = Path(tempfile.mkdtemp(prefix="tabletopic-checkpoint-"))
+        self._cores = int(spark.sparkContext.defaultParallelism)
+        self._stopping = threading.Event()
+        self._batch_lock = threading.Lock()  # held while a batch is under way
+        self._error: Exception | None = None
+        self._query: StreamingQuery | None = None
+        self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
+
+    def start(self) -> None:
+        """Start the query; raises RetryableError when Spark does not take it."""
+        try:
+            frame = self._spark.readStream.format("kafka").options(**reader_options(self._spec)).load()
+            self._query = (
+                frame.writeStream.foreachBatch(self._on_batch)
+                .option("checkpointLocation", str(self._checkpoint))
+                .queryName(f"{self._spec.topic} {self._checkpoint.name}")
+                .trigger(processingTime=f"{poll_interval_ms(self._spec.commit_interval_ms)} milliseconds")
+                .start()
+            )
+        except Exception as error:  # Py4J wraps whatever the JVM throws
+            self._clean()
+            raise RetryableError(f"Spark did not start the query of {self._spec.topic}: {error}") from error
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """End the query after the batch under way; returns when it is gone. Idempotent."""
+        self._stopping.set()
+        if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
+            self._batch_lock.release()
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except Exception as error:  # the JVM is gone: so is the query
+                self._error = self._error or error
+        if self._watcher.is_alive() and threading.current_thread() is not self._watcher:
+            self._watcher.join(_STOP_WAIT_S)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping.is_set()
+
+    def _watch(self) -> None:
+        try:
+            assert self._query is not None
+            self._query.awaitTermination()
+        except Exception as error:  # StreamingQueryException, or the JVM died
+            self._error = self._error or RetryableError(_reason(error))
+        self._clean()
+        self._listener.ended(None if self.stopping else self._error or RetryableError("the query ended"))
+
+    def _clean(self) -> None:
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        with self._batch_lock:
+            if self.stopping:
+                return  # the checkpoint is not used again, so nothing is skipped
+            try:
+                self._stage_batch(frame, batch_id)
+            except Exception as error:
+                self._error = error
+                raise
+
+    def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        end = batch_end_offsets(self._checkpoint, batch_id, self._spec.topic)
+        start = {partition: self._position.get(partition, 0) for partition in end}
+        offsets = StagedOffsets(start, end)
+        if offsets.records == 0:
+            return
+        result = self._run(frame, offsets.records)
+        while result.needed:
+            self._listener.discard(result.files)
+            self._plan = self._listener.plan_for(frozenset(result.needed))
+            result = self._run(frame, offsets.records)
+        if result.refused_count:
+            self._listener.discard(result.files)
+            raise BadRecordError(_explain(self._spec.topic, result))
+        self._adapt(frame, result)
+        staged = StagedOffsets(start, end, result.newest_ms)
+        seconds = time.monotonic() - began
+        self._position.update(end)
+        self._listener.staged(StagedBatch(staged, tuple(result.files), result.rows, seconds))
+
+    def _run(self, frame: DataFrame, records: int) -> StageResult:
+        tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
+        columns = [name for name in SOURCE_COLUMNS if name != "headers" or self._spec.headers]
+        staged = frame.coalesce(tasks).select(*columns).mapInArrow(StageTask(self._plan), RESULT_SCHEMA)
+        total = StageResult()
+        for row in staged.collect():
+            total.add(pickle.loads(row["result"]))
+        return total
+
+    def _adapt(self, frame: DataFrame, result: StageResult) -> None:
+        """Size the next batches' Arrow transfer by the records' length, so that long ones fit in memory."""
+        if result.records:
+            fewest, most = _ARROW_BATCH_RECORDS
+            fitting = _ARROW_BATCH_BYTES * result.records // max(result.value_bytes, 1)
+            records = max(fewest, min(most, fitting))
+            frame.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(records))
+
+
+def _explain(topic: str, result: StageResult) -> str:
+    first = min(result.refused, key=lambda bad: (bad.partition, bad.offset))
+    more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
+    schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
+    return (
+        f"{topic} partition {first.partition} offset {first.offset}{schema}: "
+        f"{first.reason}: {first.message}{more}"
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The telling line of a Spark failure."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Error" in line or "Exception" in line]
+    return (told[-1] if told else lines[0] if lines else type(error).__name__)[:500]
