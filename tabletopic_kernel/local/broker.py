@@ -1,0 +1,164 @@
+"""Kafka: one KRaft node that is broker and controller, for this machine only."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local import jvm, ports
+from tabletopic_kernel.local.files import write_whole
+from tabletopic_kernel.local.jars import Jars
+
+NAME = "kafka"
+PORTS = ("client", "controller")
+LOG = "kafka.log"
+
+# Paths are relative to the server's folder: Kafka splits log.dirs at commas and Java's properties have
+# their own idea of a backslash, so the path of the state folder never goes into a file.
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{client},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{client}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=data
+# A mistyped topic name is an error, not a new topic.
+auto.create.topics.enable=false
+# One node holds the only copy of everything.
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+# The defaults of 50 partitions each mean hundreds of files and a slower start.
+offsets.topic.num.partitions=4
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.num.partitions=4
+# A consumer is at work at once, and a dead one is noticed within a second if it asks for that.
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+# A week, in segments small enough that old records really go.
+log.retention.hours=168
+log.segment.bytes=134217728
+# Sized for two cores and a heap of 512 MB; the cleaner's buffer alone would take 128 MB of it.
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+log.cleaner.dedupe.buffer.size=16777216
+"""
+
+_LOG4J = """\
+status = error
+# Kafka still writes while it stops; log4j's own hook would end the log before.
+shutdownHook = disable
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = ../logs/kafka.log
+appender.file.filePattern = ../logs/kafka.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{ISO8601} %p %c{1} - %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 5MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+_quiet = logging.Logger("tabletopic.local.broker.probe")
+_quiet.addHandler(logging.NullHandler())
+
+
+class Broker:
+    """The broker whose data lie in ``folder``, on ``numbers["client"]`` and ``numbers["controller"]``."""
+
+    name = NAME
+
+    def __init__(self, folder: Path, numbers: dict[str, int]) -> None:
+        self.folder = folder
+        self.ports = numbers
+        self._probe: AdminClient | None = None
+
+    @property
+    def address(self) -> str:
+        """What clients take as ``bootstrap.servers``."""
+        return f"{ports.LOOPBACK}:{self.ports['client']}"
+
+    def prepare(self, installed: Jars) -> None:
+        """Write the configuration and, before the first start, format the data folder. Raises StackError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / "server.properties", _PROPERTIES.format(host=ports.LOOPBACK, **self.ports))
+        write_whole(self.folder / "log4j2.properties", _LOG4J)
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format(installed)
+
+    def _format(self, installed: Jars) -> None:
+        # In a folder of its own, moved in place when whole: a format that was interrupted leaves nothing.
+        fresh = self.folder / "format"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_log_options("..")]
+        tool = ["kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", "../server.properties"]
+        done = subprocess.run(
+            [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
+            cwd=fresh,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise StackError(f"Kafka could not format {self.folder}: {(done.stdout + done.stderr)[-2000:]}")
+        (fresh / "data").rename(self.folder / "data")
+        shutil.rmtree(fresh)
+
+    def command(self, installed: Jars, its_mark: str) -> list[str]:
+        """The command, to be run in ``folder``. Raises StackError if there is no fitting Java."""
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", *_log_options(".")]
+        main = ["-cp", _classpath(installed), "kafka.Kafka", "server.properties"]
+        return [str(jvm.java()), its_mark, *options, *main]
+
+    def is_ready(self) -> bool:
+        """Whether it answers and has a broker that is not fenced; takes half a second at most."""
+        if self._probe is None:
+            # Only then: librdkafka backs off after a refused connection, and that would cost more time.
+            if not ports.accepts(self.ports["client"]):
+                return False
+            settings: dict[str, str | int | float | bool] = {
+                "bootstrap.servers": self.address,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 100,
+            }
+            self._probe = AdminClient(settings, logger=_quiet)
+        with contextlib.suppress(KafkaException):
+            return bool(self._probe.list_topics(timeout=0.5).brokers)
+        return False
+
+
+def _log_options(folder: str) -> list[str]:
+    return [f"-Dlog4j2.configurationFile={folder}/log4j2.properties"]
+
+
+def _classpath(installed: Jars) -> str:
+    return os.pathsep.join(map(str, installed.of("kafka")))
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):  # the storage tool would take it for an option
+            return text

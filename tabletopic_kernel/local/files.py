@@ -1,0 +1,95 @@
+"""File locks, room on the disk, and what the system's errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tabletopic_kernel.core.errors import StackError
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free some space, then try again",
+    errno.EDQUOT: "the disk quota is used up: free some space, then try again",
+    errno.EROFS: "the file system is read-only: choose another folder",
+    errno.EACCES: "no permission: choose a folder that you may write to",
+    errno.EPERM: "no permission: choose a folder that you may write to",
+    errno.ENOTDIR: "a file is where a folder should be: move it or choose another folder",
+    errno.EEXIST: "a file is where a folder should be: move it or choose another folder",
+}
+
+
+@contextlib.contextmanager
+def stack_errors(folder: Path) -> Iterator[None]:
+    """Turn an OSError that a person can act on into a StackError about ``folder``; others pass."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0)
+        if remedy is None:
+            raise
+        raise StackError(f"Cannot use {error.filename or folder}: {remedy}.") from error
+
+
+def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
+    """Raise StackError unless ``needed_bytes`` are free where ``folder`` lies."""
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes:
+        raise StackError(
+            f"{purpose} needs {needed_bytes // 1024**2} MiB in {folder}, but only {free // 1024**2} MiB "
+            "are free: free some space or choose another folder."
+        )
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, on_wait: Callable[[], None], timeout_s: float = 900) -> Iterator[None]:
+    """Hold the lock on ``path`` against other processes; ``on_wait`` is called once if another has it.
+
+    The system takes the lock back from a process that dies. Raises StackError after ``timeout_s``.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        deadline = time.monotonic() + timeout_s
+        waiting = False
+        while not _try_lock(handle):
+            if not waiting:
+                waiting = True
+                on_wait()
+            if time.monotonic() > deadline:
+                raise StackError(f"Another process has held {path} for {timeout_s:.0f} s: end it first.")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file in one step: a reader finds the old text or the new one, never a part."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text, "utf-8")
+    fresh.chmod(mode)
+    fresh.replace(path)
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a log; empty if there is none."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - 200 * lines))
+            text = log.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

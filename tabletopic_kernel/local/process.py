@@ -1,0 +1,109 @@
+"""Processes that outlive whoever started them: start, recognise, stop.
+
+A process is known by pid and start time, so that a reused pid is never taken for it. Every command also
+carries a mark that names its state folder: a process whose starter died before it could write the pid
+down is found by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+# Settings of other installations that Kafka, Quarkus or log4j would take from the environment.
+_FOREIGN_SETTINGS = ("APICURIO_", "KAFKA_", "LOG4J_", "QUARKUS_", "REGISTRY_", "CLASSPATH")
+# Our own children by pid: kept until they are reaped, for a zombie keeps its pid and its start time.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process, on this machine, for all time. ``start_time_s`` is psutil's, seconds since the epoch."""
+
+    pid: int
+    start_time_s: float
+
+
+def mark(name: str, state_dir: Path) -> str:
+    """The argument that every server of a state folder carries; a JVM takes it as a system property."""
+    return f"-Dtabletopic.server={name}@{state_dir}"
+
+
+def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
+    """Start ``command`` in ``folder``, in a session of its own, so that Ctrl-C does not reach it.
+
+    What it prints replaces ``output``. Raises OSError.
+    """
+    # A JVM in the C locale cannot open a file whose name is not ASCII.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN_SETTINGS)}
+    environment["LC_ALL"] = "C.UTF-8"
+    with output.open("wb") as out:
+        child = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _children[child.pid] = child
+    return ProcessId(child.pid, psutil.Process(child.pid).create_time())
+
+
+def is_alive(process: ProcessId, its_mark: str) -> bool:
+    """Whether ``process`` still runs. A clock that was set moves start times: then its mark decides."""
+    _reap()
+    try:
+        found = psutil.Process(process.pid)
+        if found.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return abs(found.create_time() - process.start_time_s) < 1 or its_mark in found.cmdline()
+    except psutil.Error:  # gone, or somebody else's
+        return False
+
+
+def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
+    """Every process but this one that carries one of the marks, whoever started it, with its mark.
+
+    Looks through all processes of the machine: some 30 ms.
+    """
+    _reap()
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            carried = set(marks).intersection(process.cmdline())
+            if carried and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((carried.pop(), ProcessId(process.pid, process.create_time())))
+    return found
+
+
+def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
+    """Ask each to end, wait for all together, kill what is left after ``timeout_s``.
+
+    Raises psutil.AccessDenied if one belongs to another user.
+    """
+    handles = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            handle = psutil.Process(process.pid)
+            handle.terminate()
+            handles.append(handle)
+    _, left = psutil.wait_procs(handles, timeout=timeout_s)
+    for handle in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            handle.kill()
+    psutil.wait_procs(left, timeout=10)
+    _reap()
+
+
+def _reap() -> None:
+    for pid, child in list(_children.items()):
+        if child.poll() is not None:
+            _children.pop(pid, None)

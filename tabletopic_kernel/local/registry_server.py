@@ -1,0 +1,78 @@
+"""Apicurio Registry with its Confluent-compatible interface, for this machine only."""
+
+from __future__ import annotations
+
+import http.client
+from pathlib import Path
+
+from tabletopic_kernel.local import jvm, ports
+from tabletopic_kernel.local.jars import Jars
+
+NAME = "registry"
+PORTS = ("http",)
+LOG = "registry.log"
+OLDEST_JAVA = 21
+
+_SETTINGS = {
+    "quarkus.http.host": ports.LOOPBACK,
+    # Health and metrics would listen on port 9000 of every interface; 0 is any free port.
+    "quarkus.management.host": ports.LOOPBACK,
+    "quarkus.management.port": "0",
+    # It would look for a collector on port 4317.
+    "quarkus.otel.sdk.disabled": "true",
+    "quarkus.http.access-log.enabled": "false",
+    "quarkus.log.console.enabled": "false",
+    "quarkus.log.file.enabled": "true",
+    "quarkus.log.file.path": "../logs/registry.log",
+    "quarkus.log.file.rotation.max-file-size": "5M",
+    "quarkus.log.file.rotation.max-backup-index": "2",
+    "apicurio.storage.kind": "sql",
+    "apicurio.storage.sql.kind": "h2",
+    "apicurio.import.work-dir": ".",
+    # As in Confluent's registry; Apicurio's own default is no rule at all. A rule that a person sets wins.
+    "apicurio.rules.global.compatibility": "BACKWARD",
+}
+
+
+class RegistryServer:
+    """The registry whose data lie in ``folder``, on ``numbers["http"]``."""
+
+    name = NAME
+
+    def __init__(self, folder: Path, numbers: dict[str, int]) -> None:
+        self.folder = folder
+        self.ports = numbers
+
+    @property
+    def address(self) -> str:
+        """What clients of a Confluent registry take as ``url``."""
+        return f"http://{ports.LOOPBACK}:{self.ports['http']}/apis/ccompat/v7"
+
+    def prepare(self, installed: Jars) -> None:
+        """Make the folder. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def command(self, installed: Jars, its_mark: str) -> list[str]:
+        """The command, to be run in ``folder``. Raises StackError if there is no fitting Java."""
+        settings = {
+            **_SETTINGS,
+            "quarkus.http.port": str(self.ports["http"]),
+            # Relative: a semicolon in the path of the state folder would begin H2's options.
+            "apicurio.datasource.url": "jdbc:h2:file:./registry",
+        }
+        # The first compiler alone starts it in 3 s instead of 4; it has little to do afterwards.
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
+        properties = [f"-D{key}={value}" for key, value in settings.items()]
+        program = ["-jar", str(installed.folder / "registry" / "quarkus-run.jar")]
+        return [str(jvm.java(OLDEST_JAVA)), its_mark, *options, *properties, *program]
+
+    def is_ready(self) -> bool:
+        """Whether it answers as a Confluent registry; takes two seconds at most."""
+        connection = http.client.HTTPConnection(ports.LOOPBACK, self.ports["http"], timeout=2)
+        try:
+            connection.request("GET", "/apis/ccompat/v7/config")
+            return connection.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()

@@ -1,0 +1,274 @@
+"""Broker, registry and catalog of a state folder: one call up, one call down.
+
+The servers outlive the process that starts them. What is known about them is in ``stack.json`` and, for the
+moment before it is written, in the mark that each command line carries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local import broker, jvm, ports, process, registry_server, state, watcher
+from tabletopic_kernel.local.broker import Broker
+from tabletopic_kernel.local.files import file_lock, need_space, stack_errors, tail
+from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.progress import Report, Step, silent
+from tabletopic_kernel.local.registry_server import RegistryServer
+from tabletopic_kernel.local.state import ServerRecord
+
+# The registry takes longer to start, so it goes first.
+SERVERS = (registry_server.NAME, broker.NAME)
+_STEP = "Local stack"
+# On an idle laptop three seconds; a machine that is busy with other things may need far more.
+_READY_LIMIT_S = 120
+_STOP_LIMIT_S = 20
+# A broker whose disk is full stops by itself, and hard.
+_SPACE_BYTES = 256 * 1024**2
+# They end the path in a database URL or a file URI, or begin an escape there.
+_IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
+
+
+@dataclass(frozen=True)
+class StackInfo:
+    """A running stack, as clients need it. All paths are absolute.
+
+    ``catalog`` holds PyIceberg's properties with ``name``; ``started`` names the servers this call started.
+    """
+
+    bootstrap_servers: str
+    registry_url: str
+    catalog: dict[str, str]
+    state_dir: Path
+    pids: dict[str, int]
+    started: tuple[str, ...] = ()
+
+
+class LocalStack:
+    """The stack of ``state_dir``, running or not. May be used by several processes at once.
+
+    ``kafka_port`` and ``registry_port`` demand a port; without, free ones are chosen at the first start
+    and kept.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        report: Report = silent,
+        *,
+        kafka_port: int | None = None,
+        registry_port: int | None = None,
+    ) -> None:
+        self.state_dir = state_dir.expanduser().resolve()
+        self._report = report
+        self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
+        if bad := _IMPOSSIBLE_IN_PATH.intersection(str(self.state_dir)):
+            raise StackError(
+                f"The path of the state folder, {self.state_dir}, has {sorted(bad)}: choose another."
+            )
+
+    def up(self, *, die_with_parent: bool = False) -> StackInfo:
+        """Start what is not running and wait until it answers.
+
+        With ``die_with_parent`` the servers that this call starts end with the calling process, however it
+        ends. An error or Ctrl-C stops them again. Raises StackError, which says what to do.
+        """
+        began = time.monotonic()
+        with self._locked():
+            records = self._adopt_strays(self._load())
+            self._check_demanded_ports(records)
+            missing = [name for name in SERVERS if not self._is_alive(name, records[name])]
+            waiting = [name for name in SERVERS if name in missing or not records[name].ready]
+            if waiting:
+                records = self._start(records, missing, waiting, die_with_parent)
+        info = self._info(records, tuple(missing))
+        detail = f"broker {info.bootstrap_servers}, registry {info.registry_url}, folder {self.state_dir}"
+        text = detail if waiting else f"already running: {detail}"
+        self._report(Step(_STEP, "done", time.monotonic() - began, text))
+        return info
+
+    def down(self, servers: Collection[str] = SERVERS) -> list[str]:
+        """Stop the servers, running or half dead; their data stay. Returns the names of those that ran.
+
+        Raises StackError.
+        """
+        began = time.monotonic()
+        # A folder that somebody removed has no records and no lock, but perhaps servers.
+        with self._locked() if self.state_dir.is_dir() else contextlib.nullcontext():
+            stopped = self._stop(self._load(), servers)
+        if stopped:
+            self._report(Step(_STEP, "done", time.monotonic() - began, f"stopped {' and '.join(stopped)}"))
+        return stopped
+
+    def info(self) -> StackInfo | None:
+        """The stack if both servers run and have answered, else None; asks no server, takes milliseconds.
+
+        Raises StackError if the state folder is damaged.
+        """
+        records = self._load()
+        if all(records[name].ready and self._is_alive(name, records[name]) for name in SERVERS):
+            return self._info(records)
+        return None
+
+    def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
+        processes = {name: records[name].process for name in SERVERS}
+        pids = {name: one.pid for name, one in processes.items() if one}
+        catalog = {
+            "name": "lake",
+            "type": "sql",
+            # Seconds to wait for the file's lock; SQLite's own 5 s are too short beside a Spark job.
+            "uri": f"sqlite:///{self.state_dir}/catalog.db?timeout=30",
+            "warehouse": f"file://{self.state_dir}/warehouse",
+        }
+        kafka, registry = self._server(broker.NAME, records), self._server(registry_server.NAME, records)
+        return StackInfo(kafka.address, registry.address, catalog, self.state_dir, pids, started)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with stack_errors(self.state_dir):
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            # Data, logs and configuration are one person's.
+            self.state_dir.chmod(0o700)
+            (self.state_dir / ".gitignore").write_text("*\n")
+            (self.state_dir / "logs").mkdir(exist_ok=True)
+            on_wait = Step(_STEP, "started", detail="waiting for another process that starts or stops it")
+            with file_lock(self.state_dir / "lock", lambda: self._report(on_wait)):
+                yield
+
+    def _load(self) -> dict[str, ServerRecord]:
+        return {name: ServerRecord() for name in (*SERVERS, watcher.NAME)} | state.load(self.state_dir)
+
+    def _is_alive(self, name: str, record: ServerRecord) -> bool:
+        return record.process is not None and process.is_alive(record.process, self._mark(name))
+
+    def _mark(self, name: str) -> str:
+        return process.mark(name, self.state_dir)
+
+    def _adopt_strays(self, records: dict[str, ServerRecord]) -> dict[str, ServerRecord]:
+        """Take in servers whose starter was killed before it wrote their pids."""
+        dead = {self._mark(name): name for name in SERVERS if not self._is_alive(name, records[name])}
+        records = {
+            **records,
+            **{name: replace(records[name], process=None, ready=False) for name in dead.values()},
+        }
+        for its_mark, stray in process.find(dead) if dead else ():
+            name = dead[its_mark]
+            if records[name].ports:
+                records[name] = replace(records[name], process=stray)
+            else:  # stack.json was removed: nobody knows where it listens
+                process.stop([stray], _STOP_LIMIT_S)
+        return records
+
+    def _check_demanded_ports(self, records: dict[str, ServerRecord]) -> None:
+        for (name, use), demanded in self._demanded.items():
+            kept = records[name].ports.get(use)
+            if demanded and kept != demanded and self._is_alive(name, records[name]):
+                raise StackError(f"The {name} server runs on port {kept}, not {demanded}: stop it first.")
+
+    def _start(
+        self, records: dict[str, ServerRecord], missing: list[str], waiting: list[str], die_with_parent: bool
+    ) -> dict[str, ServerRecord]:
+        need_space(self.state_dir, _SPACE_BYTES, "The local stack")
+        installed = jvm.install(self._report)
+        began = time.monotonic()
+        try:
+            if die_with_parent and missing:
+                records = self._spawn(watcher.NAME, self._watcher_command(missing), self.state_dir, records)
+            for name in missing:
+                records = self._with_ports(name, records)
+                # Before the process: a stray is worth nothing without its ports.
+                state.save(self.state_dir, records)
+                self._report(Step(name, "started"))
+                server = self._server(name, records)
+                server.prepare(installed)
+                command = server.command(installed, self._mark(name))
+                records = self._spawn(name, command, server.folder, records)
+            return self._wait_until_ready(records, waiting, began)
+        except BaseException:
+            self._stop(records, missing)
+            raise
+
+    def _watcher_command(self, missing: list[str]) -> list[str]:
+        parent = ProcessId(os.getpid(), psutil.Process().create_time())
+        return watcher.command(self._mark(watcher.NAME), self.state_dir, parent, missing)
+
+    def _spawn(
+        self, name: str, command: list[str], folder: Path, records: dict[str, ServerRecord]
+    ) -> dict[str, ServerRecord]:
+        started = process.spawn(command, folder, self.state_dir / "logs" / f"{name}.out")
+        records = {**records, name: replace(records[name], process=started, ready=False)}
+        state.save(self.state_dir, records)
+        return records
+
+    def _with_ports(self, name: str, records: dict[str, ServerRecord]) -> dict[str, ServerRecord]:
+        uses = broker.PORTS if name == broker.NAME else registry_server.PORTS
+        taken = {port for record in records.values() for port in record.ports.values()}
+        chosen: dict[str, int] = {}
+        for use in uses:
+            demanded, kept = self._demanded.get((name, use)), records[name].ports.get(use)
+            if demanded and not ports.is_free(demanded):
+                raise StackError(
+                    f"Port {demanded}, set for the {name} server, is taken by another program: "
+                    "end that program, set another port, or set none and a free one is chosen."
+                )
+            port = demanded or (kept if kept and ports.is_free(kept) else ports.choose(taken))
+            if kept and port != kept and not demanded:
+                self._report(Step(name, "started", detail=f"port {kept} was taken meanwhile, using {port}"))
+            chosen[use] = port
+            taken.add(port)
+        return {**records, name: replace(records[name], ports=chosen)}
+
+    def _server(self, name: str, records: dict[str, ServerRecord]) -> Broker | RegistryServer:
+        kind = Broker if name == broker.NAME else RegistryServer
+        return kind(self.state_dir / name, records[name].ports)
+
+    def _wait_until_ready(
+        self, records: dict[str, ServerRecord], names: list[str], began: float
+    ) -> dict[str, ServerRecord]:
+        pending = {name: self._server(name, records) for name in names}
+        while pending:
+            for name, server in list(pending.items()):
+                if not self._is_alive(name, records[name]):
+                    raise StackError(self._obituary(name, "ended while it started"))
+                if server.is_ready():
+                    del pending[name]
+                    records = {**records, name: replace(records[name], ready=True)}
+                    state.save(self.state_dir, records)
+                    self._report(Step(name, "done", time.monotonic() - began, server.address))
+            if pending and time.monotonic() - began > _READY_LIMIT_S:
+                late = next(iter(pending))
+                raise StackError(self._obituary(late, f"did not answer within {_READY_LIMIT_S} s"))
+            time.sleep(0.05)
+        return records
+
+    def _obituary(self, name: str, what: str) -> str:
+        logs = self.state_dir / "logs"
+        lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
+        return f"The {name} server {what}. Its last lines (all of them in {logs}):\n{lines}"
+
+    def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:
+        others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
+        # The watcher goes with the last server; it may itself be the one that stops them.
+        names = [*servers, *([] if others else [watcher.NAME])]
+        marks = {self._mark(name): name for name in names}
+        alive = {(marks[its_mark], found) for its_mark, found in process.find(marks)}
+        for name in names:
+            record = records[name]
+            if record.process and record.process.pid != os.getpid() and self._is_alive(name, record):
+                alive.add((name, record.process))
+            records = {**records, name: replace(record, process=None, ready=False)}
+        try:
+            process.stop({found for _, found in alive}, _STOP_LIMIT_S)
+        except psutil.AccessDenied as error:
+            raise StackError(f"Process {error.pid} is another user's: only that user can stop it.") from error
+        if self.state_dir.is_dir():
+            state.save(self.state_dir, records)
+        ran = {name for name, _ in alive}
+        return [name for name in servers if name in ran]

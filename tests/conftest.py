@@ -1,0 +1,16 @@
+"""Fixtures for all tests."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
+    """Broker, registry and catalog, one set for the whole run: use topic and table names of your own."""
+    local = LocalStack(tmp_path_factory.mktemp("stack"))
+    # A test run that is killed must not leave servers behind.
+    yield local.up(die_with_parent=True)
+    local.down()
