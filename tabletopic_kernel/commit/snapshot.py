@@ -40,6 +40,7 @@ from tabletopic_kernel.core.errors import (
     RetryableError,
     StartOverError,
 )
+from tabletopic_kernel.core.events import SchemaVersion
 from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.core.settings import TopicSettings
 
@@ -240,6 +241,22 @@ class TopicTable:
         return {
             int(schema_id): CoveredSchema(int(schema_id), subject, version, table_schema_id)
             for schema_id, (subject, version, table_schema_id) in noted.items()
+        }
+
+    def figures(self) -> dict[str, object]:
+        """What the progress record says of the table."""
+        metadata = self.table.metadata
+        head = metadata.current_snapshot()
+        summary = _summary(head) if head else {}
+        versions = sorted(self.covered().values(), key=lambda one: (one.subject, one.version, one.id))
+        return {
+            "table": self.identifier,
+            "snapshot_id": head.snapshot_id if head else None,
+            "rows": int(summary.get("total-records", 0)),
+            "files": int(summary.get("total-data-files", 0)),
+            "schema_versions": [
+                SchemaVersion(id=one.id, subject=one.subject, version=one.version) for one in versions
+            ],
         }
 
     def staging_metadata(self) -> str:

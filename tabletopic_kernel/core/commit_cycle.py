@@ -108,8 +108,8 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (S.SETTLING, E.HEAD_MOVED): (S.COMMITTING, (A.COMMIT,)),
     (S.SETTLING, E.DEPENDENCY_DOWN): (S.SETTLING, (A.ARM_RETRY,)),
     (S.SETTLING, E.RETRY_DUE): (S.SETTLING, (A.SETTLE,)),
-    (S.SETTLING, E.OWNERSHIP_LOST): (S.WAITING, (A.STOP_WORKER, A.DISCARD, A.ARM_RETRY)),
-    (S.SETTLING, E.REFUSED): (S.FAILED, (A.STOP_WORKER, A.DISCARD)),
+    # Files of an unknown commit may be in the table: they are not discarded while that is open.
+    (S.SETTLING, E.REFUSED): (S.CLOSING_SETTLING, (A.STOP_WORKER,)),
     (S.SETTLING, E.STAGE): (S.SETTLING, ()),
     (S.SETTLING, E.COMMIT_DUE): (S.SETTLING, ()),
     (S.SETTLING, E.START): (S.SETTLING, ()),

@@ -24,7 +24,8 @@ class Ledger:
 
     ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome
     can be looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition;
-    ``commits`` counts the commits of records since the table began.
+    ``commits`` counts the commits of records since the table began; of epochs up to ``swept_epoch`` no
+    file is left that no snapshot refers to (I10).
     """
 
     topic: str
@@ -35,6 +36,7 @@ class Ledger:
     commit_id: str
     newest_ms: Offsets = field(default_factory=dict)
     commits: int = 0
+    swept_epoch: int = 0
 
     @property
     def watermark_ms(self) -> int | None:
@@ -52,6 +54,7 @@ class Ledger:
             "commit-id": self.commit_id,
             "newest-ms": _encode(self.newest_ms),
             "commits": str(self.commits),
+            "swept-epoch": str(self.swept_epoch),
         }
         if self.watermark_ms is not None:
             summary["watermark-ms"] = str(self.watermark_ms)
@@ -71,6 +74,7 @@ class Ledger:
             commit_id=summary[f"{PREFIX}commit-id"],
             newest_ms=_decode(summary.get(f"{PREFIX}newest-ms", "{}")),
             commits=int(summary.get(f"{PREFIX}commits", "0")),
+            swept_epoch=int(summary.get(f"{PREFIX}swept-epoch", "0")),
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:

@@ -1,0 +1,51 @@
+"""What is checked before a topic is switched on, so that a mistake leaves nothing behind."""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.adapters.kafka import Broker
+from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.errors import ActionNeededError, UsageError
+from tabletopic_kernel.core.evolution import evolve, table_schema, value_columns
+from tabletopic_kernel.core.partitions import parse_partition, partition_spec
+from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.types import iceberg_struct_of_avro
+
+
+def check_before_enable(
+    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, catalog: Catalog
+) -> None:
+    """See whether ``topic`` can become a table with these settings; reads only.
+
+    Raises:
+        UsageError: no such topic, a bad partition expression, a schema that cannot be the table's, a table
+            of that name that is not this topic's.
+        RetryableError: broker, registry or catalog do not answer.
+    """
+    for text in settings.partition_by:
+        parse_partition(text)
+    broker.facts(topic)
+    try:
+        table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
+    except ActionNeededError as error:
+        raise UsageError(str(error)) from error
+    latest = registry.latest(f"{topic}-value")
+    if latest is None:
+        return  # the table is made with the first record's schema, and checked then
+    if latest.kind != "AVRO":
+        raise UsageError(
+            f"the newest schema of {topic}-value is {latest.kind}; only Avro is understood so far"
+        )
+    writer = iceberg_struct_of_avro(latest.text, dict(latest.references))
+    if table is None:
+        partition_spec(settings.partition_by, table_schema(writer, settings))
+        return
+    metadata = table.table.metadata
+    outcome = evolve(metadata.schema(), value_columns(writer, settings), metadata.last_column_id)
+    if outcome.refused:
+        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+        raise UsageError(
+            f"version {latest.version} of {topic}-value does not fit the table {table.identifier}: {told}"
+        )

@@ -1,0 +1,86 @@
+"""The control topic: writing events, and reading back what happened lately."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from confluent_kafka import Producer, TopicPartition
+from pydantic import ValidationError
+
+from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, checked, make_consumer
+from tabletopic_kernel.core.events import EVENT_ADAPTER, ControlEvent
+
+CONTROL_TOPIC = "__tabletopic.control"
+# One partition: events of all topics in one order, and one seek finds the last minute of all of them.
+_CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
+
+
+class ControlLog:
+    """Writes events without ever holding up a commit: what cannot be sent is dropped, and counted."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._producer = Producer(
+            {**checked(properties), "linger.ms": 5, "queue.buffering.max.messages": 100_000}
+        )
+        self._lock = threading.Lock()
+        self.dropped = 0
+
+    def write(self, event: ControlEvent) -> None:
+        """Send an event; returns at once."""
+        try:
+            self._producer.produce(
+                CONTROL_TOPIC, key=event.topic, value=event.model_dump_json().encode(), timestamp=event.at_ms
+            )
+            self._producer.poll(0)
+        except BufferError:
+            with self._lock:
+                self.dropped += 1
+
+    def close(self) -> None:
+        """Wait a moment for what is on its way."""
+        self._producer.flush(5)
+
+
+def ensure_control_topic(broker: Broker) -> None:
+    """Create the control topic unless it is there."""
+    broker.ensure_topic(CONTROL_TOPIC, 1, _CONFIG)
+
+
+def read_events(
+    properties: Mapping[str, str], since_ms: int | None, *, follow: Callable[[], bool] | None = None
+) -> Iterator[ControlEvent]:
+    """Events from ``since_ms`` on (None: all that are kept), in order; with ``follow`` goes on while it is true.
+
+    Messages that are no events of this version are passed over.
+    """
+    consumer = make_consumer(properties, group_id="tabletopic-events", enable_auto_commit="false")
+    try:
+        place = TopicPartition(CONTROL_TOPIC, 0)
+        low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        start = low
+        if since_ms is not None:
+            at = TopicPartition(CONTROL_TOPIC, 0, since_ms)
+            found = consumer.offsets_for_times([at], timeout=TIMEOUT_S)[0].offset
+            start = high if found < 0 else found
+        consumer.assign([TopicPartition(CONTROL_TOPIC, 0, start)])
+        position = start
+        deadline = time.monotonic() + TIMEOUT_S
+        while position < high or (follow is not None and follow()):
+            messages = consumer.consume(500, timeout=0.2)
+            for message in messages:
+                position = (message.offset() or 0) + 1
+                if message.error() is None and (event := _parse(message.value())) is not None:
+                    yield event
+            if follow is None and not messages and time.monotonic() > deadline:
+                return
+    finally:
+        consumer.close()
+
+
+def _parse(value: bytes | None) -> ControlEvent | None:
+    try:
+        return EVENT_ADAPTER.validate_json(value or b"")
+    except ValidationError:
+        return None

@@ -1,0 +1,586 @@
+"""The coordinator of one table topic: owns the table, commits what the worker stages.
+
+The thread is a loop of ``step()``. A step takes one event, decides under the lock by the table in
+``core/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.adapters.catalog import delete_files
+from tabletopic_kernel.adapters.kafka import Broker, java_properties
+from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.commit.control_log import ControlLog
+from tabletopic_kernel.commit.schemas import SchemaKeeper
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.start import first_ledger, next_ledger
+from tabletopic_kernel.commit.sweep import sweep
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.commit_cycle import (
+    CLOSED_EVENT,
+    Action,
+    Event,
+    Goal,
+    State,
+    backoff_ms,
+    commit_is_due,
+    next_goal,
+    transition,
+)
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    OutcomeUnknownError,
+    RetryableError,
+    StartOverError,
+    TableTopicError,
+    UsageError,
+)
+from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.ingest.source import SourceSpec
+from tabletopic_kernel.ingest.stage import StagePlan
+from tabletopic_kernel.ingest.worker import StagedBatch, Worker
+
+_LOG = logging.getLogger(__name__)
+# Staged and not committed: beyond this the worker waits, so an outage of the catalog fills no disk.
+_MAX_STAGED_BATCHES = 64
+_MAX_STAGED_COMMITS = 4  # times commit_bytes
+# After losing the table to another host: longer than a consumer group takes to notice a dead member,
+# so that two hosts do not take it from each other in turns.
+_LOST_WAIT_MS = 10_000
+_IDLE_WAIT_S = 1.0
+_RATE_WINDOW_S = 10.0
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a coordinator works with. ``catalog`` and ``spark`` are made when first called."""
+
+    catalog: Callable[[], Catalog]
+    catalog_properties: Mapping[str, str]
+    spark: Callable[[], SparkSession]
+    broker: Broker
+    registry: Registry
+    control: ControlLog
+    host: str
+    still_mine: Callable[[str], bool] = lambda _: True
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class _PendingCommit:
+    """A commit that was decided on; kept until its outcome is known, so a second try is the same commit."""
+
+    batches: tuple[StagedBatch, ...]
+    after: Ledger
+    unsure: bool = False  # it was sent once and no answer came
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [file for batch in self.batches for file in batch.files]
+
+
+@dataclass(frozen=True)
+class _PlanRequest:
+    needed: frozenset[int | None]
+    answer: Future[StagePlan]
+
+
+class Coordinator:
+    """One table topic on this host. Public methods may be called from any thread.
+
+    Under ``_lock``: state, goal, error, staged batches and the progress record. The table, the ledger
+    and the pending commit belong to the thread that runs ``step``.
+    """
+
+    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
+        self.topic = topic
+        self.settings = settings
+        self._services = services
+        self._identifier = table_identifier(topic, settings)
+        self._inbox: queue.Queue[tuple[Event, object] | _PlanRequest] = queue.Queue()
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._state = State.STOPPED
+        self._goal = Goal.RETRY
+        self._error: str | None = None
+        self._staged: list[StagedBatch] = []
+        self._progress = events.Progress(topic=topic, table=".".join(self._identifier))
+        self._rates: deque[tuple[float, int]] = deque()
+        self._table: TopicTable | None = None
+        self._keeper: SchemaKeeper | None = None
+        self._ledger: Ledger | None = None
+        self._pending: _PendingCommit | None = None
+        self._worker: Worker | None = None
+        self._swept_epoch = 0
+        self._attempt = 0
+        self._retry_at_ms = 0
+        self._last_commit_ms = services.now_ms()
+        self._commit_asked = False
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            return f"<Coordinator {self.topic} {self._state} staged={len(self._staged)}>"
+
+    # -- wishes and questions, from any thread
+
+    def start(self, *, paused: bool = False) -> None:
+        """Begin; the first step takes ownership of the table, or pauses at once."""
+        self.wish(Event.PAUSE if paused else Event.START)
+        self._thread.start()
+
+    def wish(self, event: Event) -> None:
+        """START, PAUSE, RESUME or STOP."""
+        self._inbox.put((event, None))
+
+    def commit_now(self) -> None:
+        """Commit what is staged without waiting for the interval."""
+        self._commit_asked = True
+        self._inbox.put((Event.COMMIT_DUE, None))
+        self._write(events.CommitRequested(**self._stamp()))
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Commit what is staged, stop, end the thread; whether it ended within the time."""
+        self._ending = True
+        self.wish(Event.STOP)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def state(self) -> State:
+        """Where the topic stands."""
+        with self._lock:
+            return self._state
+
+    def progress(self) -> events.Progress:
+        """The progress record as of now."""
+        now = time.monotonic()
+        with self._lock:
+            while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:
+                self._rates.popleft()
+            return self._progress.model_copy(
+                update={
+                    "state": self._state,
+                    "error": self._error,
+                    "staged_rows": sum(batch.rows for batch in self._staged),
+                    "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,
+                    "commit_interval_ms": self.settings.commit_interval_ms,
+                }
+            )
+
+    # -- the loop
+
+    def _run(self) -> None:
+        while not (self._ending and self.state is State.STOPPED):
+            try:
+                self.step()
+            except Exception as error:  # a bug of ours: keep it for people, stop this topic alone
+                _LOG.exception("coordinator of %s", self.topic)
+                self._crash(error)
+                return
+
+    def step(self) -> None:
+        """Take one event (or the time) and act on it until nothing follows from it."""
+        try:
+            item = self._inbox.get(timeout=self._wait_s())
+        except queue.Empty:
+            item = None
+        if isinstance(item, _PlanRequest):
+            self._answer(item)
+        elif item is not None:
+            self._fire(*item)
+        if (due := self._due()) is not None:
+            self._fire(due)
+
+    def _wait_s(self) -> float:
+        now = self._services.now_ms()
+        if self._due() is not None:
+            return 0.0
+        waits = [_IDLE_WAIT_S]
+        if self.state in (State.WAITING, State.SETTLING, State.STAGED):
+            due_ms = max(self._retry_at_ms, self._last_commit_ms + self.settings.commit_interval_ms)
+            at_ms = due_ms if self.state is State.STAGED else self._retry_at_ms
+            waits.append(max(0.0, (at_ms - now) / 1000))
+        return min(waits)
+
+    def _due(self) -> Event | None:
+        """The event that time alone brings."""
+        now = self._services.now_ms()
+        with self._lock:
+            if now < self._retry_at_ms:
+                return None
+            if self._state in (State.WAITING, State.SETTLING):
+                return Event.RETRY_DUE
+            if self._state is not State.STAGED:
+                return None
+            due = self._commit_asked or commit_is_due(
+                now_ms=now,
+                last_commit_ms=self._last_commit_ms,
+                interval_ms=self.settings.commit_interval_ms,
+                staged_bytes=sum(batch.bytes for batch in self._staged),
+                commit_bytes=self.settings.commit_bytes,
+            )
+        return Event.COMMIT_DUE if due else None
+
+    def _fire(self, event: Event, payload: object = None) -> None:
+        pending: deque[tuple[Event, object]] = deque([(event, payload)])
+        while pending:
+            event, payload = pending.popleft()
+            if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
+                self._note_trouble(payload, waits=event is Event.WORKER_DIED)
+            with self._lock:
+                if isinstance(payload, StagedBatch):
+                    self._staged.append(payload)
+                before = self._state
+                self._goal = next_goal(self._goal, event)
+                self._state, actions = transition(before, event)
+                if self._state is State.RUNNING and event is not Event.COMMIT_DUE:
+                    self._error = None
+                after = self._state
+            self._announce(event, before, after)
+            for action in actions:
+                outcome = self._perform(action)
+                if outcome is not None:
+                    pending.append((outcome, None))
+
+    def _perform(self, action: Action) -> Event | None:
+        return {
+            Action.TAKE_OWNERSHIP: self._take_ownership,
+            Action.START_WORKER: self._start_worker,
+            Action.STOP_WORKER: self._stop_worker,
+            Action.COMMIT: self._commit,
+            Action.SETTLE: self._settle,
+            Action.DISCARD: self._discard_staged,
+            Action.ARM_RETRY: self._arm_retry,
+            Action.FINISH: self._finish,
+        }[action]()
+
+    def _sorted(self, error: Exception) -> Event:
+        """The event that an error of an action stands for."""
+        if isinstance(error, HeadMovedError):
+            return Event.HEAD_MOVED
+        if isinstance(error, OutcomeUnknownError):
+            self._note_trouble(error, waits=True)
+            return Event.ANSWER_LOST
+        if isinstance(error, StartOverError):
+            self._note_trouble(error, waits=True)
+            self._retry_at_ms = self._services.now_ms() + _LOST_WAIT_MS
+            return Event.OWNERSHIP_LOST
+        if isinstance(error, ActionNeededError | UsageError):
+            self._note_trouble(error, waits=False)
+            return Event.REFUSED
+        if isinstance(error, RetryableError):
+            self._note_trouble(error, waits=True)
+            return Event.DEPENDENCY_DOWN
+        raise error
+
+    # -- actions
+
+    def _take_ownership(self) -> Event | None:
+        services = self._services
+        try:
+            if not services.still_mine(self.topic):
+                raise StartOverError("another host runs this topic now")
+            facts = services.broker.facts(self.topic)
+            catalog = services.catalog()
+            table = TopicTable.load(catalog, self._identifier, self.topic)
+            keeper = SchemaKeeper(catalog, self._identifier, self.topic, self.settings, services)
+            if table is None:
+                table = keeper.create_from_registry()
+            before = table.ledger if table else None
+            if before is None:
+                ledger = first_ledger(facts, self.settings, services.broker)
+            else:
+                ledger = next_ledger(before, facts)
+            if table is not None:
+                table.claim(ledger, before)
+            keeper.adopt(table, ledger)
+        except TableTopicError as error:
+            event = self._sorted(error)
+            return Event.DEPENDENCY_DOWN if event is Event.HEAD_MOVED else event
+        self._table, self._keeper, self._ledger, self._pending = table, keeper, ledger, None
+        with self._lock:
+            self._staged = []  # of an earlier run whose commit stayed unknown: the sweep decides
+        self._note_table()
+        self._write(
+            events.Enabled(**self._stamp(), epoch=ledger.epoch, next_offsets=dict(ledger.next_offsets))
+        )
+        self._swept_epoch = ledger.swept_epoch
+        if table is not None and ledger.swept_epoch < ledger.epoch - 1:
+            threading.Thread(target=self._sweep, args=(ledger,), name="sweep", daemon=True).start()
+        return Event.OWNED
+
+    def _start_worker(self) -> Event | None:
+        assert self._keeper is not None
+        assert self._ledger is not None
+        spec = SourceSpec(
+            topic=self.topic,
+            java=java_properties(self._services.broker.properties),
+            start=self._ledger.next_offsets,
+            commit_interval_ms=self.settings.commit_interval_ms,
+            headers="header" in self.settings.metadata_columns,
+        )
+        listener = _WorkerListener(self)
+        try:
+            worker = Worker(self._services.spark(), spec, self._keeper.plan(), listener)
+            listener.worker = self._worker = worker
+            worker.start()
+        except TableTopicError as error:
+            self._note_trouble(error, waits=True)
+            self._worker = None
+            return Event.WORKER_DIED
+        self._last_commit_ms = self._services.now_ms()
+        return None
+
+    def _stop_worker(self) -> Event | None:
+        """Stops in a thread of its own: the batch under way may still need answers from this one."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return Event.WORKER_STOPPED
+
+        def stop() -> None:
+            worker.stop()
+            self._inbox.put((Event.WORKER_STOPPED, None))
+
+        threading.Thread(target=stop, name=f"stop {self.topic}", daemon=True).start()
+        return None
+
+    def _commit(self) -> Event | None:
+        if self._pending is None:
+            with self._lock:
+                batches = tuple(self._staged)
+            if not batches:
+                return Event.COMMITTED
+            assert self._ledger is not None
+            offsets = batches[0].offsets
+            for batch in batches[1:]:
+                offsets = offsets.then(batch.offsets)
+            after = replace(
+                self._ledger.advanced(offsets, commit_id=str(uuid.uuid4())), swept_epoch=self._swept_epoch
+            )
+            self._pending = _PendingCommit(batches, after)
+        assert self._table is not None
+        began = self._services.now_ms()
+        try:
+            self._table.commit(self._pending.files, self._ledger, self._pending.after)
+        except TableTopicError as error:
+            event = self._sorted(error)
+            if event is Event.ANSWER_LOST:
+                self._pending = replace(self._pending, unsure=True)
+            self._write(events.CommitFailed(**self._stamp(), reason=str(error)))
+            return event
+        self._note_commit(began)
+        return Event.COMMITTED
+
+    def _settle(self) -> Event | None:
+        assert self._table is not None
+        if self._pending is None:
+            return Event.COMMITTED
+        try:
+            self._table.reload()
+        except TableTopicError as error:
+            return self._sorted(error)
+        if not self._table.has_commit(self._pending.after.commit_id):
+            return Event.HEAD_MOVED
+        self._note_commit(self._services.now_ms())
+        return Event.COMMITTED
+
+    def _discard_staged(self) -> Event | None:
+        with self._lock:
+            batches, self._staged = self._staged, []
+            self._room.notify_all()
+        pending, self._pending = self._pending, None
+        # A commit that may still arrive keeps its files: the next start sweeps them if it did not.
+        kept = set(map(id, pending.batches)) if pending and pending.unsure else set()
+        self.discard([file for batch in batches if id(batch) not in kept for file in batch.files])
+        return None
+
+    def _arm_retry(self) -> Event | None:
+        now = self._services.now_ms()
+        self._retry_at_ms = max(self._retry_at_ms, now + backoff_ms(self._attempt))
+        self._attempt += 1
+        return None
+
+    def _finish(self) -> Event | None:
+        with self._lock:
+            goal, self._goal = self._goal, Goal.RETRY
+        return CLOSED_EVENT[goal]
+
+    # -- for the worker's threads, through _WorkerListener
+
+    def take_batch(self, batch: StagedBatch, stopping: Callable[[], bool]) -> None:
+        """Queue a staged batch; waits while too much is uncommitted."""
+        self._write(
+            events.FilesStaged(
+                **self._stamp(),
+                rows=batch.rows,
+                files=len(batch.files),
+                bytes=batch.bytes,
+                seconds=round(batch.seconds, 3),
+            )
+        )
+        self._inbox.put((Event.STAGE, batch))
+        limit = _MAX_STAGED_COMMITS * self.settings.commit_bytes
+        with self._room:
+            while not stopping() and (
+                len(self._staged) > _MAX_STAGED_BATCHES or sum(one.bytes for one in self._staged) > limit
+            ):
+                self._room.wait(0.5)
+
+    def ask_plan(self, needed: frozenset[int | None]) -> StagePlan:
+        """A plan that covers ``needed``; answered by the coordinator's thread."""
+        request = _PlanRequest(needed, Future())
+        self._inbox.put(request)
+        return request.answer.result()
+
+    def worker_ended(self, error: Exception | None) -> None:
+        """The query is over by itself."""
+        if error is None:
+            return
+        refused = isinstance(error, ActionNeededError | UsageError)
+        self._inbox.put((Event.REFUSED if refused else Event.WORKER_DIED, error))
+
+    def discard(self, files: list[DataFile]) -> None:
+        """Delete files that no commit will take; what cannot be deleted now is swept at the next start."""
+        if self._table is None or not files:
+            return
+        try:
+            delete_files(self._table.table, [file.file_path for file in files])
+        except RetryableError as error:
+            _LOG.warning("%s: %s", self.topic, error)
+
+    def _answer(self, request: _PlanRequest) -> None:
+        if self.state not in (State.RUNNING, State.STAGED, State.SETTLING) or self._keeper is None:
+            request.answer.set_exception(StartOverError("the topic is being stopped"))
+            return
+        try:
+            plan = self._keeper.cover(request.needed)
+        except Exception as error:  # the worker raises it and ends with it
+            request.answer.set_exception(error)
+            return
+        self._table = self._keeper.table
+        self._ledger = self._keeper.ledger if self._ledger is None else self._ledger
+        self._note_table()
+        request.answer.set_result(plan)
+
+    # -- notes for people
+
+    def _sweep(self, ledger: Ledger) -> None:
+        assert self._table is not None
+        try:
+            gone = sweep(self._table.table, after_epoch=ledger.swept_epoch, before_epoch=ledger.epoch)
+        except Exception:
+            _LOG.exception("%s: files that no commit took are left for the next start", self.topic)
+            return
+        self._swept_epoch = ledger.epoch - 1
+        if gone:
+            _LOG.info("%s: removed %d data files that no commit took", self.topic, gone)
+
+    def _note_commit(self, began_ms: int) -> None:
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        self._ledger, self._last_commit_ms, self._attempt = pending.after, began_ms, 0
+        self._commit_asked = False
+        assert self._keeper is not None
+        self._keeper.ledger = pending.after
+        rows = sum(batch.rows for batch in pending.batches)
+        with self._room:
+            self._staged = self._staged[len(pending.batches) :]
+            self._rates.append((time.monotonic(), rows))
+            self._room.notify_all()
+        now = self._services.now_ms()
+        self._note_table(last_commit_ms=now)
+        progress = self.progress()
+        self._write(
+            events.Committed(
+                **self._stamp(),
+                snapshot_id=progress.snapshot_id,
+                rows=rows,
+                files=len(pending.files),
+                bytes=sum(batch.bytes for batch in pending.batches),
+                seconds=(now - began_ms) / 1000,
+                progress=progress,
+            )
+        )
+
+    def _note_table(self, **more: object) -> None:
+        """Bring the progress record in step with table and ledger."""
+        update: dict[str, object] = dict(more)
+        if self._ledger is not None:
+            update |= {
+                "epoch": self._ledger.epoch,
+                "next_offsets": dict(self._ledger.next_offsets),
+                "newest_ms": dict(self._ledger.newest_ms),
+                "commits": self._ledger.commits,
+            }
+        if self._table is not None:
+            update |= self._table.figures()
+        with self._lock:
+            self._progress = self._progress.model_copy(update=update)
+
+    def _note_trouble(self, error: Exception, *, waits: bool) -> None:
+        with self._lock:
+            self._error = str(error)
+        self._write(events.Failed(**self._stamp(), reason=str(error), waits=waits))
+
+    def _announce(self, event: Event, before: State, after: State) -> None:
+        if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
+            self._attempt, self._retry_at_ms = 0, 0
+            self._write(events.Resumed(**self._stamp()))
+        if after is not before and after is State.PAUSED:
+            self._write(events.Paused(**self._stamp()))
+        if after is not before and after is State.STOPPED:
+            self._write(events.Stopped(**self._stamp()))
+
+    def _crash(self, error: Exception) -> None:
+        with self._lock:
+            self._state, self._error = State.FAILED, f"our bug: {type(error).__name__}: {error}"
+        if self._worker is not None:
+            self._worker.stop()
+        self._write(events.Failed(**self._stamp(), reason=self._error or "", waits=False))
+
+    def _stamp(self) -> dict[str, object]:
+        return {"topic": self.topic, "at_ms": self._services.now_ms(), "host": self._services.host}
+
+    def _write(self, event: events.ControlEvent) -> None:
+        self._services.control.write(event)
+
+
+class _WorkerListener:
+    """Passes a worker's reports on as long as it is the coordinator's current one."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.worker: Worker | None = None
+
+    def _stopping(self) -> bool:
+        return self.worker is None or self.worker.stopping
+
+    def staged(self, batch: StagedBatch) -> None:
+        self._coordinator.take_batch(batch, self._stopping)
+
+    def plan_for(self, needed: frozenset[int | None]) -> StagePlan:
+        return self._coordinator.ask_plan(needed)
+
+    def discard(self, files: list[DataFile]) -> None:
+        self._coordinator.discard(files)
+
+    def ended(self, error: Exception | None) -> None:
+        if not self._stopping():
+            self._coordinator.worker_ended(error)

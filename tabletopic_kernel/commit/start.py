@@ -1,0 +1,68 @@
+"""Where a table topic goes on: the first ledger, and the checks before an old one is believed (I8)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
+from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.settings import TopicSettings
+
+
+def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> Ledger:
+    """The ledger of a table that has none: every partition by name, at the ``start`` setting."""
+    if settings.start == "earliest":
+        offsets = facts.first
+    elif settings.start == "latest":
+        offsets = facts.end
+    else:
+        offsets = broker.offsets_at(facts.topic, facts.end, settings.start)
+    return Ledger(
+        topic=facts.topic,
+        cluster_id=facts.cluster_id,
+        topic_id=facts.topic_id,
+        next_offsets=offsets,
+        epoch=1,
+        commit_id=str(uuid.uuid4()),
+    )
+
+
+def next_ledger(before: Ledger, facts: TopicFacts) -> Ledger:
+    """The ledger of the next owner: one epoch higher, new partitions from their first record.
+
+    Raises:
+        ActionNeededError: the topic is another one than the ledger's, or records between the ledger and
+            the topic's first offset are gone (I8).
+    """
+    if before.cluster_id != facts.cluster_id or before.topic_id != facts.topic_id:
+        what = "was made anew" if before.cluster_id == facts.cluster_id else "is on another cluster"
+        raise ActionNeededError(
+            f"the topic {facts.topic} {what} since the table was filled (topic id {before.topic_id}, now "
+            f"{facts.topic_id}); its offsets mean other records. Enable it with another --table"
+        )
+    gaps = {
+        p: (offset, facts.first[p])
+        for p, offset in before.next_offsets.items()
+        if p in facts.first and facts.first[p] > offset
+    }
+    if gaps:
+        told = ", ".join(
+            f"partition {p}: {first - at} records from offset {at}" for p, (at, first) in gaps.items()
+        )
+        raise ActionNeededError(
+            f"records of {facts.topic} were deleted by retention before they were read ({told}). "
+            "Enable it with another --table to go on without them"
+        )
+    ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
+    if ahead:
+        raise ActionNeededError(
+            f"the table has read {facts.topic} further than the topic reaches ({ahead}); the topic lost records. "
+            "Enable it with another --table once the topic is whole"
+        )
+    missing = set(before.next_offsets) - set(facts.end)
+    if missing:
+        raise ActionNeededError(f"the topic {facts.topic} has no partitions {sorted(missing)} any more")
+    offsets = {**facts.first, **before.next_offsets}
+    return replace(before, next_offsets=offsets).claimed(before.epoch + 1, str(uuid.uuid4()))

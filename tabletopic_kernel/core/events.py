@@ -1,0 +1,178 @@
+"""Events of the control topic, and the progress record that they carry.
+
+They inform people, dashboards and audits; nothing correct depends on them (I6).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from tabletopic_kernel.core.commit_cycle import State
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")  # older readers meet newer fields
+
+
+class SchemaVersion(_Model):
+    """A registered schema that the table covers."""
+
+    id: int
+    subject: str
+    version: int
+
+
+class Progress(_Model):
+    """Where a table topic stands, as its host sees it. Times in ms since 1970, offsets next to read."""
+
+    topic: str
+    table: str
+    state: State = State.STOPPED
+    error: str | None = None
+    epoch: int = 0
+    next_offsets: dict[int, int] = Field(default_factory=dict)
+    newest_ms: dict[int, int] = Field(default_factory=dict)
+    schema_versions: list[SchemaVersion] = Field(default_factory=list)
+    snapshot_id: int | None = None
+    commits: int = 0
+    rows: int = 0
+    files: int = 0
+    staged_rows: int = 0
+    rows_per_second: float = 0.0
+    last_commit_ms: int | None = None
+    commit_interval_ms: int = 0
+
+
+class _Event(_Model):
+    topic: str
+    at_ms: int
+    host: str = ""
+
+
+class Enabled(_Event):
+    """A host took the topic: it owns the table under ``epoch``."""
+
+    type: Literal["Enabled"] = "Enabled"
+    epoch: int
+    next_offsets: dict[int, int]
+
+
+class CommitRequested(_Event):
+    """Somebody asked for a commit before it was due."""
+
+    type: Literal["CommitRequested"] = "CommitRequested"
+
+
+class FilesStaged(_Event):
+    """The worker staged a batch."""
+
+    type: Literal["FilesStaged"] = "FilesStaged"
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+class Committed(_Event):
+    """A snapshot with rows is in the table."""
+
+    type: Literal["Committed"] = "Committed"
+    snapshot_id: int | None
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+    progress: Progress
+
+
+class CommitFailed(_Event):
+    """A commit did not go through; it is tried again unless a Failed follows."""
+
+    type: Literal["CommitFailed"] = "CommitFailed"
+    reason: str
+
+
+class SchemaEvolved(_Event):
+    """The table's columns changed: each change in words, and the schema that caused it."""
+
+    type: Literal["SchemaEvolved"] = "SchemaEvolved"
+    changes: list[str]
+    cause: SchemaVersion | None
+    table_schema_id: int
+
+
+class SchemaRefused(_Event):
+    """A schema cannot be fitted to the table without loss."""
+
+    type: Literal["SchemaRefused"] = "SchemaRefused"
+    refused: dict[str, str]
+    cause: SchemaVersion | None
+
+
+class DeadLettered(_Event):
+    """Records went to the dead-letter table, counted by reason."""
+
+    type: Literal["DeadLettered"] = "DeadLettered"
+    counts: dict[str, int]
+
+
+class GapDetected(_Event):
+    """Records were gone before they were read (I8): by partition, what was next and what is first."""
+
+    type: Literal["GapDetected"] = "GapDetected"
+    missing: dict[int, tuple[int, int]]
+
+
+class Paused(_Event):
+    """The topic is paused; what was staged is committed."""
+
+    type: Literal["Paused"] = "Paused"
+
+
+class Resumed(_Event):
+    """The topic goes on."""
+
+    type: Literal["Resumed"] = "Resumed"
+
+
+class Stopped(_Event):
+    """This host let go of the topic; what was staged is committed."""
+
+    type: Literal["Stopped"] = "Stopped"
+
+
+class Failed(_Event):
+    """The topic stopped and a person must act, or it waits for a dependency."""
+
+    type: Literal["Failed"] = "Failed"
+    reason: str
+    waits: bool
+
+
+class Heartbeat(_Event):
+    """The topic's progress, every few seconds."""
+
+    type: Literal["Heartbeat"] = "Heartbeat"
+    progress: Progress
+
+
+ControlEvent = Annotated[
+    Enabled
+    | CommitRequested
+    | FilesStaged
+    | Committed
+    | CommitFailed
+    | SchemaEvolved
+    | SchemaRefused
+    | DeadLettered
+    | GapDetected
+    | Paused
+    | Resumed
+    | Stopped
+    | Failed
+    | Heartbeat,
+    Field(discriminator="type"),
+]
+EVENT_ADAPTER: TypeAdapter[ControlEvent] = TypeAdapter(ControlEvent)

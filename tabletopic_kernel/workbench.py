@@ -1,0 +1,275 @@
+"""The workbench: every table topic of a cluster, and the one object that all faces hold."""
+
+from __future__ import annotations
+
+import getpass
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.core.errors import SettingsError, UsageError
+from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish, table_identifier
+
+if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from tabletopic_kernel.adapters.kafka import Broker
+    from tabletopic_kernel.adapters.registry import Registry
+    from tabletopic_kernel.commit.host import Host
+    from tabletopic_kernel.commit.status import TopicStatus
+    from tabletopic_kernel.core.events import ControlEvent
+    from tabletopic_kernel.local.progress import Report
+
+OWN_TOPICS = ("__tabletopic.settings", "__tabletopic.control")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The servers in force: properties of librdkafka, of the registry client, of PyIceberg."""
+
+    kafka: dict[str, str]
+    registry: dict[str, str]
+    catalog: dict[str, str]
+    state_dir: Path
+
+
+def find_servers(settings: Settings) -> Servers:
+    """Servers from the settings; those that are absent are the embedded stack's.
+
+    Raises:
+        SettingsError: some are absent and no stack runs.
+    """
+    from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
+
+    state_dir = Path(settings.state_dir).expanduser().absolute()
+    kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
+    own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
+    own_registry, own_catalog = "url" in registry, bool(set(catalog) - {"name"})
+    if not (own_kafka and own_registry and own_catalog):
+        stack = LocalStack(state_dir).info()
+        if stack is None:
+            missing = [
+                name
+                for name, own in (("kafka", own_kafka), ("registry", own_registry), ("catalog", own_catalog))
+                if not own
+            ]
+            raise SettingsError(
+                f"no servers for [{'], ['.join(missing)}]: start the local stack with `tabletopic up`, "
+                "or name yours in tabletopic.toml"
+            )
+        kafka = kafka if own_kafka else {**kafka, "bootstrap.servers": stack.bootstrap_servers}
+        registry = registry if own_registry else {**registry, "url": stack.registry_url}
+        catalog = catalog if own_catalog else {**stack.catalog, **catalog}
+    return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir)
+
+
+class Workbench:
+    """Table topics of one cluster: switch them on and off, ask how they do, run them.
+
+    Cheap to make; the broker, registry, catalog and Spark clients are made when first used.
+
+    Raises:
+        SettingsError: see ``find_servers``.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.servers = find_servers(self.settings)
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<Workbench at {self.servers.kafka.get('bootstrap.servers')}>"
+
+    # -- clients
+
+    @property
+    def broker(self) -> Broker:
+        """The broker's client."""
+        from tabletopic_kernel.adapters.kafka import Broker  # noqa: PLC0415
+
+        return self._once("broker", lambda: Broker(self.servers.kafka))
+
+    @property
+    def registry(self) -> Registry:
+        """The registry's client."""
+        from tabletopic_kernel.adapters.registry import Registry  # noqa: PLC0415
+
+        return self._once("registry", lambda: Registry(self.servers.registry))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog, opened by PyIceberg."""
+        return self._once("catalog", self.open_catalog)
+
+    def open_catalog(self) -> Catalog:
+        """A catalog object of one's own: they are not shared between threads."""
+        from tabletopic_kernel.adapters.catalog import open_catalog  # noqa: PLC0415
+
+        return open_catalog(self.servers.catalog)
+
+    def spark(self, report: Report | None = None) -> SparkSession:
+        """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
+        from tabletopic_kernel.adapters.spark import SparkPlace, start_spark  # noqa: PLC0415
+        from tabletopic_kernel.local import jvm  # noqa: PLC0415
+        from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
+
+        def start() -> SparkSession:
+            jars = tuple(str(path) for path in jvm.spark_jars(report or silent))
+            home = str(jvm.spark_java_home(self.servers.state_dir))
+            place = SparkPlace(home, jars, self.servers.state_dir / "logs")
+            return start_spark(self.settings.spark, place, self.servers.catalog)
+
+        return self._once("spark", start)
+
+    # -- switching topics on and off
+
+    def settings_for(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicSettings:
+        """The settings of ``[topics.<topic>]`` with those given on top.
+
+        Raises:
+            SettingsError: a value is wrong; the message names the key.
+        """
+        from pydantic import ValidationError  # noqa: PLC0415
+
+        base = self.settings.topics.get(topic)
+        merged = {**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})}
+        try:
+            return TopicSettings.model_validate(merged)
+        except ValidationError as error:
+            told = [
+                f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
+                for one in error.errors()
+            ]
+            raise SettingsError("; ".join(told)) from None
+
+    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
+        """Switch a topic on: check everything, then write one message; nothing is left half-made.
+
+        Args:
+            topic: an existing Kafka topic.
+            given: fields of ``TopicSettings`` that differ from the settings file's.
+
+        Raises:
+            UsageError: no such topic, a bad setting or partition expression, a foreign table.
+            RetryableError: broker, registry or catalog do not answer.
+        """
+        from tabletopic_kernel.commit.check import check_before_enable  # noqa: PLC0415
+        from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
+
+        if topic in OWN_TOPICS:
+            raise UsageError(f"{topic} is the workbench's own topic")
+        settings = self.settings_for(topic, given)
+        check_before_enable(topic, settings, self.broker, self.registry, self.catalog)
+        wish = self._wish(topic, settings, "on")
+        write_wish(self.broker, topic, wish)
+        return wish
+
+    def disable(self, topic: str) -> None:
+        """Switch a topic off: its host commits what is staged and lets go. The table stays."""
+        from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
+
+        self.wish(topic)
+        write_wish(self.broker, topic, None)
+
+    def pause(self, topic: str) -> TopicWish:
+        """Stop reading for a while; the topic stays switched on."""
+        return self._rewrite(topic, "paused")
+
+    def resume(self, topic: str) -> TopicWish:
+        """Go on after a pause or after a failure."""
+        return self._rewrite(topic, "on")
+
+    def wishes(self) -> dict[str, TopicWish]:
+        """What is switched on, by topic."""
+        from tabletopic_kernel.commit.wishes import read_wishes  # noqa: PLC0415
+
+        return read_wishes(self.broker)
+
+    def wish(self, topic: str) -> TopicWish:
+        """What is wished of one topic; raises UsageError if it is not switched on."""
+        wishes = self.wishes()
+        if topic not in wishes:
+            known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
+            raise UsageError(
+                f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
+            )
+        return wishes[topic]
+
+    # -- questions
+
+    def status(self, topic: str | None = None) -> list[TopicStatus]:
+        """How every table topic does (or one of them); raises UsageError if it is not switched on."""
+        from tabletopic_kernel.commit.status import statuses  # noqa: PLC0415
+
+        wishes = self.wishes() if topic is None else {topic: self.wish(topic)}
+        return statuses(self.broker, wishes, lambda: self.catalog)
+
+    def events(
+        self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
+    ) -> Iterator[ControlEvent]:
+        """Events of the control topic, oldest first; with ``follow`` goes on while it is true."""
+        from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, read_events  # noqa: PLC0415
+
+        if CONTROL_TOPIC not in self.broker.topics():
+            return
+        for event in read_events(self.broker.properties, since_ms, follow=follow):
+            if topic is None or event.topic == topic:
+                yield event
+
+    def hosts(self) -> list[str]:
+        """Ids of the live hosts."""
+        from tabletopic_kernel.commit.host import GROUP  # noqa: PLC0415
+
+        return sorted(client for client, _ in self.broker.group_members(GROUP))
+
+    def table_of(self, topic: str) -> str:
+        """The dotted name of a topic's table."""
+        return ".".join(table_identifier(topic, self.wish(topic).settings))
+
+    # -- running
+
+    def host(self) -> Host:
+        """A host in this process; the caller starts and stops it."""
+        from tabletopic_kernel.commit.control_log import ControlLog  # noqa: PLC0415
+        from tabletopic_kernel.commit.coordinator import Services  # noqa: PLC0415
+        from tabletopic_kernel.commit.host import Host, new_host_id  # noqa: PLC0415
+
+        services = Services(
+            catalog=self.open_catalog,
+            catalog_properties=self.servers.catalog,
+            spark=self.spark,
+            broker=self.broker,
+            registry=self.registry,
+            control=ControlLog(self.servers.kafka),
+            host=new_host_id(),
+        )
+        return Host(services)
+
+    def _rewrite(self, topic: str, run: str) -> TopicWish:
+        from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
+
+        wish = self._wish(topic, self.wish(topic).settings, run)
+        write_wish(self.broker, topic, wish)
+        return wish
+
+    def _wish(self, topic: str, settings: TopicSettings, run: str) -> TopicWish:
+        return TopicWish.model_validate(
+            {
+                "topic": topic,
+                "run": run,
+                "settings": settings,
+                "requested_by": getpass.getuser(),
+                "requested_at_ms": time.time_ns() // 1_000_000,
+            }
+        )
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]
