@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$")
+from tabletopic_kernel.core.redact import shown
+
+DEFAULT_CATALOG_NAME = "lake"
+
+# 15 digits: more do not fit any limit, and 400 do not fit a float.
+_DURATION = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$")
 _DURATION_MS = {"ms": 1, "s": 1000, None: 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b)?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*([kmgt]i?b?|b)?\s*$", re.IGNORECASE)
 _SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+# The comma between two items, not the one inside bucket(16, user_id).
+_ITEM_COMMA = re.compile(r",(?![^()]*\))")
 
 
 def parse_duration_ms(value: object) -> object:
@@ -36,20 +45,23 @@ def parse_size_bytes(value: object) -> object:
 
 def parse_start(value: object) -> object:
     """``earliest``, ``latest``, epoch milliseconds or an ISO 8601 time (UTC where it has no zone)."""
-    if value in ("earliest", "latest") or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if isinstance(value, str) and value.strip().isdigit():
-        return int(value)
+    if isinstance(value, date):  # TOML has times of its own; a datetime is a date
+        value = value.isoformat()
     if isinstance(value, str):
-        from datetime import UTC, datetime  # noqa: PLC0415 - only here, and rarely
-
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            pass
-        else:
-            return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        value = _start_of_text(value.strip())
+    if value in ("earliest", "latest") or (type(value) is int and value >= 0):
+        return value
     raise ValueError(f"{value!r} is no start; write earliest, latest, or a time such as 2026-01-31T12:00:00Z")
+
+
+def _start_of_text(text: str) -> str | int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
@@ -59,7 +71,17 @@ MetadataColumn = Literal["key", "header", "metadata"]
 
 
 class _Model(BaseModel):
+    """A frozen section that takes no unknown key; its ``repr`` hides the secrets among its properties."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, _without_secrets(value) if isinstance(value, dict) else value
+
+
+def _without_secrets(properties: dict[str, Any]) -> dict[str, Any]:
+    return {key: shown(key, value) if isinstance(value, str) else value for key, value in properties.items()}
 
 
 class TopicSettings(_Model):
@@ -95,13 +117,16 @@ class TopicSettings(_Model):
     @field_validator("partition_by", "metadata_columns", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
+        """Text, as the environment and the command line give it, is a list with commas; empty is none."""
+        if not isinstance(value, str):
+            return value
+        return tuple(item.strip() for item in _ITEM_COMMA.split(value) if item.strip())
 
 
 class SparkSettings(_Model):
     """The Spark session that runs the workers."""
 
-    master: str = Field("local[*]", description="spark.master")
+    master: str = Field("local[*]", min_length=1, description="spark.master")
     conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
 
 
@@ -112,12 +137,19 @@ class Settings(_Model):
     ``basic.auth.user.info``…), ``catalog`` PyIceberg's plus ``name``.
     """
 
-    state_dir: str = Field(".tabletopic", description="folder of the embedded stack and of local state")
-    kafka: dict[str, str] = Field(default_factory=dict)
-    registry: dict[str, str] = Field(default_factory=dict)
-    catalog: dict[str, str] = Field(default_factory=dict)
-    spark: SparkSettings = Field(default_factory=SparkSettings)
-    topics: dict[str, TopicSettings] = Field(default_factory=dict)
+    state_dir: str = Field(
+        ".tabletopic", min_length=1, description="folder of the embedded stack and of local state"
+    )
+    kafka: dict[str, str] = Field(default_factory=dict, description="librdkafka properties")
+    registry: dict[str, str] = Field(default_factory=dict, description="registry client properties")
+    catalog: dict[str, str] = Field(default_factory=dict, description="PyIceberg catalog properties")
+    spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
+    topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
+
+    @property
+    def catalog_name(self) -> str:
+        """Name of the catalog, the same in PyIceberg and in Spark: the SQL catalog keys its tables by it."""
+        return self.catalog.get("name", DEFAULT_CATALOG_NAME)
 
 
 class TopicWish(_Model):
@@ -154,12 +186,28 @@ def table_identifier(topic: str, settings: TopicSettings) -> tuple[str, ...]:
     return (*settings.namespace.split("."), settings.table or default_table_name(topic))
 
 
-def flatten_properties(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """TOML's ``bootstrap.servers = "x"`` is a nested table; properties want the dotted key back."""
+def flatten_properties(nested: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """TOML's ``bootstrap.servers = "x"`` is a nested table; properties want the dotted key back.
+
+    Raises ValueError for a value that has no text form.
+
+    >>> flatten_properties({"bootstrap": {"servers": ["a:9092", "b:9092"]}, "enable.idempotence": True})
+    {'bootstrap.servers': 'a:9092,b:9092', 'enable.idempotence': 'true'}
+    """
     flat: dict[str, str] = {}
     for key, value in nested.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             flat.update(flatten_properties(value, f"{prefix}{key}."))
         else:
-            flat[f"{prefix}{key}"] = str(value).lower() if isinstance(value, bool) else str(value)
+            flat[f"{prefix}{key}"] = _property_text(f"{prefix}{key}", value)
     return flat
+
+
+def _property_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_property_text(name, item) for item in value)
+    raise ValueError(f"{name} must be text, a number, true, false or a list of these")
