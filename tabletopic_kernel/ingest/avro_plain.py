@@ -1,0 +1,331 @@
+"""Avro types under plainer types of the same bytes, and the way from there to the table's columns.
+
+DataFusion's reader (arrow-avro 59) is lax in places: any branch but 0 of ``[null, T]`` is T, any byte but
+0 is true, decimals may exceed their precision, timestamps may overflow. Under these types every such
+record comes out visible and is refused here, by array operations over the whole group:
+
+| writer's type | read as | then |
+|---|---|---|
+| [null, T] | a union with a third branch | branch 2 is refused, the union becomes nullable T |
+| boolean | fixed(1) | 0 or 1 |
+| date, time, timestamp | int, long | ranges, units |
+| uuid text, decimals beyond 38 digits | string, bytes or fixed | text forms, digits |
+| record without fields, fixed(0) | null | "{}", empty |
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tabletopic_kernel.core.avro_schema import (
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+)
+from tabletopic_kernel.core.types import is_null, is_text_decimal, only_branch
+from tabletopic_kernel.ingest.avro_exact import MILLIS_PER_DAY, Refusal, takes_bytes, text_of_decimal
+
+# Arrow's union type codes are signed bytes; one is for the branch that must not occur.
+MAX_BRANCHES: Final = 126
+
+Convert = Callable[[pa.Array], pa.Array]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class UnsupportedError(Exception):
+    """The fast engine cannot take a schema; the message says why."""
+
+
+class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of ours
+    """The group holds a record that the fast engine does not vouch for."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plainer Avro type, and how its Arrow array becomes the column's."""
+
+    avro: Any
+    convert: Convert
+
+
+class Planner:
+    """Plans the types of one schema; named types get names of our own."""
+
+    def __init__(self) -> None:
+        self._names = (f"t{i}" for i in itertools.count())
+
+    def plan(self, node: AvroType, target: pa.DataType) -> Plan:  # noqa: PLR0911 - a return per Avro type
+        """Raises UnsupportedError."""
+        if is_null(node) and isinstance(node, Primitive):
+            return Plan("null", lambda array: pa.nulls(len(array), target))
+        match node:
+            case Primitive():
+                return self._primitive(node, target)
+            case Fixed():
+                return self._fixed(node, target)
+            case Enum(_, symbols):
+                names = pa.array(symbols, target)
+                plain_symbols = [f"s{i}" for i in range(len(symbols))]
+                plain = {"type": "enum", "name": next(self._names), "symbols": plain_symbols}
+                return Plan(plain, lambda array: names.take(array.indices))
+            case Array(items):
+                return self._array(items, target)
+            case Map(values):
+                return self._map(values, target)
+            case Record(_, fields) if fields:
+                return self._record(node, target)
+            case Record():
+                return Plan("null", lambda array: pa.repeat(pa.scalar("{}", target), len(array)))
+            case Union(branches) if branches:
+                return self._union(node, target)
+        raise UnsupportedError("a record that contains itself, or a union without branches")
+
+    def _primitive(self, node: Primitive, target: pa.DataType) -> Plan:
+        if node.kind == "boolean":
+            return Plan(self._bytes(1), _booleans)
+        if isinstance(node.logical, Decimal):
+            return _decimal("bytes", node.logical)
+        if node.logical == "uuid":
+            return Plan("string", _uuids)
+        if node.logical is not None:
+            return Plan(node.kind, _TEMPORAL[node.logical])
+        return Plan(node.kind, lambda array: array.cast(target))
+
+    def _fixed(self, node: Fixed, target: pa.DataType) -> Plan:
+        if node.size == 0:
+            return Plan("null", lambda array: pa.repeat(pa.scalar(b"", target), len(array)))
+        plain = self._bytes(node.size)
+        if isinstance(node.logical, Decimal):
+            return _decimal(plain, node.logical)
+        if node.logical == "uuid":
+            return Plan(plain, lambda array: pa.ExtensionArray.from_storage(target, array))
+        if node.logical == "duration":
+            return Plan(plain, lambda array: _durations(array, target))
+        return Plan(plain, lambda array: array)
+
+    def _bytes(self, size: int) -> dict[str, Any]:
+        return {"type": "fixed", "name": next(self._names), "size": size}
+
+    def _array(self, items: AvroType, target: pa.DataType) -> Plan:
+        if not takes_bytes(items):
+            raise UnsupportedError("array items that take no bytes: a few bytes could ask for endless items")
+        item = self.plan(items, target.value_type)
+
+        def convert(array: pa.Array) -> pa.Array:
+            offsets = array.offsets.cast(pa.int64())
+            return pa.LargeListArray.from_arrays(offsets, item.convert(array.values), type=target)
+
+        return Plan({"type": "array", "items": item.avro}, convert)
+
+    def _map(self, values: AvroType, target: pa.DataType) -> Plan:
+        item = self.plan(values, target.item_type)
+
+        def convert(array: pa.Array) -> pa.Array:
+            _check_unique_keys(array)
+            keys, items = array.keys.cast(target.key_type), item.convert(array.items)
+            return pa.MapArray.from_arrays(array.offsets, keys, items, type=target)
+
+        return Plan({"type": "map", "values": item.avro}, convert)
+
+    def _record(self, node: Record, target: pa.DataType) -> Plan:
+        plans = [self.plan(field.type, target.field(i).type) for i, field in enumerate(node.fields)]
+        fields = [{"name": f"c{i}", "type": plan.avro} for i, plan in enumerate(plans)]
+        plain = {"type": "record", "name": next(self._names), "fields": fields}
+
+        def convert(array: pa.Array) -> pa.Array:
+            arrays = [plan.convert(array.field(i)) for i, plan in enumerate(plans)]
+            return pa.StructArray.from_arrays(arrays, fields=list(target))
+
+        return Plan(plain, convert)
+
+    def _union(self, node: Union, target: pa.DataType) -> Plan:
+        if len(node.branches) > MAX_BRANCHES:
+            raise UnsupportedError(f"a union of more than {MAX_BRANCHES} branches")
+        only = only_branch(node)
+        fields = iter(range(len(node.branches)))
+        targets = [
+            target if is_null(branch) or only is not None else target.field(next(fields)).type
+            for branch in node.branches
+        ]
+        plans = [self.plan(branch, t) for branch, t in zip(node.branches, targets, strict=True)]
+        nulls = [i for i, branch in enumerate(node.branches) if is_null(branch)]
+        values = [i for i in range(len(plans)) if i not in nulls]
+        # With [null, T] the reader takes every branch but 0 for T; with three branches it looks. No other
+        # branch reads as a boolean (see _primitive), so this one cannot be a second of its type.
+        plain = [*(plan.avro for plan in plans), "boolean"]
+
+        def convert(array: pa.Array) -> pa.Array:
+            codes = np.asarray(array.type_codes)
+            if (codes == len(plans)).any():
+                raise NotRows("a branch that the union does not have")
+            children = {i: plans[i].convert(array.field(i)) for i in values}
+            if not values:
+                return pa.nulls(len(array), target)
+            if only is not None:
+                return _spread(children[values[0]], codes == values[0])
+            arrays = [_spread(children[i], codes == i) for i in values]
+            absent = pa.array(np.isin(codes, nulls)) if nulls else None
+            return pa.StructArray.from_arrays(arrays, fields=list(target), mask=absent)
+
+        return Plan(plain, convert)
+
+
+def with_metadata(field: pa.Field, avro: Any) -> pa.Field:
+    """The field with the names that arrow-avro attaches to named types, at every depth."""
+    kind = field.type
+    if isinstance(avro, list):
+        children = [with_metadata(kind.field(i), branch) for i, branch in enumerate(avro)]
+        return field.with_type(pa.dense_union(children))
+    if not isinstance(avro, dict):
+        return field
+    match avro["type"]:
+        case "record":
+            children = [with_metadata(kind.field(i), f["type"]) for i, f in enumerate(avro["fields"])]
+            field = field.with_type(pa.struct(children))
+        case "array":
+            return field.with_type(pa.list_(with_metadata(kind.value_field, avro["items"])))
+        case "map":
+            return field.with_type(pa.map_(kind.key_field, with_metadata(kind.item_field, avro["values"])))
+    metadata = {"avro.name": avro["name"]}
+    if avro["type"] == "enum":
+        metadata["avro.enum.symbols"] = json.dumps(avro["symbols"], separators=(",", ":"))
+    return field.with_metadata(metadata)
+
+
+# --- conversions -----------------------------------------------------------------------------------
+
+
+def _raw(array: pa.Array, dtype: Any, per_value: int = 1) -> np.ndarray[Any, Any]:
+    """The values of a fixed-width array without nulls, without a copy."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.empty(0, dtype)
+    width = np.dtype(dtype).itemsize * per_value
+    return np.frombuffer(buffer, dtype, len(array) * per_value, array.offset * width)
+
+
+def _spread(values: pa.Array, present: Mask) -> pa.Array:
+    """``values`` at the places that are present, null at the others."""
+    if len(values) == len(present):
+        return values
+    places = np.cumsum(present) - 1
+    return values.take(pa.array(places, mask=~present))
+
+
+def _booleans(array: pa.Array) -> pa.Array:
+    raw = _raw(array, np.uint8)
+    if (raw > 1).any():
+        raise NotRows("a boolean that is neither 0 nor 1")
+    return pa.array(raw.view(np.bool_))
+
+
+def _within(array: pa.Array, low: int, high: int) -> pa.Array:
+    raw = _raw(array, np.int32 if array.type == pa.int32() else np.int64)
+    if len(raw) and (raw.min() < low or raw.max() > high):
+        raise NotRows("a number out of range")
+    return array
+
+
+def _times_of_millis(array: pa.Array) -> pa.Array:
+    return _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(pa.time64("us"))
+
+
+def _times_of_micros(array: pa.Array) -> pa.Array:
+    return _within(array, 0, MILLIS_PER_DAY * 1000 - 1).view(pa.time64("us"))
+
+
+def _timestamps_of_millis(zone: str | None) -> Convert:
+    low, high = -(2**63 // 1000), (2**63 - 1) // 1000
+
+    def convert(array: pa.Array) -> pa.Array:
+        return _within(array, low, high).view(pa.timestamp("ms", zone)).cast(pa.timestamp("us", zone))
+
+    return convert
+
+
+_TEMPORAL: Final[dict[str, Convert]] = {
+    "date": lambda array: array.view(pa.date32()),
+    "time-millis": _times_of_millis,
+    "time-micros": _times_of_micros,
+    "timestamp-millis": _timestamps_of_millis("UTC"),
+    "timestamp-micros": lambda array: array.view(pa.timestamp("us", "UTC")),
+    "local-timestamp-millis": _timestamps_of_millis(None),
+    "local-timestamp-micros": lambda array: array.view(pa.timestamp("us")),
+}
+
+_HYPHENS: Final = np.array([8, 13, 18, 23])
+_DIGITS: Final = np.setdiff1d(np.arange(36), _HYPHENS)
+_HEX: Final = np.full(256, 255, np.uint8)
+_HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
+
+
+def _uuids(array: pa.Array) -> pa.Array:
+    if len(array) and not pc.all(pc.equal(pc.binary_length(array), 36)).as_py():
+        raise NotRows("a text that is no UUID")
+    start = array.offset * 36
+    data = array.buffers()[2]
+    text = np.frombuffer(data, np.uint8, len(array) * 36, start) if len(array) else np.empty(0, np.uint8)
+    text = text.reshape(-1, 36)
+    nibbles = _HEX[text[:, _DIGITS]]
+    if (nibbles == 255).any() or (text[:, _HYPHENS] != ord("-")).any():
+        raise NotRows("a text that is no UUID")
+    raw = nibbles[:, 0::2] << 4 | nibbles[:, 1::2]
+    storage = pa.Array.from_buffers(pa.binary(16), len(array), [None, pa.py_buffer(raw.tobytes())])
+    return pa.ExtensionArray.from_storage(pa.uuid(), storage)
+
+
+def _durations(array: pa.Array, target: pa.DataType) -> pa.Array:
+    numbers = _raw(array, np.dtype("<u4"), 3).reshape(-1, 3).astype(np.int64)
+    columns = [pa.array(np.ascontiguousarray(numbers[:, i])) for i in range(3)]
+    return pa.StructArray.from_arrays(columns, fields=list(target))
+
+
+def _decimal(plain: Any, logical: Decimal) -> Plan:
+    if is_text_decimal(logical):
+        return Plan(plain, lambda array: _decimal_texts(array, logical))
+    base = plain if isinstance(plain, dict) else {"type": plain}
+    annotated = base | {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
+
+    def convert(array: pa.Array) -> pa.Array:
+        # 10^precision has no decimal of that precision, so the limits are compared as plain numbers.
+        limits = pc.min_max(array.view(pa.decimal128(38, 0)))
+        for limit in (limits["min"].as_py(), limits["max"].as_py()):
+            if limit is not None and abs(int(limit)) >= 10**logical.precision:
+                raise NotRows("a decimal of too many digits")
+        return array
+
+    return Plan(annotated, convert)
+
+
+def _decimal_texts(array: pa.Array, logical: Decimal) -> pa.Array:
+    try:
+        return pa.array([text_of_decimal(raw, logical) for raw in array.to_pylist()], pa.large_string())
+    except Refusal as refusal:
+        raise NotRows(refusal.message) from refusal
+
+
+def _check_unique_keys(array: pa.Array) -> None:
+    """Avro's map keys are unique; of two the last one counts, and the exact engine sees to that."""
+    lengths = np.diff(np.asarray(array.offsets))
+    if not len(lengths) or lengths.max() < 2:
+        return
+    keys = array.keys.dictionary_encode()
+    entry = np.repeat(np.arange(len(lengths)), lengths) * len(keys.dictionary) + np.asarray(keys.indices)
+    entry.sort()
+    if (entry[1:] == entry[:-1]).any():
+        raise NotRows("a map with one key twice")

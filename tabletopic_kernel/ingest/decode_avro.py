@@ -1,0 +1,125 @@
+"""Decodes Confluent-framed Avro values of one schema id into Arrow rows.
+
+Two engines (design: ``avro_fast``, ``avro_exact``). The fast one takes a whole group or refuses it; then
+the group is halved until the offenders stand alone, and the exact one judges those. Both give the same
+rows: a property-based test holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.core.avro_schema import parse
+from tabletopic_kernel.core.types import arrow_schema_of, iceberg_schema_of
+from tabletopic_kernel.core.wire import PREFIX_BYTES, prefix
+from tabletopic_kernel.ingest.avro_exact import ExactEngine, Refusal
+from tabletopic_kernel.ingest.avro_fast import FastEngine
+from tabletopic_kernel.ingest.avro_plain import NotRows, UnsupportedError
+
+# Below this a call of the fast engine (about 1 ms, whatever the size) costs more than the exact one.
+MIN_FAST_RECORDS: Final = 48
+# Groups that the fast engine may refuse before the rest goes to the exact one, per call: at least this
+# many, and one per so many records. Many scattered bad records would cost a call for each few of them.
+MIN_REFUSED_GROUPS: Final = 12
+RECORDS_PER_REFUSED_GROUP: Final = 250
+
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One record that cannot become a row."""
+
+    index: int  # position in the array given to decode()
+    reason: str  # short class, e.g. "avro_trailing_bytes"
+    message: str  # what is wrong, for a person
+
+
+class AvroDecoder:
+    """All records of one schema id. Not for use by two threads at once.
+
+    Raises AvroSchemaError if the schema is not valid.
+    """
+
+    def __init__(self, schema_id: int, schema: str, references: Mapping[str, str] | None = None) -> None:
+        parsed = parse(schema, references)
+        self.iceberg_schema: Schema = iceberg_schema_of(parsed)
+        self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
+        self.fast_refusal: str | None = None  # why the fast engine cannot take this schema at all
+        self._prefix = prefix(schema_id)
+        self._exact = ExactEngine(parsed, self.arrow_schema)
+        self._fast: FastEngine | None = None
+        try:
+            self._fast = FastEngine(parsed, self.arrow_schema)
+        except UnsupportedError as error:
+            self.fast_refusal = str(error)
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """Rows in the order of ``values``, without the refused ones.
+
+        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
+        """
+        work = _Work(values)
+        batches: list[pa.RecordBatch] = []
+        refused: list[Refused] = []
+        refusals_left = max(MIN_REFUSED_GROUPS, len(values) // RECORDS_PER_REFUSED_GROUP)
+        todo = [(0, len(values))] if len(values) else []
+        while todo:
+            start, stop = todo.pop()
+            if self._fast is not None and refusals_left > 0 and stop - start >= MIN_FAST_RECORDS:
+                try:
+                    batches.append(self._fast.decode(*work.group(start, stop)))
+                except NotRows:
+                    refusals_left -= 1
+                    middle = (start + stop) // 2
+                    todo += [(middle, stop), (start, middle)]
+            else:
+                batches.append(self._decode_exactly(work, range(start, stop), refused))
+        return _joined(batches, self.arrow_schema), refused
+
+    def _decode_exactly(self, work: _Work, indexes: Iterable[int], refused: list[Refused]) -> pa.RecordBatch:
+        rows = []
+        for index in indexes:
+            try:
+                rows.append(self._exact.row(work.value(index), PREFIX_BYTES))
+            except Refusal as refusal:
+                refused.append(Refused(index, refusal.reason, refusal.text()))
+        return self._exact.batch(rows)
+
+
+class _Work:
+    """The values' bytes and offsets, without a copy."""
+
+    def __init__(self, values: pa.Array) -> None:
+        wide = pa.types.is_large_binary(values.type)
+        _, offsets, data = values.buffers()
+        kind = np.int64 if wide else np.int32
+        found: Offsets = np.zeros(1, np.int64)
+        if len(values):
+            width = np.dtype(kind).itemsize
+            raw = np.frombuffer(offsets, kind, len(values) + 1, values.offset * width)
+            found = raw.astype(np.int64)
+        self._offsets = found
+        self._data = memoryview(data) if data is not None else memoryview(b"")
+
+    def group(self, start: int, stop: int) -> tuple[memoryview, Offsets]:
+        """What FastEngine.decode takes, of the values ``start`` to ``stop``."""
+        begin = int(self._offsets[start]) + PREFIX_BYTES
+        return self._data[begin : self._offsets[stop]], self._offsets[start + 1 : stop + 1] - begin
+
+    def value(self, index: int) -> bytes:
+        """One value."""
+        return bytes(self._data[self._offsets[index] : self._offsets[index + 1]])
+
+
+def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    filled = [batch for batch in batches if batch.num_rows]
+    if not filled:
+        return pa.RecordBatch.from_pylist([], schema=schema) if not batches else batches[0]
+    return filled[0] if len(filled) == 1 else pa.concat_batches(filled)
