@@ -49,9 +49,9 @@ class Encoder:
         self.schema_version = schema_version
         self._first = schema_version == "v1"
         self._prefix = b""
-        # Bounded by the shop: its pages, users, products and devices. Session ids would fill it.
+        # Bounded by the shop: its pages, users, products, devices. Ids of events and sessions are not kept.
         self._texts: dict[str, bytes] = {}
-        self._products: dict[tuple[str, Decimal], bytes] = {}
+        self._products: dict[tuple[str | None, Decimal | None], bytes] = {}
         self._devices: dict[tuple[Any, ...], bytes] = {}
 
     def frame(self, schema_id: int) -> Encoder:
@@ -63,9 +63,8 @@ class Encoder:
     def encode(self, value: Mapping[str, Any]) -> bytes:
         """One event in Avro. Raises ``ValueError`` for a number that the schema version cannot hold."""
         duration_ms = value["duration_ms"]
-        if self._first and duration_ms > _INT_MAX:
+        if self._first and not -_INT_MAX <= duration_ms <= _INT_MAX:
             raise ValueError(f"duration_ms {duration_ms} is no int; schema v2 has a long")
-        session_id = value["session_id"].encode()
         quantity = value["quantity"]
         referrer = value["referrer"]
         country = value["country"]
@@ -73,12 +72,10 @@ class Encoder:
         return b"".join(
             (
                 self._prefix,
-                b"\x48",  # 36 bytes follow
-                value["event_id"].encode(),
+                encode_text(value["event_id"]),
                 encode_long(value["event_time"]),
                 self._text(value["user_id"]),
-                encode_long(len(session_id)),
-                session_id,
+                encode_text(value["session_id"]),
                 _STEP_CODES[value["event_type"]],
                 self._text(value["url"]),
                 _NULL if referrer is None else _THERE + self._text(referrer),
@@ -98,11 +95,10 @@ class Encoder:
         return known
 
     def _product(self, product_id: str | None, price: Decimal | None) -> bytes:
-        if product_id is None or price is None:
-            return _NULL + _NULL
         known = self._products.get((product_id, price))
         if known is None:
-            known = _THERE + encode_text(product_id) + _THERE + encode_price(price)
+            known = _NULL if product_id is None else _THERE + encode_text(product_id)
+            known += _NULL if price is None else _THERE + encode_price(price)
             self._products[product_id, price] = known
         return known
 
@@ -120,7 +116,7 @@ class Encoder:
 
 def encode_long(number: int) -> bytes:
     """An Avro int or long: zigzag, then 7 bits a byte, lowest first."""
-    rest = number << 1 ^ number >> 63
+    rest = number << 1 if number >= 0 else ~(number << 1)
     head = b""
     while rest >= 1 << 14:
         head += _PAIRS[rest & 16_383]
@@ -135,7 +131,9 @@ def encode_text(text: str) -> bytes:
 
 
 def encode_price(price: Decimal) -> bytes:
-    """An Avro decimal of scale 2 in bytes: the cents, big-endian, two's complement."""
-    cents = int(price.scaleb(2))
+    """An Avro decimal(9, 2): the cents, big-endian, two's complement. Raises ``ValueError`` for others."""
+    cents = int(price * 100)
+    if cents != price * 100 or abs(cents) >= 10**9:
+        raise ValueError(f"{price} is no decimal(9, 2)")
     body = cents.to_bytes((cents.bit_length() + 8) // 8, "big", signed=True)
     return encode_long(len(body)) + body
