@@ -1,0 +1,132 @@
+"""The state machine, pair by pair."""
+
+import itertools
+
+import pytest
+
+from tabletopic_kernel.core.commit_cycle import (
+    CLOSED_EVENT,
+    TRANSITIONS,
+    Action,
+    Event,
+    Goal,
+    State,
+    backoff_ms,
+    commit_is_due,
+    next_goal,
+    transition,
+)
+from tabletopic_kernel.core.errors import InternalError
+
+# Events that an action brings back within the same step, by action: they always follow it.
+OUTCOMES = {
+    Action.TAKE_OWNERSHIP: {Event.OWNED, Event.DEPENDENCY_DOWN, Event.REFUSED, Event.OWNERSHIP_LOST},
+    Action.START_WORKER: {Event.WORKER_DIED},
+    Action.STOP_WORKER: {Event.WORKER_STOPPED},
+    Action.COMMIT: {
+        Event.COMMITTED,
+        Event.HEAD_MOVED,
+        Event.ANSWER_LOST,
+        Event.OWNERSHIP_LOST,
+        Event.DEPENDENCY_DOWN,
+        Event.REFUSED,
+    },
+    Action.SETTLE: {Event.COMMITTED, Event.HEAD_MOVED, Event.DEPENDENCY_DOWN, Event.REFUSED},
+    Action.FINISH: set(CLOSED_EVENT.values()),
+}
+# States that a step can end in: here wishes and the worker's reports arrive.
+RESTING = {
+    State.STOPPED,
+    State.RUNNING,
+    State.STAGED,
+    State.SETTLING,
+    State.DRAINING,
+    State.CLOSING_SETTLING,
+    State.PAUSED,
+    State.WAITING,
+    State.FAILED,
+}
+WISHES = {Event.START, Event.PAUSE, Event.RESUME, Event.STOP}
+
+
+@pytest.mark.parametrize(("state", "event"), [*itertools.product(State, Event)])
+def test_every_pair_is_in_the_table_or_an_error(state: State, event: Event) -> None:
+    """A pair that is not in the table raises and says which."""
+    if (state, event) in TRANSITIONS:
+        assert transition(state, event) == TRANSITIONS[state, event]
+    else:
+        with pytest.raises(InternalError, match=f"{event.value}.*{state.value}"):
+            transition(state, event)
+
+
+@pytest.mark.parametrize("state", sorted(RESTING))
+@pytest.mark.parametrize("wish", sorted(WISHES))
+def test_a_person_may_wish_anything_at_any_time(state: State, wish: Event) -> None:
+    """No wish of a person ever hits a hole in the table."""
+    assert (state, wish) in TRANSITIONS
+
+
+@pytest.mark.parametrize("key", sorted(TRANSITIONS))
+def test_every_outcome_of_an_action_is_understood(key: tuple[State, Event]) -> None:
+    """Whatever an action brings back has a meaning in the state it is taken in."""
+    after, actions = TRANSITIONS[key]
+    for action in actions:
+        for outcome in OUTCOMES.get(action, ()):
+            assert (after, outcome) in TRANSITIONS, f"{action} in {after} may bring {outcome}"
+
+
+@pytest.mark.parametrize("state", sorted(RESTING - {State.STOPPED, State.PAUSED}))
+def test_late_reports_of_a_worker_are_understood(state: State) -> None:
+    """A batch that was on its way when the topic moved on is taken or discarded, never an error."""
+    assert (state, Event.STAGE) in TRANSITIONS
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    """There is no island and no dead end in the table."""
+    reached = {State.STOPPED}
+    while more := {after for (state, _), (after, _) in TRANSITIONS.items() if state in reached} - reached:
+        reached |= more
+    assert reached == set(State)
+    for state in State:
+        assert any(after is not state for (of, _), (after, _) in TRANSITIONS.items() if of is state)
+
+
+def test_files_of_an_unknown_commit_are_never_discarded_while_it_is_open() -> None:
+    """In the settling states no action deletes files: they may be in the table (I4)."""
+    for (state, event), (_, actions) in TRANSITIONS.items():
+        if state is State.SETTLING or (state is State.CLOSING_SETTLING and event is not Event.OWNERSHIP_LOST):
+            assert Action.DISCARD not in actions
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.product(Goal, Goal)])
+def test_the_heavier_goal_stays(first: Goal, second: Goal) -> None:
+    """Stop outweighs fail outweighs pause outweighs retry, in whichever order they come."""
+    by_event = {
+        Goal.RETRY: Event.WORKER_DIED,
+        Goal.PAUSE: Event.PAUSE,
+        Goal.FAIL: Event.REFUSED,
+        Goal.STOP: Event.STOP,
+    }
+    weight = [Goal.RETRY, Goal.PAUSE, Goal.FAIL, Goal.STOP].index
+    assert next_goal(first, by_event[second]) is max(first, second, key=weight)
+
+
+def test_resume_takes_every_goal_back() -> None:
+    """A person who resumes while the topic is on its way out wants it to go on."""
+    assert {next_goal(goal, Event.RESUME) for goal in Goal} == {Goal.RETRY}
+
+
+def test_commit_is_due_by_time_or_by_bytes() -> None:
+    """Either limit is enough."""
+    limits = {"interval_ms": 1000, "commit_bytes": 100, "last_commit_ms": 5000}
+    assert not commit_is_due(now_ms=5999, staged_bytes=99, **limits)
+    assert commit_is_due(now_ms=6000, staged_bytes=0, **limits)
+    assert commit_is_due(now_ms=5001, staged_bytes=100, **limits)
+
+
+def test_backoff_grows_to_a_limit() -> None:
+    """Waits double from half a second to half a minute and stay there."""
+    waits = [backoff_ms(attempt) for attempt in range(100)]
+    assert waits[0] == 500
+    assert waits == sorted(waits)
+    assert waits[-1] == 30_000

@@ -1,0 +1,182 @@
+"""Schema evolution: add, relax, widen at every depth; everything else refused."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.evolution import METADATA, VALUE, evolve, table_schema, value_columns
+from tabletopic_kernel.core.settings import TopicSettings
+
+SETTINGS = TopicSettings()
+PRIMITIVES: list[IcebergType] = [
+    BooleanType(),
+    IntegerType(),
+    LongType(),
+    FloatType(),
+    DoubleType(),
+    StringType(),
+    DecimalType(9, 2),
+    DecimalType(12, 2),
+    DecimalType(12, 3),
+]
+WIDER = {
+    (IntegerType(), LongType()),
+    (FloatType(), DoubleType()),
+    (DecimalType(9, 2), DecimalType(12, 2)),
+}
+
+
+def _schema(*columns: tuple[str, IcebergType, bool]) -> Schema:
+    return Schema(*(NestedField(i, n, t, required=r) for i, (n, t, r) in enumerate(columns, 1)))
+
+
+def _evolve(table: Schema, writer: Schema) -> tuple[Schema, list[str], dict[str, str]]:
+    outcome = evolve(table, writer, table.highest_field_id)
+    return outcome.schema, [str(change) for change in outcome.changes], outcome.refused
+
+
+@pytest.mark.parametrize(("before", "after"), [*itertools.product(PRIMITIVES, PRIMITIVES)])
+@pytest.mark.parametrize("where", ["column", "struct", "element", "value"])
+def test_every_pair_of_primitives_at_every_depth(before: IcebergType, after: IcebergType, where: str) -> None:
+    """Equal and narrower types need nothing, wider ones widen, all others are refused and change nothing."""
+
+    def wrap(kind: IcebergType) -> Schema:
+        nested: IcebergType = {
+            "column": kind,
+            "struct": StructType(NestedField(2, "x", kind, required=True)),
+            "element": ListType(2, kind, element_required=True),
+            "value": MapType(2, StringType(), 3, kind, value_required=True),
+        }[where]
+        return _schema(("c", nested, True))
+
+    table = wrap(before)
+    schema, changes, refused = _evolve(table, wrap(after))
+    if (before, after) in WIDER:
+        assert schema == wrap(after)
+        assert len(changes) == 1
+        assert "widen" in changes[0]
+    else:
+        assert schema == table
+        assert changes == []
+        assert bool(refused) == (before != after and (after, before) not in WIDER)
+
+
+@st.composite
+def _types(draw: st.DrawFn, depth: int = 3) -> IcebergType:
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.sampled_from(PRIMITIVES))
+    kind = draw(st.sampled_from(["struct", "list", "map"]))
+    if kind == "struct":
+        return draw(_structs(depth - 1))
+    inner = draw(_types(depth - 1))
+    if kind == "list":
+        return ListType(1, inner, element_required=draw(st.booleans()))
+    return MapType(1, StringType(), 2, inner, value_required=draw(st.booleans()))
+
+
+@st.composite
+def _structs(draw: st.DrawFn, depth: int = 2) -> StructType:
+    names = draw(st.lists(st.sampled_from("abcde"), unique=True, min_size=1))
+    return StructType(
+        *(NestedField(1, name, draw(_types(depth)), required=draw(st.booleans())) for name in names)
+    )
+
+
+_SCHEMAS = _structs().map(lambda struct: Schema(*struct.fields))
+
+
+@given(_SCHEMAS)
+def test_a_new_table_covers_its_own_schema(writer: Schema) -> None:
+    """A table made from a schema needs no change to take that schema's records."""
+    table = table_schema(writer, SETTINGS)
+    schema, changes, refused = _evolve(table, writer)
+    assert (schema, changes, refused) == (table, [], {})
+
+
+@given(_SCHEMAS, _SCHEMAS)
+def test_evolution_settles_after_one_round(first: Schema, second: Schema) -> None:
+    """After evolving to a schema, both it and the older one fit without a further change."""
+    table = table_schema(first, SETTINGS)
+    schema, _, refused = _evolve(table, second)
+    if not refused:
+        assert _evolve(schema, second) == (schema, [], {})
+        assert _evolve(schema, first)[2] == {}
+
+
+@given(_SCHEMAS, _SCHEMAS)
+def test_field_ids_stay_and_are_unique(first: Schema, second: Schema) -> None:
+    """A column keeps its id for ever, new ones get ids that were never used."""
+    table = table_schema(first, SETTINGS)
+    schema, _, _ = _evolve(table, second)
+    before = {name: table.find_field(name).field_id for name in table.column_names}
+    after = {name: schema.find_field(name).field_id for name in schema.column_names}
+    assert {name: after[name] for name in before} == before
+    assert len(set(after.values())) == len(after)
+    assert all(i > table.highest_field_id for name, i in after.items() if name not in before)
+
+
+def test_a_removed_column_stays_and_becomes_optional() -> None:
+    """Soft drop: old rows keep their values."""
+    table = _schema(("a", IntegerType(), True), ("b", IntegerType(), True))
+    schema, changes, _ = _evolve(table, _schema(("a", IntegerType(), True)))
+    assert changes == ["relax b to optional"]
+    assert schema.find_field("b").optional
+
+
+def test_an_added_column_is_optional_even_if_the_writer_requires_it() -> None:
+    """Rows that are there already have no value for it."""
+    table = _schema(("a", IntegerType(), True))
+    schema, changes, _ = _evolve(table, _schema(("a", IntegerType(), True), ("b", LongType(), True)))
+    assert changes == ["add b long"]
+    assert schema.find_field("b").optional
+
+
+def test_metadata_columns_are_not_taken_for_removed() -> None:
+    """No writer schema has the _kafka_ columns, and they stay as they are."""
+    table = table_schema(_schema(("a", IntegerType(), True)), SETTINGS)
+    assert _evolve(table, _schema(("a", IntegerType(), True))) == (table, [], {})
+    assert METADATA in table.column_names
+
+
+def test_tombstones_relax_every_value_column() -> None:
+    """A record without a value fits once no value column is required."""
+    table = table_schema(_schema(("a", IntegerType(), True), ("b", StringType(), False)), SETTINGS)
+    schema, changes, _ = _evolve(table, Schema())
+    assert changes == ["relax a to optional"]
+    assert not any(column.required for column in schema.fields)
+
+
+def test_the_whole_value_in_one_column() -> None:
+    """With transform none, evolution goes on inside _kafka_value."""
+    settings = TopicSettings(transform="none")
+    table = table_schema(_schema(("a", IntegerType(), True)), settings)
+    assert table.find_field(f"{VALUE}.a")
+    writer = value_columns(_schema(("a", LongType(), True)), settings)
+    assert _evolve(table, writer)[1] == [f"widen {VALUE}.a int → long"]
+
+
+def test_a_clash_with_a_metadata_column_is_refused_and_can_be_switched_off() -> None:
+    """A value field named like a metadata column needs that column off."""
+    writer = _schema((METADATA, IntegerType(), True))
+    with pytest.raises(UsageError, match="metadata_columns"):
+        table_schema(writer, SETTINGS)
+    off = TopicSettings(metadata_columns=("key", "header"))
+    assert table_schema(writer, off).find_field(METADATA).field_type == IntegerType()

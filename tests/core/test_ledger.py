@@ -1,0 +1,106 @@
+"""The ledger: encoding, merging, contiguity."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabletopic_kernel.core.errors import InternalError
+from tabletopic_kernel.core.ledger import Ledger, StagedOffsets, check_contiguous
+
+OFFSETS = st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), max_size=20)
+LEDGERS = st.builds(
+    Ledger,
+    topic=st.text(min_size=1),
+    cluster_id=st.text(),
+    topic_id=st.text(),
+    next_offsets=OFFSETS,
+    epoch=st.integers(0, 2**31),
+    commit_id=st.uuids().map(str),
+    newest_ms=OFFSETS,
+    commits=st.integers(0, 2**40),
+    swept_epoch=st.integers(0, 2**31),
+)
+
+
+@given(LEDGERS)
+def test_summary_round_trip(ledger: Ledger) -> None:
+    """A ledger comes back from a snapshot summary as it went in."""
+    assert Ledger.from_summary(ledger.to_summary()) == ledger
+
+
+@given(LEDGERS)
+def test_summary_is_text(ledger: Ledger) -> None:
+    """Iceberg summaries hold text only, under our prefix."""
+    assert all(isinstance(value, str) for value in ledger.to_summary().values())
+    assert all(key.startswith("tabletopic.") for key in ledger.to_summary())
+
+
+def test_foreign_summary_has_no_ledger() -> None:
+    """A snapshot of another writer is recognised as such."""
+    assert Ledger.from_summary({"operation": "append", "added-records": "3"}) is None
+
+
+@st.composite
+def _batches(draw: st.DrawFn) -> list[StagedOffsets]:
+    """A contiguous run of batches over a few partitions, partitions may join late."""
+    position = draw(st.dictionaries(st.integers(0, 5), st.integers(0, 100), min_size=1))
+    batches = []
+    for _ in range(draw(st.integers(1, 6))):
+        for new in draw(st.sets(st.integers(0, 9), max_size=2)):
+            position.setdefault(new, 0)
+        end = {p: at + draw(st.integers(0, 50)) for p, at in position.items()}
+        newest = {p: draw(st.integers(0, 10**13)) for p in end if end[p] > position[p]}
+        batches.append(StagedOffsets(dict(position), end, newest))
+        position = dict(end)
+    return batches
+
+
+def _ledger(offsets: dict[int, int]) -> Ledger:
+    return Ledger("t", "c", "i", offsets, 1, "first")
+
+
+@given(_batches())
+def test_advance_is_associative(batches: list[StagedOffsets]) -> None:
+    """Batches committed together or one by one lead to the same offsets and timestamps."""
+    start = _ledger(dict(batches[0].start))
+    one_by_one = start
+    for batch in batches:
+        one_by_one = one_by_one.advanced(batch, "last")
+    merged = batches[0]
+    for batch in batches[1:]:
+        merged = merged.then(batch)
+    together = start.advanced(merged, "last")
+    assert replace(one_by_one, commits=1) == together
+    assert merged.records == sum(batch.records for batch in batches)
+
+
+@given(_batches(), st.integers(-5, 5).filter(bool))
+def test_a_shifted_batch_is_refused(batches: list[StagedOffsets], shift: int) -> None:
+    """Rows that do not start where the ledger ends would be lost or doubled (I1)."""
+    first = batches[0]
+    partition = next(iter(first.start))
+    moved = {**first.start, partition: first.start[partition] + shift}
+    with pytest.raises(InternalError, match="contiguous"):
+        _ledger(moved).advanced(first, "x")
+
+
+def test_contiguity_ignores_partitions_of_one_side() -> None:
+    """A partition that joins later has no end before."""
+    check_contiguous({0: 5}, {0: 5, 1: 77})
+
+
+def test_claim_raises_the_epoch_only() -> None:
+    """A new owner changes epoch and commit id, nothing else (I5)."""
+    before = _ledger({0: 5})
+    after = before.claimed(2, "claim")
+    assert replace(after, epoch=1, commit_id="first") == before
+    with pytest.raises(InternalError):
+        after.claimed(2, "again")
+
+
+def test_watermark_is_the_slowest_partition() -> None:
+    """The watermark is the smallest of the partitions' newest timestamps."""
+    assert replace(_ledger({}), newest_ms={0: 50, 1: 40}).watermark_ms == 40
+    assert _ledger({}).watermark_ms is None

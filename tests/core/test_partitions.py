@@ -1,0 +1,88 @@
+"""Partition expressions."""
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DoubleType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.partitions import parse_partition, partition_spec
+
+SCHEMA = Schema(
+    NestedField(1, "event_time", TimestamptzType()),
+    NestedField(2, "user_id", LongType()),
+    NestedField(3, "url", StringType()),
+    NestedField(4, "price", DoubleType()),
+    NestedField(5, "device", StructType(NestedField(6, "kind", StringType()))),
+    NestedField(7, "tags", ListType(8, StringType())),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("hour(event_time)", "event_time_hour: hour(1)"),
+        ("hours(event_time)", "event_time_hour: hour(1)"),
+        ("DAY( event_time )", "event_time_day: day(1)"),
+        ("month(event_time)", "event_time_month: month(1)"),
+        ("years(event_time)", "event_time_year: year(1)"),
+        ("bucket(16, user_id)", "user_id_bucket: bucket[16](2)"),
+        ("bucket(user_id,16)", "user_id_bucket: bucket[16](2)"),
+        ("truncate(4, url)", "url_trunc: truncate[4](3)"),
+        ("truncate(url, 4)", "url_trunc: truncate[4](3)"),
+        ("identity(url)", "url: identity(3)"),
+        ("url", "url: identity(3)"),
+        ("device.kind", "device_kind: identity(6)"),
+    ],
+)
+def test_good_expressions(text: str, shown: str) -> None:
+    """Every transform, both argument orders, plurals, nested columns."""
+    (field,) = partition_spec([text], SCHEMA).fields
+    assert str(field).startswith(f"1000: {shown}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not understood"),
+        ("hour()", "not understood"),
+        ("hour(event_time, 3)", "takes one column"),
+        ("bucket(user_id)", "a number above 0 and a column"),
+        ("bucket(0, user_id)", "a number above 0"),
+        ("bucket(4, 5)", "a number above 0 and a column"),
+        ("week(event_time)", "'week' is no transform"),
+        ("hour(event_time", "not understood"),
+        ("hour(nowhere)", "no column 'nowhere'"),
+        ("hour(url)", "cannot take url"),
+        ("bucket(4, price)", "cannot take price"),
+        ("tags", "cannot take tags"),
+        ("device", "cannot take device"),
+    ],
+)
+def test_bad_expressions(text: str, told: str) -> None:
+    """A wrong expression names itself and what is wrong."""
+    with pytest.raises(UsageError, match=told):
+        partition_spec([text], SCHEMA)
+
+
+def test_the_same_field_twice_is_refused() -> None:
+    """Iceberg wants partition fields with different names."""
+    with pytest.raises(UsageError, match="twice"):
+        partition_spec(["bucket(4, user_id)", "bucket(8, user_id)"], SCHEMA)
+
+
+def test_no_expressions_no_partitions() -> None:
+    """Without expressions the table is unpartitioned."""
+    assert partition_spec([], SCHEMA).is_unpartitioned()
+
+
+def test_parsing_needs_no_schema() -> None:
+    """An expression can be checked before the schema is known."""
+    assert parse_partition("bucket(16, user_id)").size == 16

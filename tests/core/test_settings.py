@@ -1,0 +1,121 @@
+"""The models' own rules: units, lists, starts, names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tabletopic_kernel.core.settings import (
+    Settings,
+    TopicSettings,
+    TopicWish,
+    default_table_name,
+    flatten_properties,
+    parse_duration_ms,
+    parse_size_bytes,
+    parse_start,
+    table_identifier,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("500ms", 500), ("5s", 5_000), ("5", 5_000), ("1.5 min", 90_000), ("2m", 120_000), ("1h", 3_600_000)],
+)
+def test_durations(text: str, ms: int) -> None:
+    """Text with a unit; without one, seconds."""
+    assert parse_duration_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("1k", 1024), ("128MB", 128 * 1024**2), ("64 MiB", 64 * 1024**2), ("1.5gb", 1536 * 1024**2)],
+)
+def test_sizes(text: str, size: int) -> None:
+    """MB and MiB are both powers of 1024."""
+    assert parse_size_bytes(text) == size
+
+
+@given(st.text() | st.text("0123456789.msMGiBb -"))
+def test_odd_durations_sizes_and_starts_are_value_errors(text: str) -> None:
+    """Whatever is written, the answer is a number or a ValueError, which pydantic can report."""
+    for parse in (parse_duration_ms, parse_size_bytes, parse_start):
+        try:
+            value = parse(text)
+        except ValueError:
+            continue
+        assert isinstance(value, int) or value in ("earliest", "latest")
+
+
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [
+        ("latest", "latest"),
+        (1_769_860_800_000, 1_769_860_800_000),
+        ("1769860800000", 1_769_860_800_000),
+        ("2026-01-31T12:00:00", 1_769_860_800_000),
+        ("2026-01-31T13:00:00+01:00", 1_769_860_800_000),
+        ("2026-01-31", 1_769_817_600_000),
+    ],
+)
+def test_starts(given: str | int, start: str | int) -> None:
+    """A time without a zone is UTC."""
+    assert TopicSettings(start=given).start == start
+
+
+@pytest.mark.parametrize("given", [True, -1, 1.5, None, "yesterday", "1900-01-01"])
+def test_wrong_starts(given: object) -> None:
+    """What is no time of a record is refused."""
+    with pytest.raises(ValidationError):
+        TopicSettings(start=given)
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("", ()),
+        ("hour(ts)", ("hour(ts)",)),
+        ("bucket(16, id), country", ("bucket(16, id)", "country")),
+        ("truncate(4, a),truncate(4, b),", ("truncate(4, a)", "truncate(4, b)")),
+    ],
+)
+def test_lists_in_text(text: str, items: tuple[str, ...]) -> None:
+    """Commas separate, except those of a transform's arguments."""
+    assert TopicSettings(partition_by=text).partition_by == items
+
+
+@given(st.dictionaries(st.text("abc._-", min_size=1), st.text(), max_size=3))
+def test_flat_properties_stay_as_they_are(properties: dict[str, str]) -> None:
+    """Only nesting is taken out."""
+    assert flatten_properties(properties) == properties
+
+
+def test_properties_without_text_form() -> None:
+    """The message names the property in full."""
+    with pytest.raises(ValueError, match=r"^a\.b must be text"):
+        flatten_properties({"a": {"b": [{"c": 1}]}})
+
+
+def test_repr_hides_secrets() -> None:
+    """A settings object is safe to look at in a notebook."""
+    assert repr(
+        Settings(kafka={"sasl.password": "pw", "client.id": "me"}, catalog={"uri": "x://u:pw@h"})
+    ) == (
+        "Settings(state_dir='.tabletopic', kafka={'sasl.password': '***', 'client.id': 'me'}, registry={}, "
+        "catalog={'uri': 'x://***@h'}, spark=SparkSettings(master='local[*]', conf={}), topics={})"
+    )
+
+
+def test_a_wish_survives_its_message() -> None:
+    """What is written to the settings topic is read back equal."""
+    wish = TopicWish(topic="web.clicks", settings=TopicSettings(start="latest", partition_by="hour(ts)"))
+    assert TopicWish.from_json(wish.to_json()) == wish
+
+
+@pytest.mark.parametrize(
+    ("topic", "table"), [("web.clicks-v2", "web_clicks_v2"), ("...", "topic"), ("Orders", "Orders")]
+)
+def test_table_names(topic: str, table: str) -> None:
+    """Letters keep their case; what Iceberg names cannot hold is _."""
+    assert default_table_name(topic) == table
+    assert table_identifier(topic, TopicSettings(namespace="a.b")) == ("a", "b", table)

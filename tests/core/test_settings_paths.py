@@ -1,0 +1,89 @@
+"""Paths of settings in nested tables and in names of variables."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabletopic_kernel.core.settings import Settings, TopicSettings
+from tabletopic_kernel.core.settings_paths import (
+    Leaf,
+    Value,
+    dotted,
+    leaves,
+    node_at,
+    variable_forms,
+    variable_path,
+)
+
+
+def test_every_field_has_a_place() -> None:
+    """The tree is made from the models, limits included."""
+    assert {form.split("__")[0].lower() for form in variable_forms()} == set(Settings.model_fields)
+    assert all(node_at(("topics", "any", field)) is not None for field in TopicSettings.model_fields)
+    assert node_at(("topics", "any", "commit_interval_ms")) == Value(100, 3_600_000)
+    assert node_at(("kafka", "any.thing")) == Value()
+    assert node_at(("nothing",)) is None
+    assert node_at(("state_dir", "deeper")) is None
+
+
+names = st.text("abcxyz0123456789", min_size=1, max_size=5)
+dotted_names = st.lists(names, min_size=1, max_size=3).map(".".join)
+underscored = st.lists(names, min_size=1, max_size=3).map("_".join)
+
+
+@given(dotted_names, st.sampled_from([f for f in TopicSettings.model_fields if f != "table_properties"]))
+def test_every_topic_setting_has_a_variable(topic: str, field: str) -> None:
+    """The name that the rule makes leads back to the path, unless the topic's first part names a setting."""
+    path = ("topics", topic, field)
+    words = "__".join(path).replace(".", "__").upper().split("__")
+    assert variable_path(words) == path
+
+
+@given(st.sampled_from(["kafka", "registry"]), dotted_names)
+def test_every_dotted_property_has_a_variable(section: str, name: str) -> None:
+    """Dots are two underscores."""
+    assert variable_path([section.upper(), *name.upper().split(".")]) == (section, name)
+
+
+@given(st.lists(st.lists(names, min_size=1, max_size=3).map("-".join), min_size=1, max_size=3).map(".".join))
+def test_every_catalog_property_has_a_variable(name: str) -> None:
+    """Hyphens are one underscore."""
+    words = name.upper().replace("-", "_").split(".")
+    assert variable_path(["CATALOG", *words]) == ("catalog", name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        [""],
+        ["STATE_DIR", "X"],
+        ["KAFKA"],
+        ["KAFKA", ""],
+        ["SPARK"],
+        ["SPARK", "CONF"],
+        ["TOPICS", "A"],
+        ["TOPICS", "START"],
+    ],
+)
+def test_names_that_lead_nowhere(words: list[str]) -> None:
+    """Too short, too long or empty."""
+    assert variable_path(words) is None
+
+
+@given(st.dictionaries(dotted_names, st.dictionaries(st.just("namespace"), names), max_size=3))
+def test_topics_come_back_from_quoted_tables(topics: dict[str, dict[str, str]]) -> None:
+    """Every topic is a leaf of its own, beside its settings."""
+    found = list(leaves({"topics": topics}))
+    assert [item.path[1] for item in found if isinstance(item, Leaf) and item.value is None] == list(topics)
+    settings = {
+        (item.path[1], item.value) for item in found if isinstance(item, Leaf) and item.value is not None
+    }
+    assert settings == {(topic, table["namespace"]) for topic, table in topics.items() if table}
+
+
+def test_dotted_keys_are_toml() -> None:
+    """Only the name of a topic needs quotes."""
+    assert dotted(("topics", "web.clicks", "start")) == 'topics."web.clicks".start'
+    assert dotted(("kafka", "bootstrap.servers")) == "kafka.bootstrap.servers"
+    assert dotted(("topics", "a", "table_properties", "write.x")) == "topics.a.table_properties.write.x"
