@@ -100,9 +100,14 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     for path, value in _in_force(loaded.settings):
         key = dotted(path)
         rows[path[0]].append(Row(key, shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
-    for server in ("kafka", "registry"):
-        rows[server] = rows[server] or [Row(server, EMBEDDED, DEFAULT)]
-    if "name" not in loaded.settings.catalog:
+    kafka, registry, catalog = loaded.settings.kafka, loaded.settings.registry, loaded.settings.catalog
+    if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
+        rows["kafka"].insert(0, Row("kafka.bootstrap.servers", EMBEDDED, DEFAULT))
+    if "url" not in registry:
+        rows["registry"].insert(0, Row("registry.url", EMBEDDED, DEFAULT))
+    if not catalog.keys() - {"name"}:
+        rows["catalog"].append(Row("catalog.uri", EMBEDDED, DEFAULT))
+    if "name" not in catalog:
         rows["catalog"].insert(0, Row("catalog.name", DEFAULT_CATALOG_NAME, DEFAULT))
     return [row for section in rows.values() for row in section]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tabletopic_kernel.config import (
     DEFAULT,
+    EMBEDDED,
     PROGRAM_VARIABLES,
     LoadedSettings,
     check_kafka_properties,
@@ -404,13 +405,29 @@ def test_files_of_other_encodings(load, tmp_path: Path) -> None:
 
 
 def test_describe_lists_every_setting_in_order(load) -> None:
-    """Section by section, defaults too; an absent server reads as embedded."""
+    """Section by section, defaults too."""
     rows = describe(load('[catalog]\nuri = "sqlite:///x.db"\n[topics.a]'))
-    keys = [row.key for row in rows]
-    assert keys[:6] == ["state_dir", "kafka", "registry", "catalog.name", "catalog.uri", "spark.master"]
-    assert ("kafka", "(embedded)", DEFAULT) in rows
+    assert [row.key for row in rows[:6]] == [
+        "state_dir",
+        "kafka.bootstrap.servers",
+        "registry.url",
+        "catalog.name",
+        "catalog.uri",
+        "spark.master",
+    ]
     assert ("catalog.name", "lake", DEFAULT) in rows
     assert ("topics.a.metadata_columns", "key, header, metadata", DEFAULT) in rows
+
+
+def test_absent_servers_read_as_embedded(load) -> None:
+    """A server counts as absent without its address, whatever else is set about it."""
+    absent = ["kafka.bootstrap.servers", "registry.url", "catalog.uri"]
+    rows = describe(load(overrides={"kafka.client.id": "x", "registry.timeout": 5, "catalog.name": "prod"}))
+    assert [row.key for row in rows if row.value == EMBEDDED] == absent
+    rows = describe(
+        load(overrides={"kafka.metadata.broker.list": "x:1", "registry.url": "x", "catalog.type": "glue"})
+    )
+    assert EMBEDDED not in [row.value for row in rows]
 
 
 def test_describe_of_a_named_catalog(load) -> None:

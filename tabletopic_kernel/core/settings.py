@@ -146,11 +146,6 @@ class Settings(_Model):
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
-    @property
-    def catalog_name(self) -> str:
-        """Name of the catalog, the same in PyIceberg and in Spark: the SQL catalog keys its tables by it."""
-        return self.catalog.get("name", DEFAULT_CATALOG_NAME)
-
 
 class TopicWish(_Model):
     """One message of the settings topic: what should run. Key = topic; a tombstone = disabled."""

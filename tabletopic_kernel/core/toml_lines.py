@@ -28,7 +28,7 @@ def toml_lines(text: str) -> dict[str, int]:
             continue  # goes on in the next line
         header = statement.lstrip().startswith("[")
         statement = ""
-        for path in _key_paths(parsed):
+        for path in _key_paths(parsed) if parsed else ():  # comments and blank lines are no statement
             start = () if header else table
             for end in range(1, len(path) + 1):
                 lines.setdefault(".".join((*start, *path[:end])), first)
