@@ -49,6 +49,7 @@ class DataFileWriter:
         self._metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties
         self.schema = metadata.schema()
+        self.spec_id = metadata.default_spec_id
         self.target_bytes = int(
             properties.get(
                 TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
@@ -85,7 +86,7 @@ class DataFileWriter:
             partition=key.partition if key else Record(),
             file_size_in_bytes=len(output),
             sort_order_id=None,
-            spec_id=self._metadata.default_spec_id,
+            spec_id=self.spec_id,
             equality_ids=None,
             key_metadata=None,
             **writer.result().to_serialized_dict(),

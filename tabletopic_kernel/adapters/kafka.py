@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +26,11 @@ TIMEOUT_S = 10.0
 # librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
 # errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
+_NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 _UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
@@ -184,14 +190,24 @@ class Broker:
         return {partition: offset for (_, partition), offset in self._list_offsets(asked).items()}
 
     def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
-        if not asked:
-            return {}
-        futures = self.admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
-        )
-        return {
-            (place.topic, place.partition): self._wait(future).offset for place, future in futures.items()
-        }
+        found: dict[tuple[str, int], int] = {}
+        deadline = time.monotonic() + TIMEOUT_S
+        waiting = dict(asked)
+        while waiting:
+            futures = self.admin.list_offsets(
+                waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+            )
+            for place, future in futures.items():
+                try:
+                    found[place.topic, place.partition] = future.result().offset
+                except KafkaException as error:
+                    # A new topic's partitions have no leader for a moment.
+                    if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                        raise self._trouble(error) from error
+            waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
+            if waiting:
+                time.sleep(0.1)
+        return found
 
     def _wait(self, future: concurrent.futures.Future[T]) -> T:
         try:

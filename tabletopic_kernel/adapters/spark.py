@@ -33,6 +33,7 @@ appender.file.strategy.max = 3
 # Why each: see the comment at its side; a person's [spark] conf wins over all of them.
 _DEFAULTS = {
     "spark.ui.enabled": "false",  # a port and memory nobody asked for
+    "spark.ui.showConsoleProgress": "false",  # bars of Spark's own would land in people's cells
     "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
     "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants
     "spark.sql.shuffle.partitions": "2",

@@ -30,6 +30,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.adapters.catalog import reachable
 from tabletopic_kernel.core.errors import (
@@ -190,8 +191,7 @@ class TopicTable:
             for file in chosen:
                 producer.append_data_file(file)
             producer.commit()
-            tag = transaction.manage_snapshots()
-            tag.create_tag(producer.snapshot_id, TAG).commit()
+            ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
         except OSError as error:  # manifests could not be written: nothing was sent yet
             raise RetryableError(f"could not write the metadata of {self.identifier}: {error}") from error
         try:

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.adapters.kafka import Broker, make_consumer
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, read_events
 from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.events import Committed, Heartbeat, Progress
+from tabletopic_kernel.core.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
 
 # A host that has not been heard of for this long is gone: three heartbeats.
@@ -81,6 +81,8 @@ def heard_lately(broker: Broker) -> dict[str, Heard]:
     for event in read_events(broker.properties, since):
         if isinstance(event, Heartbeat | Committed):
             heard[event.topic] = Heard(event.progress, event.host, event.at_ms)
+        elif isinstance(event, Stopped):
+            heard.pop(event.topic, None)
     return heard
 
 
@@ -95,7 +97,11 @@ def statuses(
     ends = broker.end_offsets(wishes)
     told = {topic: _told(wish, heard.get(topic), catalog) for topic, wish in sorted(wishes.items())}
     behind = {
-        topic: {p: at for p, at in progress.next_offsets.items() if at < ends.get(topic, {}).get(p, 0)}
+        topic: {
+            p: progress.next_offsets.get(p, 0)
+            for p, end in ends.get(topic, {}).items()
+            if progress.next_offsets.get(p, 0) < end
+        }
         for topic, (progress, _, _) in told.items()
     }
     oldest = _oldest_waiting(broker, behind)
@@ -193,6 +199,7 @@ def _oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> 
         broker.properties,
         group_id="tabletopic-readers",
         enable_auto_commit="false",
+        auto_offset_reset="earliest",
         isolation_level="read_committed",
         queued_max_messages_kbytes=1024,
         fetch_message_max_bytes=65536,

@@ -76,6 +76,7 @@ class StageResult:
     """What one task did. ``needed`` None stands for tombstones; rows count only what is in files."""
 
     files: list[DataFile] = field(default_factory=list)
+    spec_id: int = 0
     rows: int = 0
     records: int = 0
     value_bytes: int = 0
@@ -84,8 +85,11 @@ class StageResult:
     refused: list[RefusedRecord] = field(default_factory=list)
     refused_count: int = 0
 
-    def add(self, other: StageResult) -> None:
-        """Take in another task's result."""
+    def add(self, pickled: bytes) -> None:
+        """Take in a task's result."""
+        other: StageResult = pickle.loads(pickled)
+        for file in other.files:
+            file.spec_id = other.spec_id  # PyIceberg keeps it beside the fields that pickle carries
         self.files += other.files
         self.rows += other.rows
         self.records += other.records
@@ -193,6 +197,8 @@ class _Stage:
         """Write what is held and return the result."""
         if not self._result.needed and not self._result.refused_count:
             self._flush()
+        if self._loaded.writer is not None:
+            self._result.spec_id = self._loaded.writer.spec_id
         return self._result
 
 
