@@ -329,7 +329,8 @@ def text_of_decimal(raw: bytes, logical: Decimal) -> str:
     return f"{'-' if value < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
-def _decimal(logical: Decimal) -> Callable[[bytes], object]:
+def decimal_reader(logical: Decimal) -> Callable[[bytes], object]:
+    """From the bytes of a decimal to its column's value; raises Refusal beyond the precision."""
     if is_text_decimal(logical):
         return lambda raw: text_of_decimal(raw, logical)
     return lambda raw: _DECIMALS.scaleb(decimal.Decimal(unscaled_of(raw, logical)), -logical.scale)
@@ -381,7 +382,7 @@ class _Compiler:
 
     def _logical(self, read: Reader, logical: str | Decimal | None) -> Reader:
         if isinstance(logical, Decimal):
-            return _converted(read, _decimal(logical))
+            return _converted(read, decimal_reader(logical))
         convert = _LOGICAL.get(logical or "")
         return read if convert is None else _converted(read, convert)
 

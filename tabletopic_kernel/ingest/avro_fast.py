@@ -30,7 +30,14 @@ from datafusion import DataFrame, SessionConfig, SessionContext
 from tabletopic_kernel.core.avro_schema import AvroSchema
 from tabletopic_kernel.core.types import columns_of
 from tabletopic_kernel.core.wire import PREFIX_BYTES
-from tabletopic_kernel.ingest.avro_plain import NotRows, Planner, UnsupportedError, with_metadata
+from tabletopic_kernel.ingest.avro_plain import (
+    NotRows,
+    Planner,
+    UnsupportedError,
+    fields_of,
+    smallest,
+    with_metadata,
+)
 
 # Arrow's 32-bit offsets of strings and lists must hold the sum over a group. Larger groups are halved.
 MAX_GROUP_BYTES: Final = 2**30
@@ -45,26 +52,28 @@ class FastEngine:
         self._arrow_schema = arrow_schema
         planner = Planner()
         columns = columns_of(schema)
-        self._plans = [
-            planner.plan(node, f.type) for (_, node, _), f in zip(columns, arrow_schema, strict=True)
-        ]
+        plans = [planner.plan(node, f.type) for (_, node, _), f in zip(columns, arrow_schema, strict=True)]
         # Names of our own: the proof cannot clash with a field, whatever that is called.
-        fields = [{"name": f"c{i}", "type": plan.avro} for i, plan in enumerate(self._plans)]
+        fields, self._convert = fields_of(plans)
         fields.append({"name": _PROOF, "type": {"type": "fixed", "name": "boundary", "size": PREFIX_BYTES}})
         record = {"type": "record", "name": "row", "fields": fields}
         self._header = _container_header(record)
         self._read_schema = self._probe(record)
 
     def _probe(self, record: dict[str, Any]) -> pa.Schema:
-        """Let the reader look at an empty file: finds what it cannot take, gives its Arrow schema."""
-        with _memory_file(self._header) as path:
+        """Let the reader read one record: finds what it cannot take, gives its Arrow schema."""
+        block = smallest(record)
+        with _memory_file(self._header, _zigzag(1) + _zigzag(len(block)) + block + _SYNC) as path:
             try:
-                schema = _open(path, 1, None).schema()
+                # Its planner forgets the names that its reader attaches to union branches, then fails
+                # on the difference: tell it the schema.
+                found = _open(path, 1, None).schema()
+                fields = zip(found, record["fields"], strict=True)
+                schema = pa.schema([with_metadata(field, avro["type"]) for field, avro in fields])
+                _first_batch(_open(path, 1, schema))
             except Exception as error:  # DataFusion raises bare Exception
                 raise UnsupportedError(f"the native reader refuses the schema: {error}") from error
-        # Its planner forgets the names that its reader attaches to union branches, then fails on the
-        # difference: tell it the schema.
-        return pa.schema([with_metadata(f, c["type"]) for f, c in zip(schema, record["fields"], strict=True)])
+        return schema
 
     def decode(self, body: memoryview, starts: np.ndarray[Any, np.dtype[np.int64]]) -> pa.RecordBatch:
         """Rows of ``len(starts)`` records.
@@ -83,10 +92,10 @@ class FastEngine:
         head = self._header + _zigzag(count) + _zigzag(len(block))
         with _memory_file(head, block.data, _SYNC) as path:
             batch = _first_batch(_open(path, count, self._read_schema))
-        if batch.num_rows != count or not _all_equal(batch.column(len(self._plans)), token):
+        *columns, proofs = batch.columns
+        if batch.num_rows != count or not _all_equal(proofs, token):
             raise NotRows("a record does not end where the next one begins")
-        arrays = [plan.convert(batch.column(i)) for i, plan in enumerate(self._plans)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return pa.RecordBatch.from_arrays(self._convert(columns, count), schema=self._arrow_schema)
 
 
 def _open(path: str, rows: int, schema: pa.Schema | None) -> DataFrame:

@@ -9,15 +9,15 @@ record comes out visible and is refused here, by array operations over the whole
 | [null, T] | a union with a third branch | branch 2 is refused, the union becomes nullable T |
 | boolean | fixed(1) | 0 or 1 |
 | date, time, timestamp | int, long | ranges, units |
-| uuid text, decimals beyond 38 digits | string, bytes or fixed | text forms, digits |
-| record without fields, fixed(0) | null | "{}", empty |
+| uuid text; decimals beyond 38 digits or 32 bytes | string; bytes, fixed | text forms, digits |
+| null, record without fields, fixed(0) | left out | null, "{}", empty |
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,12 +37,15 @@ from tabletopic_kernel.core.avro_schema import (
     Union,
 )
 from tabletopic_kernel.core.types import is_null, is_text_decimal, only_branch
-from tabletopic_kernel.ingest.avro_exact import MILLIS_PER_DAY, Refusal, takes_bytes, text_of_decimal
+from tabletopic_kernel.ingest.avro_exact import MILLIS_PER_DAY, Refusal, decimal_reader, takes_bytes
 
 # Arrow's union type codes are signed bytes; one is for the branch that must not occur.
 MAX_BRANCHES: Final = 126
+# The reader's decimals have up to 256 bits.
+MAX_DECIMAL_BYTES: Final = 32
 
 Convert = Callable[[pa.Array], pa.Array]
+ConvertAll = Callable[[Sequence[pa.Array], int], list[pa.Array]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -56,7 +59,10 @@ class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plainer Avro type, and how its Arrow array becomes the column's."""
+    """The plainer Avro type, and how its Arrow array becomes the column's.
+
+    ``avro`` is None for a type that takes no bytes; of the array only the length counts then.
+    """
 
     avro: Any
     convert: Convert
@@ -71,7 +77,7 @@ class Planner:
     def plan(self, node: AvroType, target: pa.DataType) -> Plan:  # noqa: PLR0911 - a return per Avro type
         """Raises UnsupportedError."""
         if is_null(node) and isinstance(node, Primitive):
-            return Plan("null", lambda array: pa.nulls(len(array), target))
+            return Plan(None, lambda array: pa.nulls(len(array), target))
         match node:
             case Primitive():
                 return self._primitive(node, target)
@@ -89,7 +95,7 @@ class Planner:
             case Record(_, fields) if fields:
                 return self._record(node, target)
             case Record():
-                return Plan("null", lambda array: pa.repeat(pa.scalar("{}", target), len(array)))
+                return Plan(None, lambda array: pa.repeat(pa.scalar("{}", target), len(array)))
             case Union(branches) if branches:
                 return self._union(node, target)
         raise UnsupportedError("a record that contains itself, or a union without branches")
@@ -98,7 +104,7 @@ class Planner:
         if node.kind == "boolean":
             return Plan(self._bytes(1), _booleans)
         if isinstance(node.logical, Decimal):
-            return _decimal("bytes", node.logical)
+            return _decimal("bytes", node.logical, target)
         if node.logical == "uuid":
             return Plan("string", _uuids)
         if node.logical is not None:
@@ -107,10 +113,10 @@ class Planner:
 
     def _fixed(self, node: Fixed, target: pa.DataType) -> Plan:
         if node.size == 0:
-            return Plan("null", lambda array: pa.repeat(pa.scalar(b"", target), len(array)))
+            return Plan(None, lambda array: pa.repeat(pa.scalar(b"", target), len(array)))
         plain = self._bytes(node.size)
         if isinstance(node.logical, Decimal):
-            return _decimal(plain, node.logical)
+            return _decimal(plain, node.logical, target)
         if node.logical == "uuid":
             return Plan(plain, lambda array: pa.ExtensionArray.from_storage(target, array))
         if node.logical == "duration":
@@ -133,6 +139,8 @@ class Planner:
 
     def _map(self, values: AvroType, target: pa.DataType) -> Plan:
         item = self.plan(values, target.item_type)
+        if item.avro is None:
+            raise UnsupportedError("map values that take no bytes")
 
         def convert(array: pa.Array) -> pa.Array:
             _check_unique_keys(array)
@@ -143,12 +151,14 @@ class Planner:
 
     def _record(self, node: Record, target: pa.DataType) -> Plan:
         plans = [self.plan(field.type, target.field(i).type) for i, field in enumerate(node.fields)]
-        fields = [{"name": f"c{i}", "type": plan.avro} for i, plan in enumerate(plans)]
+        fields, convert_all = fields_of(plans)
+        if not fields:
+            return Plan(None, lambda array: _struct(convert_all([], len(array)), target))
         plain = {"type": "record", "name": next(self._names), "fields": fields}
 
         def convert(array: pa.Array) -> pa.Array:
-            arrays = [plan.convert(array.field(i)) for i, plan in enumerate(plans)]
-            return pa.StructArray.from_arrays(arrays, fields=list(target))
+            children = [array.field(i) for i in range(len(fields))]
+            return _struct(convert_all(children, len(array)), target)
 
         return Plan(plain, convert)
 
@@ -156,32 +166,48 @@ class Planner:
         if len(node.branches) > MAX_BRANCHES:
             raise UnsupportedError(f"a union of more than {MAX_BRANCHES} branches")
         only = only_branch(node)
-        fields = iter(range(len(node.branches)))
-        targets = [
-            target if is_null(branch) or only is not None else target.field(next(fields)).type
-            for branch in node.branches
-        ]
+        children = iter(() if is_null(node) or only is not None else [f.type for f in target])
+        targets = [target if is_null(branch) else next(children, target) for branch in node.branches]
         plans = [self.plan(branch, t) for branch, t in zip(node.branches, targets, strict=True)]
         nulls = [i for i, branch in enumerate(node.branches) if is_null(branch)]
         values = [i for i in range(len(plans)) if i not in nulls]
+        if sum(plan.avro is None for plan in plans) > 1:
+            raise UnsupportedError("a union with several branches that take no bytes")
         # With [null, T] the reader takes every branch but 0 for T; with three branches it looks. No other
         # branch reads as a boolean (see _primitive), so this one cannot be a second of its type.
-        plain = [*(plan.avro for plan in plans), "boolean"]
+        plain = [*("null" if plan.avro is None else plan.avro for plan in plans), "boolean"]
+        if len(plain) == 2:
+            plain.append(self._bytes(1))
 
         def convert(array: pa.Array) -> pa.Array:
             codes = np.asarray(array.type_codes)
-            if (codes == len(plans)).any():
+            if (codes >= len(plans)).any():
                 raise NotRows("a branch that the union does not have")
-            children = {i: plans[i].convert(array.field(i)) for i in values}
+            arrays = [_spread(plans[i].convert(array.field(i)), codes == i) for i in values]
             if not values:
                 return pa.nulls(len(array), target)
             if only is not None:
-                return _spread(children[values[0]], codes == values[0])
-            arrays = [_spread(children[i], codes == i) for i in values]
-            absent = pa.array(np.isin(codes, nulls)) if nulls else None
-            return pa.StructArray.from_arrays(arrays, fields=list(target), mask=absent)
+                return arrays[0]
+            return _struct(arrays, target, pa.array(np.isin(codes, nulls)) if nulls else None)
 
         return Plan(plain, convert)
+
+
+def fields_of(plans: Sequence[Plan]) -> tuple[list[dict[str, Any]], ConvertAll]:
+    """A record's fields in Avro, without those that take no bytes, and the way back to all columns."""
+    present = [i for i, plan in enumerate(plans) if plan.avro is not None]
+    fields = [{"name": f"c{i}", "type": plans[i].avro} for i in present]
+
+    def convert(arrays: Sequence[pa.Array], length: int) -> list[pa.Array]:
+        absent = pa.nulls(length)
+        of = dict(zip(present, arrays, strict=True))
+        return [plan.convert(of.get(i, absent)) for i, plan in enumerate(plans)]
+
+    return fields, convert
+
+
+def _struct(arrays: list[pa.Array], target: pa.DataType, absent: pa.Array | None = None) -> pa.Array:
+    return pa.StructArray.from_arrays(arrays, fields=list(target), mask=absent)
 
 
 def with_metadata(field: pa.Field, avro: Any) -> pa.Field:
@@ -200,10 +226,27 @@ def with_metadata(field: pa.Field, avro: Any) -> pa.Field:
             return field.with_type(pa.list_(with_metadata(kind.value_field, avro["items"])))
         case "map":
             return field.with_type(pa.map_(kind.key_field, with_metadata(kind.item_field, avro["values"])))
-    metadata = {"avro.name": avro["name"]}
+    metadata = {key: str(avro[key]) for key in ("precision", "scale") if key in avro}
+    if "name" in avro:
+        metadata["avro.name"] = avro["name"]
     if avro["type"] == "enum":
         metadata["avro.enum.symbols"] = json.dumps(avro["symbols"], separators=(",", ":"))
     return field.with_metadata(metadata)
+
+
+def smallest(avro: Any) -> bytes:
+    """The shortest bytes of a plain type: zeros, empty texts, first branches."""
+    if isinstance(avro, list):
+        return b"\0" + smallest(avro[0])
+    kind = avro["type"] if isinstance(avro, dict) else avro
+    match kind:
+        case "null":
+            return b""
+        case "record":
+            return b"".join(smallest(field["type"]) for field in avro["fields"])
+        case "fixed":
+            return bytes(avro["size"])
+    return bytes({"float": 4, "double": 8}.get(kind, 1))
 
 
 # --- conversions -----------------------------------------------------------------------------------
@@ -295,9 +338,10 @@ def _durations(array: pa.Array, target: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(target))
 
 
-def _decimal(plain: Any, logical: Decimal) -> Plan:
-    if is_text_decimal(logical):
-        return Plan(plain, lambda array: _decimal_texts(array, logical))
+def _decimal(plain: Any, logical: Decimal, target: pa.DataType) -> Plan:
+    too_wide = isinstance(plain, dict) and plain["size"] > MAX_DECIMAL_BYTES
+    if is_text_decimal(logical) or too_wide:
+        return Plan(plain, lambda array: _decimals_one_by_one(array, logical, target))
     base = plain if isinstance(plain, dict) else {"type": plain}
     annotated = base | {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
 
@@ -312,9 +356,10 @@ def _decimal(plain: Any, logical: Decimal) -> Plan:
     return Plan(annotated, convert)
 
 
-def _decimal_texts(array: pa.Array, logical: Decimal) -> pa.Array:
+def _decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) -> pa.Array:
+    value_of = decimal_reader(logical)
     try:
-        return pa.array([text_of_decimal(raw, logical) for raw in array.to_pylist()], pa.large_string())
+        return pa.array([value_of(raw) for raw in array.to_pylist()], target)
     except Refusal as refusal:
         raise NotRows(refusal.message) from refusal
 
