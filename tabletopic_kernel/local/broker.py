@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import jvm, ports
+from tabletopic_kernel.local import jvm, ports, process
 from tabletopic_kernel.local.files import write_whole
 from tabletopic_kernel.local.jars import Jars
 
@@ -117,6 +117,7 @@ class Broker:
         done = subprocess.run(
             [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
             cwd=fresh,
+            env=process.environment(),
             capture_output=True,
             text=True,
             check=False,

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local.files import file_lock, need_space, stack_errors, tail
+from tabletopic_kernel.local.files import file_lock, need_space, stack_errors
+from tabletopic_kernel.local.process import environment
 from tabletopic_kernel.local.progress import Report, Step
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
@@ -31,6 +33,8 @@ CONFIGURATIONS = ("kafka", "registry", "spark")
 DOWNLOAD_BYTES = 277_000_000
 # Ivy's cache, its copy, and the registry unpacked.
 _INSTALL_BYTES = 800 * 1024**2
+# A class path ends at a colon, Spark splits at a comma and expands the others, Quarkus chokes on brackets.
+_IMPOSSIBLE_IN_PATH = frozenset("*,:?[]{}#%\n")
 _MANIFEST = "installed.json"
 _STEP = "Java libraries"
 
@@ -46,11 +50,11 @@ class Jars:
         return sorted((self.folder / configuration).glob("*.jar"))
 
 
-def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
+def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
     """Where downloads are kept: ``$TABLETOPIC_CACHE``, else below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    if chosen := environment.get("TABLETOPIC_CACHE"):
+    if chosen := variables.get("TABLETOPIC_CACHE"):
         return Path(chosen).expanduser().absolute()
-    base = environment.get("XDG_CACHE_HOME")
+    base = variables.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache").absolute() / "tabletopic"
 
 
@@ -63,6 +67,10 @@ def install(java: Sequence[str], report: Report) -> Jars:
     target = cache / f"jvm-{_key()}"
     if _is_complete(target):
         return Jars(target)
+    if bad := _IMPOSSIBLE_IN_PATH.intersection(str(cache)):
+        raise StackError(
+            f"The cache folder {cache} has {sorted(bad)} in its path: set TABLETOPIC_CACHE to another."
+        )
     began = time.monotonic()
     with stack_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)
@@ -72,7 +80,11 @@ def install(java: Sequence[str], report: Report) -> Jars:
             if not _is_complete(target):
                 need_space(cache, _INSTALL_BYTES, "The download of the Java libraries")
                 report(Step(_STEP, "started", detail=f"fetching into {cache}", total_bytes=DOWNLOAD_BYTES))
-                _fetch(java, target, lambda done: report(_fetching(done, began)))
+                try:
+                    _fetch(java, target, lambda done: report(_fetching(done, began)))
+                except BaseException:
+                    report(Step(_STEP, "failed", time.monotonic() - began))
+                    raise
                 report(Step(_STEP, "done", time.monotonic() - began, str(target)))
     return Jars(target)
 
@@ -137,7 +149,12 @@ def retrieve(java: Sequence[str], ivy_cache: Path, into: Path, on_bytes: Callabl
     ]
     with log.open("wb") as output:
         ivy = subprocess.Popen(
-            command, cwd=into, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=into,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
         try:
             while ivy.poll() is None:
@@ -147,11 +164,22 @@ def retrieve(java: Sequence[str], ivy_cache: Path, into: Path, on_bytes: Callabl
             ivy.kill()
             ivy.wait()
     if ivy.returncode != 0:
-        raise StackError(
-            "The Java libraries could not be fetched (about 270 MB, only on the first start): check the "
-            "network and try again; behind a proxy set JAVA_TOOL_OPTIONS to '-Dhttps.proxyHost=… "
-            f"-Dhttps.proxyPort=…'. Ivy's last lines:\n{tail(log, 15)}"
+        raise StackError(_why_not(log))
+
+
+def _why_not(log: Path) -> str:
+    text = log.read_text("utf-8", "replace")
+    if "No space left on device" in text:
+        return (
+            f"The disk is full ({log.parent}): the download needs {_INSTALL_BYTES // 1024**2} MiB; free some."
         )
+    causes = list(dict.fromkeys(re.findall(r"java\.[\w.]+(?:Exception|Error)(?:: [^\n)]*)?", text)))[:3]
+    return (
+        "The Java libraries could not be fetched (about 270 MB, only on the first start): "
+        f"{'; '.join(causes) or 'the repository cannot be reached'}. Check the network and try again; behind "
+        "a proxy set JAVA_TOOL_OPTIONS to '-Dhttps.proxyHost=… -Dhttps.proxyPort=…'. "
+        f"Ivy's own words: {log}"
+    )
 
 
 def _size_bytes(folder: Path) -> int:

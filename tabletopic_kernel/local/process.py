@@ -35,19 +35,23 @@ def mark(name: str, state_dir: Path) -> str:
     return f"-Dtabletopic.server={name}@{state_dir}"
 
 
+def environment() -> dict[str, str]:
+    """This process's environment as a JVM of ours should see it."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN_SETTINGS)}
+    # In the C locale a JVM cannot open a file whose name is not ASCII.
+    return {**ours, "LC_ALL": "C.UTF-8"}
+
+
 def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
     """Start ``command`` in ``folder``, in a session of its own, so that Ctrl-C does not reach it.
 
     What it prints replaces ``output``. Raises OSError.
     """
-    # A JVM in the C locale cannot open a file whose name is not ASCII.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN_SETTINGS)}
-    environment["LC_ALL"] = "C.UTF-8"
     with output.open("wb") as out:
         child = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -66,6 +66,12 @@ class TerminalReport:
         bar = self._bar
         if bar is None:
             self._bar = bar = tqdm(
-                total=step.total_bytes, desc=step.name, unit="B", unit_scale=True, leave=False
+                total=step.total_bytes,
+                desc=step.name,
+                unit="B",
+                unit_scale=True,
+                leave=False,
+                file=self._stream,
             )
-        bar.update(min(step.done_bytes, step.total_bytes) - bar.n)
+        bar.n = min(step.done_bytes, step.total_bytes)
+        bar.refresh()

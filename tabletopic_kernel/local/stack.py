@@ -71,7 +71,7 @@ class LocalStack:
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
         if bad := _IMPOSSIBLE_IN_PATH.intersection(str(self.state_dir)):
             raise StackError(
-                f"The path of the state folder, {self.state_dir}, has {sorted(bad)}: choose another."
+                f"The state folder {self.state_dir} has {sorted(bad)} in its path: choose another."
             )
 
     def up(self, *, die_with_parent: bool = False) -> StackInfo:
@@ -191,8 +191,9 @@ class LocalStack:
                 command = server.command(installed, self._mark(name))
                 records = self._spawn(name, command, server.folder, records)
             return self._wait_until_ready(records, waiting, began)
-        except BaseException:
+        except BaseException:  # Ctrl-C too
             self._stop(records, missing)
+            self._report(Step(_STEP, "failed", time.monotonic() - began))
             raise
 
     def _watcher_command(self, missing: list[str]) -> list[str]:

@@ -33,7 +33,7 @@ def load(state_dir: Path) -> dict[str, ServerRecord]:
                 f"{path} was written by another version of tabletopic: stop its servers with that."
             )
         return {name: _record(**fields) for name, fields in content["servers"].items()}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StackError(f"{path} is damaged ({error}): remove it; the data stay.") from error
