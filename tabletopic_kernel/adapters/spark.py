@@ -30,6 +30,9 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
 
+ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
 # Why each: see the comment at its side; a person's [spark] conf wins over all of them.
 _DEFAULTS = {
     "spark.ui.enabled": "false",  # a port and memory nobody asked for
@@ -41,7 +44,9 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Until the length of a topic's records is known; the worker sets both by it after the first batch.
+    ARROW_RECORDS: "2000",
+    ARROW_BYTES: str(16 * 1024**2),
     "spark.python.worker.reuse": "true",
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead

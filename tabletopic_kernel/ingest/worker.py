@@ -15,6 +15,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
@@ -22,9 +23,13 @@ from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageP
 
 # Below this many records another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK = 50_000
-# One Arrow batch between the JVM and Python: bytes aimed at, and the record counts this may lead to.
-_ARROW_BATCH_BYTES = 8 * 1024**2
-_ARROW_BATCH_RECORDS = (64, 65_536)
+# One Arrow batch between the JVM and Python: bytes aimed at, and the most records.
+_ARROW_BATCH_BYTES = 16 * 1024**2
+_ARROW_BATCH_RECORDS = 32_768
+# Spark's own limit by bytes walks through the column of headers again for every record: 40 µs a record at
+# ten thousand to a batch. Short records are bounded by their number instead.
+_SHORT_RECORD_BYTES = 4_096
+_UNLIMITED = 2**31 - 1
 _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
 
 
@@ -165,11 +170,13 @@ class Worker:
 
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
         """Size the next batches' Arrow transfer by the records' length, so that long ones fit in memory."""
-        if result.records:
-            fewest, most = _ARROW_BATCH_RECORDS
-            fitting = _ARROW_BATCH_BYTES * result.records // max(result.value_bytes, 1)
-            records = max(fewest, min(most, fitting))
-            frame.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(records))
+        if not result.records:
+            return
+        average = max(1, result.value_bytes // result.records)
+        records = max(1, min(_ARROW_BATCH_RECORDS, _ARROW_BATCH_BYTES // average))
+        conf = frame.sparkSession.conf
+        conf.set(ARROW_RECORDS, str(records))
+        conf.set(ARROW_BYTES, str(_UNLIMITED if average < _SHORT_RECORD_BYTES else _ARROW_BATCH_BYTES))
 
 
 def _explain(topic: str, result: StageResult) -> str:
