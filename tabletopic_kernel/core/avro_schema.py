@@ -20,6 +20,8 @@ from tabletopic_kernel.core.errors import ActionNeededError
 MAX_DEPTH: Final = 64
 # References are written out at every use, so a short schema can stand for a tree without end.
 MAX_NODES: Final = 20_000
+# Python prints integers of up to 4,300 digits. A decimal of more is plain bytes to us.
+MAX_DIGITS: Final = 4_000
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _LOGICAL_OF: Final = {
@@ -301,6 +303,18 @@ def branch_key(node: AvroType) -> str:
     return node.name
 
 
+def takes_bytes(node: AvroType) -> bool:
+    """Whether a value takes at least one byte; the others take none, ever."""
+    match node:
+        case Primitive(kind):
+            return kind != "null"
+        case Fixed(_, size):
+            return size > 0
+        case Record(_, fields):
+            return any(takes_bytes(field.type) for field in fields)
+    return True
+
+
 def _doc(child: Mapping[str, Any]) -> str | None:
     doc = child.get("doc")
     return doc if isinstance(doc, str) and doc else None
@@ -369,6 +383,5 @@ def _decimal(node: Mapping[str, Any], most_digits: int | None) -> Decimal | None
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int:
         return None
-    if precision < 1 or not 0 <= scale <= precision or (most_digits is not None and precision > most_digits):
-        return None
-    return Decimal(precision, scale)
+    most = MAX_DIGITS if most_digits is None else min(most_digits, MAX_DIGITS)
+    return Decimal(precision, scale) if 1 <= precision <= most and 0 <= scale <= precision else None

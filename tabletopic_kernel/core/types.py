@@ -18,6 +18,8 @@
 A recursive or empty record is JSON wherever it stands; the schema's own top-level record keeps its
 columns, and only what points back to it is JSON. A top level that is no record (or an empty one) is one
 column ``_kafka_value``. Whatever is not an optional or a union with null is required.
+
+Dates and timestamps hold the years 0001 to 9999, times the 24 hours of a day; a value beyond is refused.
 """
 
 from __future__ import annotations
@@ -70,6 +72,11 @@ from tabletopic_kernel.core.evolution import VALUE
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
 MAX_DECIMAL_DIGITS: Final = 38
+# 0001-01-01 to 9999-12-31, in days since 1970-01-01: the dates of Python (PyIceberg's column metrics go
+# through it), Spark, Trino and Athena. A file with another one could be written by few and read by fewer.
+MIN_DAY: Final = -719_162
+MAX_DAY: Final = 2_932_896
+MILLIS_PER_DAY: Final = 86_400_000
 DURATION_FIELDS: Final = ("months", "days", "millis")
 
 _PRIMITIVES: Final[dict[str, IcebergType]] = {

@@ -30,8 +30,8 @@ from datafusion import DataFrame, SessionConfig, SessionContext
 from tabletopic_kernel.core.avro_schema import AvroSchema
 from tabletopic_kernel.core.types import columns_of
 from tabletopic_kernel.core.wire import PREFIX_BYTES
+from tabletopic_kernel.ingest.avro_columns import NotRows
 from tabletopic_kernel.ingest.avro_plain import (
-    NotRows,
     Planner,
     UnsupportedError,
     fields_of,
@@ -95,7 +95,11 @@ class FastEngine:
         *columns, proofs = batch.columns
         if batch.num_rows != count or not _all_equal(proofs, token):
             raise NotRows("a record does not end where the next one begins")
-        return pa.RecordBatch.from_arrays(self._convert(columns, count), schema=self._arrow_schema)
+        try:
+            arrays = self._convert(columns, count)
+        except pa.ArrowException as error:
+            raise NotRows(str(error)) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
 
 def _open(path: str, rows: int, schema: pa.Schema | None) -> DataFrame:

@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tabletopic_kernel.core.avro_schema import (
     Array,
@@ -35,26 +34,33 @@ from tabletopic_kernel.core.avro_schema import (
     Primitive,
     Record,
     Union,
+    takes_bytes,
 )
 from tabletopic_kernel.core.types import is_null, is_text_decimal, only_branch
-from tabletopic_kernel.ingest.avro_exact import MILLIS_PER_DAY, Refusal, decimal_reader, takes_bytes
+from tabletopic_kernel.ingest.avro_columns import (
+    TEMPORAL,
+    Convert,
+    NotRows,
+    booleans,
+    check_unique_keys,
+    decimals,
+    decimals_one_by_one,
+    durations,
+    spread,
+    struct_of,
+    uuids,
+)
 
 # Arrow's union type codes are signed bytes; one is for the branch that must not occur.
 MAX_BRANCHES: Final = 126
 # The reader's decimals have up to 256 bits.
 MAX_DECIMAL_BYTES: Final = 32
 
-Convert = Callable[[pa.Array], pa.Array]
 ConvertAll = Callable[[Sequence[pa.Array], int], list[pa.Array]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class UnsupportedError(Exception):
     """The fast engine cannot take a schema; the message says why."""
-
-
-class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of ours
-    """The group holds a record that the fast engine does not vouch for."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +108,13 @@ class Planner:
 
     def _primitive(self, node: Primitive, target: pa.DataType) -> Plan:
         if node.kind == "boolean":
-            return Plan(self._bytes(1), _booleans)
+            return Plan(self._bytes(1), booleans)
         if isinstance(node.logical, Decimal):
             return _decimal("bytes", node.logical, target)
         if node.logical == "uuid":
-            return Plan("string", _uuids)
+            return Plan("string", uuids)
         if node.logical is not None:
-            return Plan(node.kind, _TEMPORAL[node.logical])
+            return Plan(node.kind, TEMPORAL[node.logical])
         return Plan(node.kind, lambda array: array.cast(target))
 
     def _fixed(self, node: Fixed, target: pa.DataType) -> Plan:
@@ -120,7 +126,7 @@ class Planner:
         if node.logical == "uuid":
             return Plan(plain, lambda array: pa.ExtensionArray.from_storage(target, array))
         if node.logical == "duration":
-            return Plan(plain, lambda array: _durations(array, target))
+            return Plan(plain, lambda array: durations(array, target))
         return Plan(plain, lambda array: array)
 
     def _bytes(self, size: int) -> dict[str, Any]:
@@ -143,7 +149,7 @@ class Planner:
             raise UnsupportedError("map values that take no bytes")
 
         def convert(array: pa.Array) -> pa.Array:
-            _check_unique_keys(array)
+            check_unique_keys(array)
             keys, items = array.keys.cast(target.key_type), item.convert(array.items)
             return pa.MapArray.from_arrays(array.offsets, keys, items, type=target)
 
@@ -153,12 +159,12 @@ class Planner:
         plans = [self.plan(field.type, target.field(i).type) for i, field in enumerate(node.fields)]
         fields, convert_all = fields_of(plans)
         if not fields:
-            return Plan(None, lambda array: _struct(convert_all([], len(array)), target))
+            return Plan(None, lambda array: struct_of(convert_all([], len(array)), target))
         plain = {"type": "record", "name": next(self._names), "fields": fields}
 
         def convert(array: pa.Array) -> pa.Array:
             children = [array.field(i) for i in range(len(fields))]
-            return _struct(convert_all(children, len(array)), target)
+            return struct_of(convert_all(children, len(array)), target)
 
         return Plan(plain, convert)
 
@@ -183,12 +189,12 @@ class Planner:
             codes = np.asarray(array.type_codes)
             if (codes >= len(plans)).any():
                 raise NotRows("a branch that the union does not have")
-            arrays = [_spread(plans[i].convert(array.field(i)), codes == i) for i in values]
+            arrays = [spread(plans[i].convert(array.field(i)), codes == i) for i in values]
             if not values:
                 return pa.nulls(len(array), target)
             if only is not None:
                 return arrays[0]
-            return _struct(arrays, target, pa.array(np.isin(codes, nulls)) if nulls else None)
+            return struct_of(arrays, target, pa.array(np.isin(codes, nulls)) if nulls else None)
 
         return Plan(plain, convert)
 
@@ -204,10 +210,6 @@ def fields_of(plans: Sequence[Plan]) -> tuple[list[dict[str, Any]], ConvertAll]:
         return [plan.convert(of.get(i, absent)) for i, plan in enumerate(plans)]
 
     return fields, convert
-
-
-def _struct(arrays: list[pa.Array], target: pa.DataType, absent: pa.Array | None = None) -> pa.Array:
-    return pa.StructArray.from_arrays(arrays, fields=list(target), mask=absent)
 
 
 def with_metadata(field: pa.Field, avro: Any) -> pa.Field:
@@ -249,128 +251,10 @@ def smallest(avro: Any) -> bytes:
     return bytes({"float": 4, "double": 8}.get(kind, 1))
 
 
-# --- conversions -----------------------------------------------------------------------------------
-
-
-def _raw(array: pa.Array, dtype: Any, per_value: int = 1) -> np.ndarray[Any, Any]:
-    """The values of a fixed-width array without nulls, without a copy."""
-    buffer = array.buffers()[1]
-    if buffer is None:
-        return np.empty(0, dtype)
-    width = np.dtype(dtype).itemsize * per_value
-    return np.frombuffer(buffer, dtype, len(array) * per_value, array.offset * width)
-
-
-def _spread(values: pa.Array, present: Mask) -> pa.Array:
-    """``values`` at the places that are present, null at the others."""
-    if len(values) == len(present):
-        return values
-    places = np.cumsum(present) - 1
-    return values.take(pa.array(places, mask=~present))
-
-
-def _booleans(array: pa.Array) -> pa.Array:
-    raw = _raw(array, np.uint8)
-    if (raw > 1).any():
-        raise NotRows("a boolean that is neither 0 nor 1")
-    return pa.array(raw.view(np.bool_))
-
-
-def _within(array: pa.Array, low: int, high: int) -> pa.Array:
-    raw = _raw(array, np.int32 if array.type == pa.int32() else np.int64)
-    if len(raw) and (raw.min() < low or raw.max() > high):
-        raise NotRows("a number out of range")
-    return array
-
-
-def _times_of_millis(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(pa.time64("us"))
-
-
-def _times_of_micros(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MILLIS_PER_DAY * 1000 - 1).view(pa.time64("us"))
-
-
-def _timestamps_of_millis(zone: str | None) -> Convert:
-    low, high = -(2**63 // 1000), (2**63 - 1) // 1000
-
-    def convert(array: pa.Array) -> pa.Array:
-        return _within(array, low, high).view(pa.timestamp("ms", zone)).cast(pa.timestamp("us", zone))
-
-    return convert
-
-
-_TEMPORAL: Final[dict[str, Convert]] = {
-    "date": lambda array: array.view(pa.date32()),
-    "time-millis": _times_of_millis,
-    "time-micros": _times_of_micros,
-    "timestamp-millis": _timestamps_of_millis("UTC"),
-    "timestamp-micros": lambda array: array.view(pa.timestamp("us", "UTC")),
-    "local-timestamp-millis": _timestamps_of_millis(None),
-    "local-timestamp-micros": lambda array: array.view(pa.timestamp("us")),
-}
-
-_HYPHENS: Final = np.array([8, 13, 18, 23])
-_DIGITS: Final = np.setdiff1d(np.arange(36), _HYPHENS)
-_HEX: Final = np.full(256, 255, np.uint8)
-_HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
-
-
-def _uuids(array: pa.Array) -> pa.Array:
-    if len(array) and not pc.all(pc.equal(pc.binary_length(array), 36)).as_py():
-        raise NotRows("a text that is no UUID")
-    start = array.offset * 36
-    data = array.buffers()[2]
-    text = np.frombuffer(data, np.uint8, len(array) * 36, start) if len(array) else np.empty(0, np.uint8)
-    text = text.reshape(-1, 36)
-    nibbles = _HEX[text[:, _DIGITS]]
-    if (nibbles == 255).any() or (text[:, _HYPHENS] != ord("-")).any():
-        raise NotRows("a text that is no UUID")
-    raw = nibbles[:, 0::2] << 4 | nibbles[:, 1::2]
-    storage = pa.Array.from_buffers(pa.binary(16), len(array), [None, pa.py_buffer(raw.tobytes())])
-    return pa.ExtensionArray.from_storage(pa.uuid(), storage)
-
-
-def _durations(array: pa.Array, target: pa.DataType) -> pa.Array:
-    numbers = _raw(array, np.dtype("<u4"), 3).reshape(-1, 3).astype(np.int64)
-    columns = [pa.array(np.ascontiguousarray(numbers[:, i])) for i in range(3)]
-    return pa.StructArray.from_arrays(columns, fields=list(target))
-
-
 def _decimal(plain: Any, logical: Decimal, target: pa.DataType) -> Plan:
     too_wide = isinstance(plain, dict) and plain["size"] > MAX_DECIMAL_BYTES
     if is_text_decimal(logical) or too_wide:
-        return Plan(plain, lambda array: _decimals_one_by_one(array, logical, target))
+        return Plan(plain, lambda array: decimals_one_by_one(array, logical, target))
     base = plain if isinstance(plain, dict) else {"type": plain}
     annotated = base | {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
-
-    def convert(array: pa.Array) -> pa.Array:
-        # 10^precision has no decimal of that precision, so the limits are compared as plain numbers.
-        limits = pc.min_max(array.view(pa.decimal128(38, 0)))
-        for limit in (limits["min"].as_py(), limits["max"].as_py()):
-            if limit is not None and abs(int(limit)) >= 10**logical.precision:
-                raise NotRows("a decimal of too many digits")
-        return array
-
-    return Plan(annotated, convert)
-
-
-def _decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) -> pa.Array:
-    value_of = decimal_reader(logical)
-    try:
-        return pa.array([value_of(raw) for raw in array.to_pylist()], target)
-    except Refusal as refusal:
-        raise NotRows(refusal.message) from refusal
-
-
-def _check_unique_keys(array: pa.Array) -> None:
-    """Avro's map keys are unique; of two the last one counts, and the exact engine sees to that."""
-    lengths = np.diff(np.asarray(array.offsets))
-    if not len(lengths) or lengths.max() < 2:
-        return
-    keys = array.keys.dictionary_encode()
-    entry = np.repeat(np.arange(len(lengths)), lengths) * len(keys.dictionary) + np.asarray(keys.indices)
-    entry.sort()
-    if (entry[1:] == entry[:-1]).any():
-        raise NotRows("a map with one key twice")
+    return Plan(annotated, decimals(logical))

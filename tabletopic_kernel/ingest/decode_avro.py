@@ -7,7 +7,7 @@ rows: a property-based test holds them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +17,12 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.avro_schema import parse
 from tabletopic_kernel.core.types import arrow_schema_of, iceberg_schema_of
-from tabletopic_kernel.core.wire import PREFIX_BYTES, prefix
-from tabletopic_kernel.ingest.avro_exact import ExactEngine, Refusal
+from tabletopic_kernel.core.wire import PREFIX_BYTES
+from tabletopic_kernel.ingest.avro_columns import NotRows
+from tabletopic_kernel.ingest.avro_exact import ExactEngine
 from tabletopic_kernel.ingest.avro_fast import FastEngine
-from tabletopic_kernel.ingest.avro_plain import NotRows, UnsupportedError
+from tabletopic_kernel.ingest.avro_plain import UnsupportedError
+from tabletopic_kernel.ingest.avro_values import Refusal
 
 # Below this a call of the fast engine (about 1 ms, whatever the size) costs more than the exact one.
 MIN_FAST_RECORDS: Final = 48
@@ -28,6 +30,8 @@ MIN_FAST_RECORDS: Final = 48
 # many, and one per so many records. Many scattered bad records would cost a call for each few of them.
 MIN_REFUSED_GROUPS: Final = 12
 RECORDS_PER_REFUSED_GROUP: Final = 250
+# Python values may take a few hundred times the bytes they were read from; this many are held at once.
+EXACT_BATCH_BYTES: Final = 256 * 1024
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -52,7 +56,7 @@ class AvroDecoder:
         self.iceberg_schema: Schema = iceberg_schema_of(parsed)
         self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
         self.fast_refusal: str | None = None  # why the fast engine cannot take this schema at all
-        self._prefix = prefix(schema_id)
+        self.schema_id = schema_id
         self._exact = ExactEngine(parsed, self.arrow_schema)
         self._fast: FastEngine | None = None
         try:
@@ -69,28 +73,39 @@ class AvroDecoder:
         batches: list[pa.RecordBatch] = []
         refused: list[Refused] = []
         refusals_left = max(MIN_REFUSED_GROUPS, len(values) // RECORDS_PER_REFUSED_GROUP)
-        todo = [(0, len(values))] if len(values) else []
+        fast = self._fast if work.is_framed() else None
+        todo = [(0, len(values))]
         while todo:
             start, stop = todo.pop()
-            if self._fast is not None and refusals_left > 0 and stop - start >= MIN_FAST_RECORDS:
+            if fast is not None and refusals_left > 0 and stop - start >= MIN_FAST_RECORDS:
                 try:
-                    batches.append(self._fast.decode(*work.group(start, stop)))
+                    batches.append(fast.decode(*work.group(start, stop)))
                 except NotRows:
                     refusals_left -= 1
                     middle = (start + stop) // 2
                     todo += [(middle, stop), (start, middle)]
             else:
-                batches.append(self._decode_exactly(work, range(start, stop), refused))
-        return _joined(batches, self.arrow_schema), refused
+                batches.extend(self._decode_exactly(work, range(start, stop), refused))
+        filled = [batch for batch in batches if batch.num_rows] or batches[:1]
+        return filled[0] if len(filled) == 1 else pa.concat_batches(filled), refused
 
-    def _decode_exactly(self, work: _Work, indexes: Iterable[int], refused: list[Refused]) -> pa.RecordBatch:
-        rows = []
+    def _decode_exactly(
+        self, work: _Work, indexes: Iterable[int], refused: list[Refused]
+    ) -> Iterator[pa.RecordBatch]:
+        rows: list[tuple[Any, ...]] = []
+        held_bytes = 0
         for index in indexes:
+            value = work.value(index)
             try:
-                rows.append(self._exact.row(work.value(index), PREFIX_BYTES))
+                rows.append(self._exact.row(value, PREFIX_BYTES))
             except Refusal as refusal:
                 refused.append(Refused(index, refusal.reason, refusal.text()))
-        return self._exact.batch(rows)
+                continue
+            held_bytes += len(value)
+            if held_bytes > EXACT_BATCH_BYTES:
+                yield self._exact.batch(rows)
+                rows, held_bytes = [], 0
+        yield self._exact.batch(rows)
 
 
 class _Work:
@@ -108,6 +123,10 @@ class _Work:
         self._offsets = found
         self._data = memoryview(data) if data is not None else memoryview(b"")
 
+    def is_framed(self) -> bool:
+        """Whether every value is long enough for its prefix."""
+        return bool((np.diff(self._offsets) >= PREFIX_BYTES).all())
+
     def group(self, start: int, stop: int) -> tuple[memoryview, Offsets]:
         """What FastEngine.decode takes, of the values ``start`` to ``stop``."""
         begin = int(self._offsets[start]) + PREFIX_BYTES
@@ -116,10 +135,3 @@ class _Work:
     def value(self, index: int) -> bytes:
         """One value."""
         return bytes(self._data[self._offsets[index] : self._offsets[index + 1]])
-
-
-def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    filled = [batch for batch in batches if batch.num_rows]
-    if not filled:
-        return pa.RecordBatch.from_pylist([], schema=schema) if not batches else batches[0]
-    return filled[0] if len(filled) == 1 else pa.concat_batches(filled)
