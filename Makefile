@@ -1,0 +1,53 @@
+# `make` lists the tasks. The first one sets up .venv; later ones do so only after a change of
+# pyproject.toml or requirements.lock, so that they work without a network.
+# Another Python: make PYTHON=/path/to/python3.12 test. More options for pytest: make test ARGS="-k ledger".
+
+BIN := .venv/bin
+RUN := $(BIN)/python -m
+INSTALLED := .venv/installed
+PYTHON ?=
+ARGS ?=
+
+.PHONY: help demo up down lab test check bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(INSTALLED) ## the whole path on this machine: topic, table, queries, checked counts
+	@$(BIN)/tabletopic demo
+
+up: $(INSTALLED) ## start broker, registry and catalog of this machine; they stay until make down
+	@$(BIN)/tabletopic up
+	@echo "Next: make lab, or $(BIN)/tabletopic --help. Stop with: make down"
+
+down: ## stop what make up started; topics and tables stay in .tabletopic
+	@if [ -e $(INSTALLED) ]; then $(BIN)/tabletopic down; else echo "Nothing is set up here."; fi
+
+lab: $(INSTALLED) ## JupyterLab with the notebooks
+	@$(RUN) jupyter lab
+
+test: $(INSTALLED) ## every test, also those with real servers
+	@$(RUN) pytest $(ARGS)
+
+check: $(INSTALLED) ## lint, format, types, import rules, quick tests
+	@echo "==> ruff check" && $(BIN)/ruff check --quiet .
+	@echo "==> ruff format --check" && $(BIN)/ruff format --check --quiet .
+	@echo "==> mypy" && $(RUN) mypy
+	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
+	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q $(ARGS)
+
+bench: $(INSTALLED) ## how fast it is on this machine
+	@$(RUN) tabletopic_kernel.bench $(ARGS)
+
+lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; UPGRADE=1 takes the newest versions
+	@echo "==> requirements.lock"
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) pyproject.toml -o requirements.lock
+
+clean: ## remove caches and build results; .venv and .tabletopic (your data) stay
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -path ./.venv -prune -o -name __pycache__ -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@PYTHON="$(PYTHON)" .ci/setup
