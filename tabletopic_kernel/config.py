@@ -41,7 +41,9 @@ DEFAULT = "default"
 EMBEDDED = "(embedded)"
 PREFIX = "TABLETOPIC_"
 # Variables of this prefix that the program reads by itself, before there are settings.
-PROGRAM_VARIABLES = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_CONFIG", "TABLETOPIC_JAVA_HOME"})
+PROGRAM_VARIABLES = frozenset(
+    {"TABLETOPIC_CACHE", "TABLETOPIC_CONFIG", "TABLETOPIC_DEBUG", "TABLETOPIC_JAVA_HOME"}
+)
 
 
 @dataclass(frozen=True)

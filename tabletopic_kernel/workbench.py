@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tabletopic_kernel.core.errors import SettingsError, UsageError
 from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish, table_identifier
@@ -23,7 +24,10 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.commit.status import TopicStatus
     from tabletopic_kernel.core.events import ControlEvent
     from tabletopic_kernel.local.progress import Report
+    from tabletopic_kernel.query.answer import Answer
+    from tabletopic_kernel.query.duckdb import DuckLake
 
+T = TypeVar("T")
 OWN_TOPICS = ("__tabletopic.settings", "__tabletopic.control")
 
 
@@ -79,7 +83,8 @@ class Workbench:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.servers = find_servers(self.settings)
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # guards _making
+        self._making: dict[str, threading.RLock] = {}
         self._made: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -231,6 +236,43 @@ class Workbench:
         """The dotted name of a topic's table."""
         return ".".join(table_identifier(topic, self.wish(topic).settings))
 
+    @property
+    def lake(self) -> DuckLake:
+        """The tables for SQL by DuckDB, with a catalog object of its own."""
+        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
+
+        return self._once("lake", lambda: DuckLake(self.open_catalog()))
+
+    def query(
+        self,
+        sql: str,
+        engine: Literal["duckdb", "spark"] = "duckdb",
+        *,
+        at: int | str | datetime | None = None,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Answer:
+        """Ask the tables, called ``table``, ``namespace.table`` or ``catalog.namespace.table``.
+
+        Args:
+            sql: DuckDB's or Spark's.
+            engine: DuckDB answers sooner; Spark also writes and knows Iceberg's procedures.
+            at: a snapshot id or a time to travel to; in Spark it is part of the SQL.
+            params: values for placeholders, DuckDB only.
+            limit: fetch no more rows than this.
+
+        Raises:
+            UsageError: wrong SQL, no such table or snapshot.
+            RetryableError: catalog or storage do not answer.
+        """
+        if engine == "duckdb":
+            return self.lake.query(sql, at, params, limit)
+        from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
+
+        if at is not None or params:
+            raise UsageError("with Spark, write TIMESTAMP AS OF or VERSION AS OF, and the values, in the SQL")
+        return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, limit)
+
     # -- running
 
     def host(self) -> Host:
@@ -268,8 +310,12 @@ class Workbench:
             }
         )
 
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        # A lock for each: while Spark starts, the others can be had.
         with self._lock:
+            making = self._making.setdefault(name, threading.RLock())
+        with making:
             if name not in self._made:
                 self._made[name] = make()
-            return self._made[name]
+            made: T = self._made[name]
+            return made

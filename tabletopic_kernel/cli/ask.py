@@ -1,0 +1,118 @@
+"""``query``: SQL over the tables."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.text import Text
+
+from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.call import Call, JsonOption, command
+from tabletopic_kernel.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.query.answer import Answer
+
+_SHOWN_ROWS = 50
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    command(app, "Table topics")(query)
+
+
+def query(
+    call: Call,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="The query; - reads it from standard input.")],
+    engine: Annotated[
+        Literal["duckdb", "spark"], typer.Option(help="DuckDB is quick; Spark also writes.")
+    ] = "duckdb",
+    at: Annotated[
+        str | None, typer.Option(metavar="SNAPSHOT|TIME", help="Read the tables as they were (DuckDB).")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help=f"Rows to give, 0 for all.  ({_SHOWN_ROWS}; all with --json or --csv)"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+) -> None:
+    """Ask the tables in SQL.
+
+    A table is called by its name, by namespace.table, or by
+    catalog.namespace.table. Each query sees the newest snapshots.
+
+    Example:  tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    text = sys.stdin.read() if sql == "-" else sql
+    if limit is None and not (as_json or as_csv):
+        limit = _SHOWN_ROWS
+    answer = call.workbench.query(text, engine, at=at, limit=limit or None)
+    if as_json:
+        _show_json(answer)
+    elif as_csv:
+        _show_csv(answer)
+    else:
+        _show_table(answer)
+    _show_freshness(answer)
+
+
+def _show_table(answer: Answer) -> None:
+    from tabletopic_kernel.cli import values  # noqa: PLC0415
+
+    rows = answer.rows
+    if rows.num_columns == 1 and rows.num_rows == 0 and rows.column_names[0] in ("Count", "Success"):
+        screen.note("done")
+        return
+    table = screen.grid()
+    for field in rows.schema:
+        table.add_column(
+            Text(field.name), justify="right" if values.is_number(field.type) else "left", overflow="fold"
+        )
+    for row in values.rows_of(rows):
+        table.add_row(*(Text(values.text(value), style="dim" if value is None else "") for value in row))
+    screen.console().print(table)
+    count = f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}"
+    if answer.truncated:
+        screen.note(f"the first {count}; there are more (--limit 0 gives all)")
+    else:
+        screen.note(count)
+
+
+def _show_json(answer: Answer) -> None:
+    from tabletopic_kernel.cli import values  # noqa: PLC0415
+
+    names = values.unique_names(answer.rows.column_names)
+    _write(values.json_lines(names, values.rows_of(answer.rows)))
+
+
+def _show_csv(answer: Answer) -> None:
+    from tabletopic_kernel.cli import values  # noqa: PLC0415
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.rows.column_names)
+    writer.writerows([values.csv_text(value) for value in row] for row in values.rows_of(answer.rows))
+
+
+def _write(pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        sys.stdout.write(piece)
+
+
+def _show_freshness(answer: Answer) -> None:
+    for read in answer.tables:
+        if read.snapshot_ms is None:
+            screen.note(f"{read.table}: no snapshot yet")
+        else:
+            screen.note(
+                f"{read.table}: snapshot {read.snapshot_id} of {screen.clock(read.snapshot_ms)}, "
+                f"{screen.age(read.snapshot_ms)}"
+            )

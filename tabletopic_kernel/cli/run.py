@@ -1,0 +1,136 @@
+"""``serve``: a host in a process of its own."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.call import Call, command
+from tabletopic_kernel.cli.servers import stop_event
+from tabletopic_kernel.core.errors import TableTopicError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.commit.host import Host
+
+_LOOK_EVERY_S = 0.2
+_REOPEN_S = 2.0
+_LAST_WORDS_S = 0.5
+_LOG_BYTES = 10 * 1024**2
+_DULL = frozenset({"Heartbeat", "FilesStaged"})
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    command(app, "Table topics")(serve)
+
+
+def serve(
+    call: Call,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Run in the background; `down` stops it.")
+    ] = False,
+    mark: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
+
+    Several hosts share the topics between them; when one is gone, the others
+    take over. On the way out what is staged is committed. It is safe to kill.
+
+    Example:  tabletopic serve
+    """
+    if detach:
+        _serve_detached(call)
+        return
+    asked = stop_event()
+    workbench = call.workbench
+    _log_to(workbench.servers.state_dir, call.debug)
+    host = workbench.host()
+    spark = threading.Thread(target=_start_spark, args=(call, quiet), name="spark start", daemon=True)
+    spark.start()
+    began_ms = time.time_ns() // 1_000_000
+    host.start()
+    over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
+    if not quiet:
+        screen.side().print(f"host {screen.plain(host.id)} joins; Ctrl-C commits what is staged and leaves")
+        teller.start()
+    try:
+        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0):
+            pass
+        if not quiet:
+            screen.note("leaving: committing what is staged …")
+    finally:
+        host.stop()
+        over.set()
+        if not quiet:
+            teller.join(_LAST_WORDS_S * 4)
+    host.wait(0)  # raises what ended it
+
+
+def _serve_detached(call: Call) -> None:
+    from tabletopic_kernel.cli.detached import start_detached
+
+    log, pid = start_detached(call)
+    screen.show(f"host {pid} runs in the background; it prints to {screen.plain(log)}")
+    screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
+
+
+def _start_spark(call: Call, quiet: bool) -> None:
+    """Early, beside joining the group; what goes wrong the topics tell when they need it."""
+    from tabletopic_kernel.local.progress import TerminalReport, silent
+
+    began = time.monotonic()
+    try:
+        call.workbench.spark(silent if quiet else TerminalReport())
+    except TableTopicError as error:
+        screen.error(str(error))
+        return
+    if not quiet:
+        screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+
+
+def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
+    """Print this host's events until the end, also over outages of the broker."""
+    from tabletopic_kernel.cli.event_text import event_line
+
+    out = screen.console()
+    ends_at = float("inf")
+
+    def going() -> bool:
+        nonlocal ends_at
+        if over.is_set() and ends_at == float("inf"):
+            ends_at = time.monotonic() + _LAST_WORDS_S
+        return time.monotonic() < ends_at
+
+    host.wait_until_joined(60)
+    while going():
+        try:
+            for event in call.workbench.events(None, since_ms, going):
+                since_ms = max(since_ms, event.at_ms + 1)
+                if event.host == host.id and event.type not in _DULL:
+                    out.print(event_line(event), soft_wrap=True)
+        except Exception as error:  # the broker is away; events are only news
+            logging.getLogger(__name__).warning("events: %s", error)
+        over.wait(_REOPEN_S)
+
+
+def _log_to(state_dir: Path, debug: bool) -> None:
+    """What the libraries and threads log goes to a file of the state folder."""
+    folder = state_dir / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = logging.handlers.RotatingFileHandler(folder / "serve.log", maxBytes=_LOG_BYTES, backupCount=2)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    if not debug:
+        logging.getLogger().setLevel(logging.WARNING)

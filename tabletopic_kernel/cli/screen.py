@@ -1,0 +1,140 @@
+"""What people see: consoles, tables, ages, sizes, JSON. Data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+# Wide enough that nothing is cut where there is no terminal to fit into.
+_PIPE_WIDTH = 1000
+
+
+def console() -> Console:
+    """Stdout as people read it; in a pipe without colours and without line breaks of ours."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=_width(sys.stdout.isatty()))
+
+
+def side() -> Console:
+    """Stderr: progress, hints, errors."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _width(is_terminal: bool) -> int | None:
+    return None if is_terminal else _PIPE_WIDTH
+
+
+def error(message: str) -> None:
+    """One clear message about what went wrong."""
+    side().print(f"[bold red]error:[/] {escape(message)}")
+
+
+def note(message: str) -> None:
+    """A remark beside the data."""
+    side().print(escape(message), style="dim")
+
+
+def show(*lines: str) -> None:
+    """Lines with rich's markup on stdout; what comes from outside must be escaped."""
+    out = console()
+    for line in lines:
+        out.print(line, soft_wrap=True)
+
+
+def show_json(value: object) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+
+
+def show_json_line(value: object) -> None:
+    """One JSON document on one line of stdout."""
+    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+
+
+def grid(*columns: str, right: Iterable[str] = ()) -> Table:
+    """An empty table with these headings; those in ``right`` hold numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def facts(pairs: Mapping[str, str]) -> Table:
+    """Names and values, one pair a line; values are plain text."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def number(value: float | None) -> str:
+    """A count with commas; an unknown one is a dash."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}"
+
+
+def size(count: float) -> str:
+    """Bytes as people read them.
+
+    >>> size(512), size(131072)
+    ('512 B', '128.0 KiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def seconds(value: float | None) -> str:
+    """A span of time.
+
+    >>> seconds(0.25), seconds(75), seconds(7300), seconds(None)
+    ('0.2 s', '1 m 15 s', '2 h 1 m', '-')
+    """
+    if value is None:
+        return "-"
+    if value < 60:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    whole = int(value)
+    for unit, next_unit, length, part in (("m", "s", 60, 1), ("h", "m", 3600, 60), ("d", "h", 86400, 3600)):
+        if whole < length * (60 if unit == "m" else 24 if unit == "h" else 10**9):
+            return f"{whole // length} {unit} {whole % length // part} {next_unit}"
+    return str(value)
+
+
+def age(moment_ms: int | None) -> str:
+    """How long ago a moment was."""
+    return "-" if moment_ms is None else f"{seconds(max(0.0, time.time() - moment_ms / 1000))} ago"
+
+
+def clock(moment_ms: int) -> str:
+    """A moment in local time, to the millisecond."""
+    return datetime.fromtimestamp(moment_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def plain(value: Any) -> str:
+    """Text that is safe inside rich's markup."""
+    return escape(str(value))
+
+
+def steps(commands: Mapping[str, str]) -> Table:
+    """Commands to copy, each with what it is for."""
+    table = Table.grid(padding=(0, 3))
+    table.add_column(style="cyan")
+    table.add_column(style="dim")
+    for line, purpose in commands.items():
+        table.add_row(Text(f"  {line}"), Text(purpose))
+    return table

@@ -1,0 +1,214 @@
+"""``enable``, ``disable``, ``pause``, ``resume``: what should run."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+
+from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.call import Call, JsonOption, command, not_in_time
+from tabletopic_kernel.core.errors import ActionNeededError, UsageError
+from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.commit.status import TopicStatus
+    from tabletopic_kernel.core.settings import TopicWish
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the Kafka topic.")]
+
+# The unit is part of the value here (5s, 64MB), so it is no part of the name.
+_OPTION_NAMES = {
+    "commit_interval_ms": "--commit-interval",
+    "target_file_size_bytes": "--target-file-size",
+    "table_properties": "--table-property",
+}
+_METAVARS = {
+    "commit_interval_ms": "DURATION",
+    "commit_bytes": "SIZE",
+    "target_file_size_bytes": "SIZE",
+    "start": "earliest|latest|TIME",
+    "partition_by": "TRANSFORM",
+    "table_properties": "KEY=VALUE",
+    "metadata_columns": "key,header,metadata",
+}
+_RUNNING = frozenset({"running", "staged", "committing", "settling"})
+_LOOK_EVERY_S = 0.5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    command(app, "Table topics", more=_setting_options())(enable)
+    for function in (disable, pause, resume):
+        command(app, "Table topics")(function)
+
+
+def _setting_options() -> list[inspect.Parameter]:
+    """An option for every field of ``TopicSettings``; all are text, the model reads them."""
+    return [_setting_option(name) for name in TopicSettings.model_fields]
+
+
+def _setting_option(name: str) -> inspect.Parameter:
+    field = TopicSettings.model_fields[name]
+    several = get_origin(field.annotation) in (tuple, dict)
+    choices = "|".join(map(str, get_args(field.annotation))) if "Literal" in str(field.annotation) else ""
+    default = field.get_default(call_default_factory=True)
+    option = typer.Option(
+        _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}"),
+        metavar=_METAVARS.get(name) or choices or "TEXT",
+        help=_help(name, field.description or "", default),
+        rich_help_panel="Settings of the table topic",
+        show_default=False,
+    )
+    annotation: Any = list[str] if several else str
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[annotation | None, option]
+    )
+
+
+def _help(name: str, description: str, default: object) -> str:
+    text = description[:1].upper() + description[1:]
+    if name in ("partition_by", "table_properties"):
+        text += "; repeatable"
+    if not default:
+        return text
+    if name.endswith("_ms"):
+        default = f"{float(str(default)) / 1000:g}s"
+    elif name.endswith("_bytes"):
+        default = f"{int(str(default)) // 1024**2}MB"
+    elif isinstance(default, tuple):
+        default = ",".join(default)
+    return f"{text}.  ({default})"
+
+
+def _given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of ``TopicSettings`` from options as typed; those that were not given are left out."""
+    given = {name: value for name, value in options.items() if value}
+    for name in ("partition_by", "metadata_columns"):
+        if name in given:
+            given[name] = ",".join(given[name])
+    if properties := given.get("table_properties"):
+        given["table_properties"] = dict(_pair(text) for text in properties)
+    return given
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--table-property {text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def enable(
+    call: Call,
+    topic: TopicArgument,
+    given: Mapping[str, Any],
+    wait: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Wait until a host runs the topic.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a Kafka topic a table topic: an Iceberg table that follows it.
+
+    Everything is checked first (topic, settings, schema, table); nothing is
+    left half-made. A host that runs, here or elsewhere, takes the topic at once.
+    Settings that are not given come from tabletopic.toml.
+
+    Example:  tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'
+    """
+    wish = call.workbench.enable(topic, _given_settings(given))
+    table = ".".join(table_identifier(topic, wish.settings))
+    hosts = call.workbench.hosts()
+    if as_json and wait is None:
+        screen.show_json({"topic": topic, "table": table, "settings": _plain_settings(wish), "hosts": hosts})
+    if not as_json:
+        _say_enabled(call, wish, table, hosts)
+    if wait is None:
+        return
+    status = _wait_until_running(call, topic, wait)
+    if as_json:
+        screen.show_json(status.to_json())
+    else:
+        screen.show(f"[green]{status.state}[/] on {screen.plain(status.host)}")
+
+
+def _plain_settings(wish: TopicWish) -> dict[str, Any]:
+    return wish.settings.model_dump(mode="json")
+
+
+def _say_enabled(call: Call, wish: TopicWish, table: str, hosts: list[str]) -> None:
+    settings = wish.settings
+    where = f"[bold]{screen.plain(wish.topic)}[/] is switched on: its table is [bold]{screen.plain(table)}[/]"
+    begin = settings.start if isinstance(settings.start, str) else screen.clock(settings.start)
+    screen.show(where)
+    every = screen.seconds(settings.commit_interval_ms / 1000)
+    screen.show(f"  a commit every {every} while records come; a new table begins at {begin}")
+    if settings.partition_by:
+        screen.show(f"  partitioned by {screen.plain(', '.join(settings.partition_by))}")
+    if hosts:
+        screen.show(
+            f"  a host runs and takes it; see [cyan]{screen.plain(call.command('status', wish.topic))}[/]"
+        )
+    else:
+        screen.show(
+            "[yellow]no host runs yet[/]: start one, in a terminal of its own, with "
+            f"[cyan]{screen.plain(call.command('serve'))}[/]"
+        )
+
+
+def _wait_until_running(call: Call, topic: str, seconds: float) -> TopicStatus:
+    deadline = time.monotonic() + seconds
+    while True:
+        status = call.workbench.status(topic)[0]
+        if status.state in _RUNNING:
+            return status
+        if status.state == "failed":
+            raise ActionNeededError(f"{topic} failed: {status.error}")
+        if time.monotonic() >= deadline:
+            told = f": {status.error}" if status.error else ""
+            raise not_in_time(f"{topic} is {status.state}{told}", seconds)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def disable(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> None:
+    """Switch a table topic off; its table stays, and so does its ledger.
+
+    The host commits what is staged and lets go. Switched on again, the topic
+    goes on where the table ends.
+
+    Example:  tabletopic disable clicks
+    """
+    table = call.workbench.table_of(topic)
+    call.workbench.disable(topic)
+    if as_json:
+        screen.show_json({"topic": topic, "table": table, "run": "off"})
+    else:
+        screen.show(f"[bold]{screen.plain(topic)}[/] is switched off; the table {screen.plain(table)} stays")
+
+
+def pause(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> None:
+    """Stop reading a table topic for a while; what is staged is committed first.
+
+    Example:  tabletopic pause clicks
+    """
+    wish = call.workbench.pause(topic)
+    if as_json:
+        screen.show_json({"topic": topic, "run": wish.run})
+    else:
+        line = screen.plain(call.command("resume", topic))
+        screen.show(f"[bold]{screen.plain(topic)}[/] pauses; go on with [cyan]{line}[/]")
+
+
+def resume(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> None:
+    """Go on after a pause, or after a failure whose cause is gone.
+
+    Example:  tabletopic resume clicks
+    """
+    wish = call.workbench.resume(topic)
+    if as_json:
+        screen.show_json({"topic": topic, "run": wish.run})
+    else:
+        screen.show(f"[bold]{screen.plain(topic)}[/] goes on")

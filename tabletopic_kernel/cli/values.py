@@ -1,0 +1,128 @@
+"""Values of query results as text: for people, as CSV, as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_BATCH_ROWS = 1_000
+_NULL = "null"
+
+
+def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Rows as Python values, column by column, so that two columns may have one name."""
+    for batch in table.to_batches(_BATCH_ROWS):
+        yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False)
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):  # a date that Python has no calendar for
+        values = pc.cast(column, pa.string()).to_pylist()
+    return values
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of this Arrow type stand to the right."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, the later ones of equal names with a number: JSON wants its keys unique.
+
+    >>> unique_names(["a", "b", "a"])
+    ['a', 'b', 'a_1']
+    """
+    found: list[str] = []
+    for name in names:
+        chosen, number = name, 0
+        while chosen in found:
+            number += 1
+            chosen = f"{name}_{number}"
+        found.append(chosen)
+    return found
+
+
+def text(value: Any) -> str:
+    """A value as people read it; structs and maps as ``{city: Utrecht, country: NL}``."""
+    if value is None:
+        return _NULL
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {text(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
+            return "{" + ", ".join(f"{text(key)}: {text(inner)}" for key, inner in value) + "}"
+        return "[" + ", ".join(map(text, value)) + "]"
+    return str(_scalar(value, " "))
+
+
+def csv_text(value: Any) -> str:
+    """A value in a CSV cell: nothing for null, JSON for what is nested."""
+    if value is None:
+        return ""
+    return json_text(value) if isinstance(value, dict | list) else str(_scalar(value, "T"))
+
+
+def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A JSON array of objects, piece by piece, one row a line."""
+    yield "["
+    separator = "\n "
+    for row in rows:
+        pairs = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {json_text(value)}"
+                          for name, value in zip(names, row, strict=True))  # fmt: skip
+        yield f"{separator}{{{pairs}}}"
+        separator = ",\n "
+    yield "\n]\n" if separator.startswith(",") else "]\n"
+
+
+def json_text(value: Any) -> str:  # noqa: PLR0911 - one for each kind
+    """A value as JSON. Decimals are numbers with all their digits, NaN and infinity are null.
+
+    >>> json_text({"price": Decimal("1.10"), "raw": b"a\\xff", "at": date(2026, 1, 31)})
+    '{"price": 1.10, "raw": "a\\\\\\\\xFF", "at": "2026-01-31"}'
+    """
+    if isinstance(value, Decimal):
+        return format(value, "f") if value.is_finite() else "null"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)}: {json_text(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
+            return json_text({text(key): inner for key, inner in value})
+        return "[" + ", ".join(map(json_text, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "null"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(_scalar(value, "T")), ensure_ascii=False)
+
+
+def _key(key: Any) -> str:
+    return json.dumps(text(key), ensure_ascii=False)
+
+
+def _scalar(value: Any, separator: str) -> object:
+    if isinstance(value, datetime):
+        zoned = value.tzinfo is not None
+        return value.replace(tzinfo=None).isoformat(separator) + ("Z" if zoned else "")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, bytes):
+        # As DuckDB writes them: printable ASCII as it is, the rest as \xNN.
+        return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in value)
+    return value

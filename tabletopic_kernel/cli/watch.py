@@ -1,0 +1,241 @@
+"""``status`` and ``events``: how the table topics do, and what happened."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.call import Call, JsonOption, command
+from tabletopic_kernel.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.commit.status import TopicStatus
+
+OptionalTopic = Annotated[
+    str | None, typer.Argument(metavar="[TOPIC]", help="One topic only.", show_default=False)
+]
+_STATE_STYLE = {
+    "running": "green",
+    "staged": "green",
+    "committing": "green",
+    "failed": "bold red",
+    "paused": "dim",
+    "stopped": "dim",
+}
+_NUMBERS = ("lag", "behind", "rows", "files", "commits", "rows/s")
+_REFRESH_S = 1.0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    for function in (status, events):
+        command(app, "Watching")(function)
+
+
+def status(
+    call: Call,
+    topic: OptionalTopic = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh each second until Ctrl-C.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far each table is behind its topic, and what runs it.
+
+    With --json: a list, or with TOPIC one object: topic, table, state, error,
+    lag_records, lag_seconds, next_offsets, end_offsets, schema_versions,
+    snapshot_id, commits, rows_per_second and more.
+
+    Example:  tabletopic status --watch
+    """
+    if watch:
+        _watch(call, topic, as_json)
+        return
+    found = call.workbench.status(topic)
+    if as_json:
+        _show_json(found, topic)
+    else:
+        screen.console().print(_page(call, found, topic))
+
+
+def _show_json(found: Sequence[TopicStatus], topic: str | None) -> None:
+    plain = [one.to_json() for one in found]
+    screen.show_json(plain if topic is None else plain[0])
+
+
+def _watch(call: Call, topic: str | None, as_json: bool) -> None:
+    from rich.live import Live
+
+    if as_json:
+        while True:
+            for one in call.workbench.status(topic):
+                screen.show_json_line(one.to_json())
+            time.sleep(_REFRESH_S)
+    with Live(console=screen.console(), auto_refresh=False, vertical_overflow="visible") as live:
+        while True:
+            began = time.monotonic()
+            live.update(_page(call, call.workbench.status(topic), topic), refresh=True)
+            time.sleep(max(0.0, _REFRESH_S - (time.monotonic() - began)))
+
+
+def _page(call: Call, found: Sequence[TopicStatus], topic: str | None) -> RenderableType:
+    servers = call.workbench.servers
+    footer = Text(
+        f"bootstrap servers {servers.kafka.get('bootstrap.servers', '')}   "
+        f"registry {servers.registry.get('url', '')}",
+        style="dim",
+        no_wrap=True,
+        overflow="ignore",
+    )
+    if not found:
+        hint = f"no table topics yet; make one: {call.command('enable', 'TOPIC')}"
+        return Group(Text(hint), Text(), footer)
+    if topic is not None:
+        return Group(_detail(found[0]), Text(), footer)
+    return Group(_overview(found), *_troubles(found), Text(), footer)
+
+
+def _overview(found: Sequence[TopicStatus]) -> RenderableType:
+    table = screen.grid(
+        "topic",
+        "table",
+        "state",
+        "lag",
+        "behind",
+        "rows",
+        "files",
+        "commits",
+        "rows/s",
+        "schema",
+        "committed",
+        right=_NUMBERS,
+    )
+    for one in found:
+        table.add_row(
+            Text(one.topic, style="bold"),
+            Text(one.table),
+            _state(one.state),
+            screen.number(one.lag_records),
+            screen.seconds(one.lag_seconds),
+            screen.number(one.rows),
+            screen.number(one.files),
+            screen.number(one.commits),
+            screen.number(one.rows_per_second),
+            Text(_versions(one)),
+            Text(screen.age(one.last_commit_ms)),
+        )
+    return table
+
+
+def _troubles(found: Sequence[TopicStatus]) -> list[RenderableType]:
+    return [
+        Text.assemble((f"{one.topic}: ", "bold"), (one.error, _STATE_STYLE.get(one.state, "yellow")))
+        for one in found
+        if one.error
+    ]
+
+
+def _state(state: str) -> Text:
+    return Text(state.replace("_", " "), style=_STATE_STYLE.get(state, "yellow"))
+
+
+def _versions(one: TopicStatus) -> str:
+    return ", ".join(f"v{version['version']}" for version in one.schema_versions) or "-"
+
+
+def _detail(one: TopicStatus) -> RenderableType:
+    table = screen.facts({})
+    for name, value in (
+        ("topic", Text(one.topic)),
+        ("table", Text(one.table)),
+        ("state", _state(one.state)),
+        ("host", Text(one.host or "none")),
+        ("lag", Text(f"{screen.number(one.lag_records)} records, {screen.seconds(one.lag_seconds)}")),
+        ("rate", Text(f"{screen.number(one.rows_per_second)} rows/s")),
+        ("rows", Text(f"{screen.number(one.rows)} in {screen.number(one.files)} files")),
+        ("staged", Text(f"{screen.number(one.staged_rows)} rows")),
+        (
+            "commits",
+            Text(f"{screen.number(one.commits)}, every {screen.seconds(one.commit_interval_ms / 1000)}"),
+        ),
+        ("last commit", Text(_last_commit(one))),
+        ("schemas", Text(_schemas(one))),
+        ("epoch", Text(str(one.epoch))),
+    ):
+        table.add_row(name, value)
+    offsets = screen.grid(
+        "partition",
+        "next offset",
+        "end offset",
+        "lag",
+        right=("partition", "next offset", "end offset", "lag"),
+    )
+    for partition in sorted(one.end_offsets.keys() | one.next_offsets.keys()):
+        at, end = one.next_offsets.get(partition), one.end_offsets.get(partition)
+        behind = None if end is None else max(0, end - (at or 0))
+        offsets.add_row(str(partition), screen.number(at), screen.number(end), screen.number(behind))
+    error = [Text(one.error, style=_STATE_STYLE.get(one.state, "yellow")), Text()] if one.error else []
+    return Group(*error, table, Text(), offsets)
+
+
+def _last_commit(one: TopicStatus) -> str:
+    if one.last_commit_ms is None:
+        return "none yet"
+    return (
+        f"{screen.clock(one.last_commit_ms)} ({screen.age(one.last_commit_ms)}), snapshot {one.snapshot_id}"
+    )
+
+
+def _schemas(one: TopicStatus) -> str:
+    told = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in one.schema_versions]
+    return ", ".join(told) or "none yet"
+
+
+def events(
+    call: Call,
+    topic: OptionalTopic = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    since: Annotated[
+        str, typer.Option(metavar="DURATION|all", help="How far back to begin, e.g. 10m, 2h, all.")
+    ] = "1h",
+    everything: Annotated[bool, typer.Option("--all", help="Heartbeats too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show what happened: topics taken, commits, schema changes, failures.
+
+    Example:  tabletopic events clicks --follow
+    """
+    from tabletopic_kernel.cli.event_text import event_line
+
+    going = (lambda: True) if follow else None
+    out = screen.console()
+    seen = False
+    for event in call.workbench.events(topic, _since_ms(since), going):
+        if event.type == "Heartbeat" and not everything:
+            continue
+        seen = True
+        if as_json:
+            screen.show_json_line(event.model_dump(mode="json"))
+        else:
+            out.print(event_line(event), soft_wrap=True)
+    if not seen and not as_json:
+        screen.note(f"nothing happened in the last {since}" if since != "all" else "nothing happened so far")
+
+
+def _since_ms(text: str) -> int | None:
+    from tabletopic_kernel.core.settings import parse_duration_ms
+
+    if text.strip().lower() == "all":
+        return None
+    try:
+        span = parse_duration_ms(text)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
+    return time.time_ns() // 1_000_000 - int(str(span))

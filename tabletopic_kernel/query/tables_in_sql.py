@@ -1,0 +1,104 @@
+"""Which tables a text of SQL names, by DuckDB's own parser.
+
+A name is a tuple of its parts: ``lake."default".clicks`` is ``("lake", "default", "clicks")``.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import duckdb
+
+Name = tuple[str, ...]
+
+_IDENTIFIER = re.compile(r'"(?:[^"]|"")*"|[^\W\d][\w$]*')
+# A word by which our main namespace is called and that SQL keeps for itself.
+_RESERVED_NAMESPACE = "default"
+# What DuckDB's parser knows, and a file or function cannot be.
+_MOST_PARTS = 3
+
+
+def quote(name: str) -> str:
+    """The name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_default(sql: str) -> str:
+    """``default.clicks`` with its first word in quotes: SQL takes it for a keyword otherwise."""
+    raw = sql.encode()
+    pieces, done = [], 0
+    tokens = _tokens(sql)
+    for (start, word), (_, following) in pairwise(tokens):
+        if word.lower() == _RESERVED_NAMESPACE and following == ".":
+            end = start + len(word.encode())
+            pieces += [raw[done:start], b'"', raw[start:end], b'"']
+            done = end
+    return b"".join([*pieces, raw[done:]]).decode()
+
+
+def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
+    """Every table that the statements refer to, CTEs left out; raises duckdb's ParserException.
+
+    Where the parser cannot tell (PIVOT, INSERT), every name in the text is taken for one: a name too many
+    costs a look into the catalog, no more.
+    """
+    found: dict[Name, None] = {}
+    for statement in connection.extract_statements(sql):
+        try:
+            names = connection.get_table_names(statement.query, qualified=True)
+        except duckdb.Error:
+            return _names_in_text(sql)
+        found.update({_parts(name): None for name in sorted(names)})
+    return list(found)
+
+
+def wants_table_list(sql: str) -> bool:
+    """Whether the text is SHOW TABLES, which no view of ours can answer."""
+    words = sql.strip().rstrip(";").lower().split()
+    return words in (["show", "tables"], ["show", "all", "tables"])
+
+
+def _parts(qualified: str) -> Name:
+    """``lake."default".y AS z`` as DuckDB writes it: the name ends where the alias begins."""
+    parts: list[str] = []
+    position = 0
+    while match := _IDENTIFIER.match(qualified, position):
+        parts.append(_bare(match[0]))
+        position = match.end()
+        if not qualified.startswith(".", position):
+            break
+        position += 1
+    return tuple(parts)
+
+
+def _names_in_text(sql: str) -> list[Name]:
+    found: dict[Name, None] = {}
+    current: list[str] = []
+    after_dot = False
+    for _, word in _tokens(sql):
+        if word == "." and current:
+            after_dot = True
+        elif _IDENTIFIER.fullmatch(word):
+            current = [*current, _bare(word)] if after_dot else [_bare(word)]
+            after_dot = False
+            if len(current) <= _MOST_PARTS:
+                found[tuple(current)] = None
+        else:
+            current, after_dot = [], False
+    return list(found)
+
+
+def _bare(identifier: str) -> str:
+    return identifier[1:-1].replace('""', '"') if identifier.startswith('"') else identifier
+
+
+def _tokens(sql: str) -> list[tuple[int, str]]:
+    """Byte offset and text of identifiers, keywords and dots; other tokens have an empty text."""
+    raw = sql.encode()
+    tokens = []
+    for start, _ in duckdb.tokenize(sql):
+        rest = raw[start:].decode(errors="replace")
+        match = _IDENTIFIER.match(rest)
+        tokens.append((start, match[0] if match else rest[:1] if rest[:1] == "." else ""))
+    return tokens
