@@ -18,8 +18,8 @@ demo: $(INSTALLED) ## the whole path on this machine: topic, table, queries, che
 	@$(BIN)/tabletopic demo
 
 up: $(INSTALLED) ## start broker, registry and catalog of this machine; they stay until make down
-	@$(BIN)/tabletopic up
-	@echo "Next: make lab, or $(BIN)/tabletopic --help. Stop with: make down"
+	@$(BIN)/tabletopic up --detach
+	@echo "tabletopic is $(BIN)/tabletopic here. Notebooks: make lab. Stop: make down"
 
 down: ## stop what make up started; topics and tables stay in .tabletopic
 	@if [ -e $(INSTALLED) ]; then $(BIN)/tabletopic down; else echo "Nothing is set up here."; fi
