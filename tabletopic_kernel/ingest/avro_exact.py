@@ -53,8 +53,9 @@ from tabletopic_kernel.ingest.avro_values import (
 
 # Levels of a record inside itself. Each costs up to a few Python frames per type on the way round.
 MAX_RECURSION: Final = 100
-# Array items that take no bytes (nulls), per record: without a limit, 9 bytes could stand for 2^60 items.
-MAX_EMPTY_ITEMS: Final = 65_536
+# Array items that take no bytes (nulls), per record: without a limit, 9 bytes could stand for 2^60 items,
+# and every record of a group may do so.
+MAX_EMPTY_ITEMS: Final = 1_000
 
 
 class ExactEngine:
@@ -238,7 +239,9 @@ class _Compiler:
                         raise Refusal("avro_length", f"a block of negative size, {size}")
                 if empty:
                     budget.take_empty_items(count)
-                elif count > len(buffer) - position:
+                    items += [read_item(buffer, position)[0]] * count
+                    continue
+                if count > len(buffer) - position:
                     raise Refusal(
                         "avro_truncated", f"{count} items where {len(buffer) - position} bytes are left"
                     )

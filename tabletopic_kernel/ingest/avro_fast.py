@@ -129,7 +129,8 @@ def _all_equal(proofs: pa.Array, token: bytes) -> bool:
 @contextmanager
 def _memory_file(*parts: bytes | memoryview) -> Iterator[str]:
     """A path whose file holds ``parts``. In memory, and gone with the process, where Linux allows it."""
-    if hasattr(os, "memfd_create"):
+    in_memory = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+    if in_memory:
         descriptor = os.memfd_create("tabletopic-avro")
         path = f"/proc/self/fd/{descriptor}"
     else:
@@ -142,7 +143,7 @@ def _memory_file(*parts: bytes | memoryview) -> Iterator[str]:
                     rest = rest[file.write(rest) :]
             yield path
     finally:
-        if not hasattr(os, "memfd_create"):
+        if not in_memory:
             os.unlink(path)
 
 
