@@ -51,6 +51,10 @@ share.coordinator.state.topic.num.partitions=4
 # A consumer is at work at once, and a dead one is noticed within a second if it asks for that.
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
+# After a kill the controller waits for the old session's end before it lets the broker in again: 15 s in all
+# with the default of 9 s. Not less than 3 s: a busy machine must not lose its only broker for a moment.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 # A week, in segments small enough that old records really go.
 log.retention.hours=168
 log.segment.bytes=134217728

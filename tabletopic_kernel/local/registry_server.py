@@ -1,7 +1,8 @@
 """Apicurio Registry with its Confluent-compatible interface, for this machine only.
 
-Where it differs from Confluent's (3.3.3): ids have holes, for a refused schema uses one up; answers carry no
-GUID; a subject without a level of its own answers ``GET /config/<subject>`` with the global level, not 404.
+Where 3.3.3 differs from Confluent's: ids have holes, for a refused schema uses one up; Avro comes back in
+another spelling (order and spaces) with the same meaning; answers carry no GUID; a subject without a level of
+its own answers ``GET /config/<subject>`` with the global level, not with 404.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local.process import ProcessId, is_alive
+from tabletopic_kernel.local.process import ProcessId
 
 NAME = "watcher"
 
@@ -25,15 +25,24 @@ def command(its_mark: str, state_dir: Path, parent: ProcessId, servers: list[str
 
 def main(arguments: list[str]) -> None:
     """Wait for the parent's end, then stop the servers of its stack that it started."""
-    its_mark, state_dir, pid, start_time_s, *servers = arguments
-    parent = ProcessId(int(pid), float(start_time_s))
-    while is_alive(parent, its_mark):
-        with contextlib.suppress(psutil.Error):
-            psutil.Process(parent.pid).wait(timeout=1)
+    _, state_dir, pid, start_time_s, *servers = arguments
+    _wait_for_end(ProcessId(int(pid), float(start_time_s)))
     # Late: the broker's client library would take memory all the while.
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
     LocalStack(Path(state_dir)).down(servers)
+
+
+def _wait_for_end(parent: ProcessId) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        # Looked up once: from here on psutil knows it from another with its pid, whatever the clock does.
+        process = psutil.Process(parent.pid)
+        if abs(process.create_time() - parent.start_time_s) >= 1:
+            return
+        # A zombie is waited for by its own parent, perhaps never.
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(timeout=1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+"""The stack's decisions, without servers."""
+
+import os
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local import files, jvm, ports, stack, state
+from tabletopic_kernel.local.jars import Jars
+from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.stack import LocalStack
+from tabletopic_kernel.local.state import ServerRecord
+
+
+@pytest.fixture(autouse=True)
+def _no_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Jars are there but empty: a server that is really started ends at once."""
+    monkeypatch.setattr(jvm, "install", lambda report: Jars(tmp_path / "jars"))
+
+
+def _myself(shift_s: float = 0) -> ProcessId:
+    return ProcessId(os.getpid(), psutil.Process().create_time() - shift_s)
+
+
+def _records(process: ProcessId | None, ready: bool = True) -> dict[str, ServerRecord]:
+    return {
+        "kafka": ServerRecord({"client": 20_001, "controller": 20_002}, process, ready),
+        "registry": ServerRecord({"http": 20_003}, process, ready),
+    }
+
+
+def test_a_running_stack_tells_everything_in_absolute_terms(tmp_path: Path, monkeypatch) -> None:
+    """Paths are absolute even if the folder was given relative to somewhere."""
+    monkeypatch.chdir(tmp_path)
+    state.save(tmp_path, _records(_myself()))
+    info = LocalStack(Path(".")).info()
+    assert info is not None
+    assert info.bootstrap_servers == "127.0.0.1:20001"
+    assert info.registry_url == "http://127.0.0.1:20003/apis/ccompat/v7"
+    assert info.catalog == {
+        "name": "lake",
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=30",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    assert info.pids == {"kafka": os.getpid(), "registry": os.getpid()}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {},
+        _records(None),
+        _records(_myself(shift_s=100)),
+        _records(_myself(), ready=False),
+        _records(_myself()) | {"kafka": ServerRecord({"client": 1, "controller": 2})},
+    ],
+    ids=["never started", "stopped", "pids reused", "still starting", "one died"],
+)
+def test_what_is_not_wholly_up_is_not_running(records: dict[str, ServerRecord], tmp_path: Path) -> None:
+    """No servers, foreign processes with the old pids, unfinished starts and half a stack are no stack."""
+    state.save(tmp_path, records)
+    assert LocalStack(tmp_path).info() is None
+
+
+def test_asking_changes_nothing(tmp_path: Path) -> None:
+    """info() and down() of a stack that never was leave no folder behind."""
+    local = LocalStack(tmp_path / "none")
+    assert local.info() is None
+    assert local.down() == []
+    assert not local.state_dir.exists()
+
+
+@pytest.mark.parametrize("setting", ["kafka_port", "registry_port"])
+def test_a_demanded_port_that_is_taken_is_an_error(setting: str, tmp_path: Path) -> None:
+    """Who sets a port wants that one; the message names it."""
+    with socket.create_server((ports.LOOPBACK, 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(StackError, match=rf"Port {taken}.*taken.*set another"):
+            LocalStack(tmp_path, **{setting: taken}).up()
+
+
+def test_another_port_cannot_be_demanded_of_a_running_server(tmp_path: Path) -> None:
+    """A running server is not moved behind its clients' backs."""
+    state.save(tmp_path, _records(_myself()))
+    with pytest.raises(StackError, match="kafka server runs on port 20001, not 20009: stop it first"):
+        LocalStack(tmp_path, kafka_port=20_009).up()
+
+
+def test_a_failed_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    """The end of the server's own output is in the message; no process is left."""
+    steps = []
+    local = LocalStack(tmp_path / "state", steps.append)
+    (tmp_path / "state" / "kafka" / "data").mkdir(parents=True)
+    (tmp_path / "state" / "kafka" / "data" / "meta.properties").touch()
+    with pytest.raises(
+        StackError, match=r"(?s)ended while it started.*(Unable to access jarfile|could not find)"
+    ):
+        local.up()
+    assert steps[-1].state == "failed"
+    assert local.info() is None
+    assert local.down() == []
+
+
+def test_the_state_folder_is_private(tmp_path: Path) -> None:
+    """Nobody else may read it, whoever made it, and git leaves it alone."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    LocalStack(folder).down()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "50%25"])
+def test_a_folder_that_no_url_can_hold_is_refused(name: str, tmp_path: Path) -> None:
+    """Better at once than as a table in a folder nobody chose."""
+    with pytest.raises(StackError, match="in its path: choose another"):
+        LocalStack(tmp_path / name)
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """A file where the state folder should be is an error with a remedy."""
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(StackError, match="a file is where a folder should be"):
+            LocalStack(folder).up()
+
+
+def test_a_full_disk_is_noticed_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker without room stops hard, so it is not started."""
+    monkeypatch.setattr(stack, "_SPACE_BYTES", files.shutil.disk_usage(tmp_path).total)
+    with pytest.raises(StackError, match="free some space"):
+        LocalStack(tmp_path / "state").up()

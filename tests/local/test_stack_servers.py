@@ -1,0 +1,345 @@
+"""The embedded stack with its real servers."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local import ports, process, watcher
+from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
+
+pytestmark = pytest.mark.integration
+
+STARTER = """
+import sys
+from pathlib import Path
+from tabletopic_kernel.local.stack import LocalStack
+LocalStack(Path(sys.argv[1])).up(die_with_parent=sys.argv[2:] == ["--die"])
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalStack]:
+    """A stack of its own, in a folder whose path is not the simplest; stopped afterwards."""
+    own = LocalStack(tmp_path / "état of things")
+    yield own
+    own.down()
+
+
+def _eventually(condition: Callable[[], object], limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def _processes(local: LocalStack) -> dict[str, int]:
+    marks = {process.mark(name, local.state_dir): name for name in (*SERVERS, watcher.NAME)}
+    return {marks[its_mark]: found.pid for its_mark, found in process.find(marks)}
+
+
+def _kill(pid: int) -> None:
+    victim = psutil.Process(pid)
+    victim.kill()
+    with contextlib.suppress(psutil.TimeoutExpired):
+        victim.wait(10)
+
+
+def _start(local: LocalStack, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTER, str(local.state_dir), *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _avro(*fields: str) -> Schema:
+    declared = [{"name": name, "type": ["null", "long"], "default": None} for name in fields]
+    return Schema(json.dumps({"type": "record", "name": "R", "fields": declared}), "AVRO")
+
+
+def _produce(info: StackInfo, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": info.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    producer.commit_transaction(30)
+
+
+def _consume(info: StackInfo, topic: str, count: int) -> list[bytes]:
+    settings = {
+        "bootstrap.servers": info.bootstrap_servers,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    try:
+        _eventually(
+            lambda: values.extend(m.value() for m in consumer.consume(count, 1.0)) or len(values) >= count
+        )
+    finally:
+        consumer.close()
+    return values
+
+
+def _create(info: StackInfo, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": info.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
+
+
+def _same(one: Schema, other: Schema) -> bool:
+    # The registry spells Avro in its own way.
+    return bool(json.loads(one.schema_str) == json.loads(other.schema_str))
+
+
+def test_records_and_schemas_survive_a_restart(local: LocalStack) -> None:
+    """The same records and ids afterwards, although another program took the broker's port meanwhile."""
+    first = local.up()
+    assert set(first.started) == set(SERVERS)
+    assert local.info() == local.up()
+    _create(first, "kept")
+    _produce(first, "kept", [b"1", b"2"])
+    schema_id = SchemaRegistryClient({"url": first.registry_url}).register_schema("kept-value", _avro("a"))
+    assert set(local.down()) == set(SERVERS)
+    assert _processes(local) == {}
+    assert local.down() == []
+    with socket.create_server((ports.LOOPBACK, int(first.bootstrap_servers.split(":")[1]))):
+        second = local.up()
+    assert second.bootstrap_servers != first.bootstrap_servers
+    assert second.registry_url == first.registry_url
+    assert sorted(_consume(second, "kept", 2)) == [b"1", b"2"]
+    registry = SchemaRegistryClient({"url": second.registry_url})
+    assert _same(registry.get_schema(schema_id), _avro("a"))
+    assert registry.register_schema("kept-value", _avro("a")) == schema_id
+    assert registry.register_schema("kept-value", _avro("a", "b")) != schema_id
+
+
+def test_nothing_listens_beyond_this_machine(stack: StackInfo) -> None:
+    """Every port of every server is bound to the loopback interface."""
+    for pid in stack.pids.values():
+        listening = [
+            c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN
+        ]
+        assert {ip.removeprefix("::ffff:") for ip in listening} == {ports.LOOPBACK}
+
+
+def test_the_broker_makes_no_topics_by_itself(stack: StackInfo) -> None:
+    """A mistyped topic is an error, not a new topic."""
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "message.timeout.ms": 1000})
+    errors = []
+    producer.produce("mistyped-name", b"x", on_delivery=lambda error, message: errors.append(error))
+    producer.flush(30)
+    assert len(errors) == 1
+    assert errors[0] is not None
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    assert "mistyped-name" not in admin.list_topics(timeout=10).topics
+
+
+def test_the_registry_speaks_confluents_language(stack: StackInfo) -> None:
+    """Register, read by id and subject, refuse what is not backward compatible, know a subject's versions."""
+    registry = SchemaRegistryClient({"url": stack.registry_url})
+    subject = "language-value"
+    first = registry.register_schema(subject, _avro("a"))
+    second = registry.register_schema(subject, _avro("a", "b"))
+    assert _same(registry.get_schema(second), _avro("a", "b"))
+    assert registry.get_versions(subject) == [1, 2]
+    assert registry.get_latest_version(subject).schema_id == second
+    assert registry.get_config().compatibility_level == "BACKWARD"
+    required = {"type": "record", "name": "R", "fields": [{"name": "new", "type": "string"}]}
+    with pytest.raises(SchemaRegistryError) as refused:
+        registry.register_schema(subject, Schema(json.dumps(required), "AVRO"))
+    assert refused.value.http_status_code == 409
+    assert registry.register_schema("other-value", _avro("a")) == first
+    uses = registry.get_schema_versions(first)
+    assert {(use.subject, use.version) for use in uses} >= {(subject, 1), ("other-value", 1)}
+
+
+def test_a_dead_server_is_replaced_and_the_other_left_alone(local: LocalStack) -> None:
+    """Half a stack is not running; up() starts the missing half; nothing acknowledged is lost by a kill."""
+    info = local.up()
+    _create(info, "kept")
+    for victim in SERVERS:
+        registry = SchemaRegistryClient({"url": info.registry_url})
+        schema_id = registry.register_schema(f"{victim}-value", _avro(victim))
+        _produce(info, "kept", [victim.encode()])
+        _kill(info.pids[victim])
+        assert local.info() is None
+        repaired = local.up()
+        assert repaired.started == (victim,)
+        survivor = next(name for name in SERVERS if name != victim)
+        assert repaired.pids[survivor] == info.pids[survivor]
+        registry = SchemaRegistryClient({"url": repaired.registry_url})
+        assert _same(registry.get_schema(schema_id), _avro(victim))
+        assert repaired.bootstrap_servers == info.bootstrap_servers
+        assert repaired.registry_url == info.registry_url
+        info = repaired
+    assert sorted(_consume(info, "kept", 2)) == sorted(name.encode() for name in SERVERS)
+
+
+@pytest.mark.parametrize("moment", SERVERS)
+def test_a_starter_that_is_killed_leaves_nothing_unknown(local: LocalStack, moment: str) -> None:
+    """Killed while a server starts, before or after it wrote the pid down: down() finds every server."""
+    starter = _start(local)
+    _eventually(lambda: moment in _processes(local))
+    starter.kill()
+    starter.communicate()
+    there = _processes(local)
+    assert moment in there
+    assert set(local.down()) == set(there)
+    assert _processes(local) == {}
+
+
+def test_an_unfinished_start_is_finished_by_the_next(local: LocalStack) -> None:
+    """Servers of a starter that was killed are taken over, not started a second time."""
+    starter = _start(local)
+    _eventually(lambda: set(_processes(local)) == set(SERVERS))
+    there = _processes(local)
+    starter.kill()
+    starter.communicate()
+    info = local.up()
+    assert info.pids == there
+    assert info.started == ()
+
+
+@pytest.mark.parametrize("moment", SERVERS)
+def test_ctrl_c_stops_what_was_started(local: LocalStack, moment: str) -> None:
+    """An interrupted up() ends its servers before it raises."""
+    starter = _start(local)
+    _eventually(lambda: moment in _processes(local))
+    starter.send_signal(signal.SIGINT)
+    _, errors = starter.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert _processes(local) == {}
+    assert local.info() is None
+
+
+def test_servers_of_a_demo_die_with_it(local: LocalStack) -> None:
+    """Even if the starter is killed, nothing is left behind, the watcher included."""
+    starter = _start(local, "--die")
+    assert starter.stdout is not None
+    assert starter.stdout.readline() == "up\n"
+    assert set(_processes(local)) == {*SERVERS, watcher.NAME}
+    starter.kill()
+    starter.communicate()
+    _eventually(lambda: not _processes(local))
+    assert local.info() is None
+
+
+def test_a_demo_leaves_servers_alone_that_it_did_not_start(local: LocalStack) -> None:
+    """What ran before a demo runs after it; only the server it repaired goes with it."""
+    info = local.up()
+    _kill(info.pids["registry"])
+    starter = _start(local, "--die")
+    assert starter.stdout is not None
+    assert starter.stdout.readline() == "up\n"
+    starter.kill()
+    starter.communicate()
+    _eventually(lambda: _processes(local) == {"kafka": info.pids["kafka"]})
+
+
+def test_two_starters_at_once_share_one_stack(local: LocalStack) -> None:
+    """The second waits for the first and takes what it started."""
+    other = LocalStack(local.state_dir)
+    with ThreadPoolExecutor(2) as pool:
+        infos = list(pool.map(LocalStack.up, (local, other)))
+    assert infos[0].pids == infos[1].pids
+    assert sorted(len(info.started) for info in infos) == [0, 2]
+
+
+def test_servers_without_their_records_are_found(local: LocalStack) -> None:
+    """stack.json removed: up() replaces servers nobody can reach; folder removed: down() still ends them."""
+    before = local.up()
+    (local.state_dir / "stack.json").unlink()
+    after = local.up()
+    assert set(after.started) == set(SERVERS)
+    assert set(_processes(local).values()) == set(after.pids.values())
+    assert not any(psutil.pid_exists(pid) for pid in before.pids.values())
+    shutil.rmtree(local.state_dir, ignore_errors=True)
+    assert set(local.down()) == set(SERVERS)
+    assert _processes(local) == {}
+
+
+def test_a_server_that_cannot_start_takes_the_other_with_it(local: LocalStack) -> None:
+    """The message holds the server's own last words; nothing is left running, no watcher either."""
+    local.up(die_with_parent=True)
+    assert set(local.down()) == set(SERVERS)
+    assert _processes(local) == {}
+    (local.state_dir / "kafka" / "data" / "meta.properties").write_text(
+        "version=1\ncluster.id=x\nnode.id=77\n"
+    )
+    with pytest.raises(StackError, match=r"(?s)kafka server ended while it started.*77"):
+        local.up(die_with_parent=True)
+    assert _processes(local) == {}
+
+
+def test_asking_is_fast(stack: StackInfo) -> None:
+    """info() is asked at every prompt: below 50 ms, the best of ten on a busy machine."""
+    local = LocalStack(stack.state_dir)
+    times = []
+    for _ in range(10):
+        began = time.perf_counter()
+        assert local.info() is not None
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.05
+
+
+def test_spark_runs_on_our_java_with_our_jars(stack: StackInfo, tmp_path: Path) -> None:
+    """A Spark of its own process starts, reads a topic and a table of the shared catalog."""
+    _create(stack, "spark-reads")
+    _produce(stack, "spark-reads", [b"x", b"y"])
+    program = """
+import sys
+from pyspark.sql import SparkSession
+jars, servers, database, warehouse = sys.argv[1:]
+settings = {
+    "spark.jars": jars, "spark.ui.enabled": "false", "spark.sql.catalog.lake.type": "jdbc",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.uri": database, "spark.sql.catalog.lake.warehouse": warehouse,
+    "spark.sql.catalog.lake.jdbc.schema-version": "V1",
+}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+source = {"kafka.bootstrap.servers": servers, "subscribe": "spark-reads"}
+topic = spark.read.format("kafka").options(**source)
+spark.sql("create table lake.spark_reads.t (value binary)")
+topic.load().select("value").writeTo("lake.spark_reads.t").append()
+print("rows", spark.table("lake.spark_reads.t").count())
+"""
+    from pyiceberg.catalog import load_catalog
+
+    from tabletopic_kernel.local import jvm
+
+    load_catalog(**stack.catalog).create_namespace("spark_reads")
+    jars = ",".join(map(str, jvm.spark_jars()))
+    database = f"jdbc:sqlite:{stack.state_dir}/catalog.db?busy_timeout=30000"
+    done = subprocess.run(
+        [sys.executable, "-c", program, jars, stack.bootstrap_servers, database, stack.catalog["warehouse"]],
+        env=os.environ | {"JAVA_HOME": str(jvm.spark_java_home(tmp_path))},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "rows 2" in done.stdout, done.stderr[-3000:]
