@@ -15,9 +15,12 @@
 | null | string, always null |
 | a record that contains itself, or without fields; a union without branches | string: JSON |
 
-A recursive or empty record is JSON wherever it stands; the schema's own top-level record keeps its
-columns, and only what points back to it is JSON. A top level that is no record (or an empty one) is one
-column ``_kafka_value``. Whatever is not an optional or a union with null is required.
+JSON text is the plain value: no names of union branches, bytes and fixed in base64, decimals as text with
+all their digits, NaN and infinities as the words "NaN", "Infinity" and "-Infinity", dates and times as the
+numbers that Avro has for them. A recursive or empty record is JSON wherever it stands; the schema's own
+top-level record keeps its columns, and only what points back to it is JSON. A top level that is no record
+(or an empty one) is one column ``_kafka_value``. Whatever is not an optional or a union with null is
+required.
 
 Dates and timestamps hold the years 0001 to 9999, times the 24 hours of a day; a value beyond is refused.
 """

@@ -243,6 +243,27 @@ def test_a_top_level_that_is_no_record_is_one_column(schema: str, body: bytes, v
         assert plain_rows(batch) == [{"_kafka_value": value}]
 
 
+MANY = [{"type": "enum", "name": f"E{i}", "symbols": ["A"]} for i in range(127)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "value"),
+    [
+        ({"type": "array", "items": "null"}, b"\x04\x00", [None, None]),
+        ({"type": "map", "values": "null"}, b"\x02" + text("a") + b"\x00", [("a", None)]),
+        (["null", {"type": "record", "name": "R", "fields": []}], b"\x02", "{}"),
+        (MANY, zigzag(126) + b"\x00", {f"E{i}": "A" if i == 126 else None for i in range(127)}),
+    ],
+)
+def test_what_the_fast_engine_cannot_take_the_exact_one_reads(kind: Any, body: bytes, value: Any) -> None:
+    """Schemas that the fast engine refuses have a reason, and rows all the same."""
+    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    assert decoder.fast_refusal
+    batch, refused = decoder.decode(framed(*[body] * 60))
+    assert refused == []
+    assert plain_rows(batch) == [{"f0": value}] * 60
+
+
 def test_references_are_resolved_whatever_their_order() -> None:
     """Types of other subjects are used by name, and may use each other."""
     references = {
