@@ -174,7 +174,7 @@ class SchemaKeeper:
         self, table: TopicTable, ledger: Ledger, outcome: Evolution, registered: RegisteredSchema | None
     ) -> None:
         metadata = table.table.metadata
-        schema_id = metadata.current_schema_id + (1 if outcome.changes else 0)
+        schema_id = table.next_schema_id if outcome.changes else metadata.current_schema_id
         covered = table.covered()
         cause = None
         if registered is not None:

@@ -221,7 +221,8 @@ class TopicTable:
         metadata = self.table.metadata
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
-            updates = (AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate(schema_id=-1))
+            new = schema.model_copy(update={"schema_id": self.next_schema_id})
+            updates = (AddSchemaUpdate(schema=new), SetCurrentSchemaUpdate(schema_id=-1))
         texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
         updates += (SetPropertiesUpdate(updates={SCHEMAS_PROPERTY: json.dumps(texts)}),)
         requirements: tuple[TableRequirement, ...] = (
@@ -234,6 +235,11 @@ class TopicTable:
         except CommitFailedException as error:
             raise HeadMovedError(str(error)) from error
         self.reload()
+
+    @property
+    def next_schema_id(self) -> int:
+        """The id that the next version of the table's schema gets."""
+        return 1 + max(schema.schema_id for schema in self.table.metadata.schemas)
 
     def covered(self) -> dict[int, CoveredSchema]:
         """Registered schemas whose records fit the table as it is, by id."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
@@ -31,33 +32,29 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
     if unknown := columns.keys() - set(target.names):
         raise ValueError(f"the table has no columns {sorted(unknown)}")
     arrays = [
-        _fit(columns[field.name], field.type) if field.name in columns else pa.nulls(rows, field.type)
+        _fit(columns[field.name] if field.name in columns else pa.nulls(rows, field.type), field.type)
         for field in target
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
 def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if array.type.equals(target):
-        return array
     if pa.types.is_struct(target) and pa.types.is_struct(array.type):
         return _fit_struct(array, target)
     if pa.types.is_map(target) and pa.types.is_map(array.type):
         return _fit_map(array, target)
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
-        values = _fit(array.values, target.value_type)
-        return pa.Array.from_buffers(
-            target, len(array), array.buffers()[:2], offset=array.offset, children=[values]
-        )
-    return array.cast(target, safe=True)
+        return _rebuilt(array, target, _fit(array.values, target.value_type))
+    return array if array.type.equals(target) else array.cast(target, safe=True)
 
 
 def _fit_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
     children = []
     for field in target:
         index = array.type.get_field_index(field.name)
-        child = pa.nulls(len(array), field.type) if index < 0 else _fit(array.field(index), field.type)
-        children.append(child)
+        found = array.field(index) if index >= 0 else pa.nulls(len(array), field.type)
+        child = _fit(found, field.type)
+        children.append(child if field.nullable or not child.null_count else _required(child, array))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
@@ -67,6 +64,46 @@ def _fit_map(array: pa.MapArray, target: pa.MapType) -> pa.MapArray:
         [_fit(array.keys, target.key_type), _fit(array.items, target.item_type)],
         fields=[target.key_field, target.item_field],
     )
+    return _rebuilt(array, target, entries)
+
+
+def _required(child: pa.Array, parent: pa.StructArray) -> pa.Array:
+    """A required field below a struct that is null here and there: the nulls are the struct's, not its own.
+
+    Parquet's writer counts the field's own nulls, so they are taken away where the parent hides them.
+    """
+    if pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py():
+        raise pa.ArrowInvalid("a required field is null")
+    return _without_validity(child)
+
+
+def _without_validity(array: pa.Array) -> pa.Array:
+    """The same values, all counted as present."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _without_validity(array.storage))
+    if pa.types.is_struct(kind):
+        children = [array.field(index) for index in range(kind.num_fields)]
+        present = [
+            child if field.nullable else _without_validity(child)
+            for field, child in zip(kind, children, strict=True)
+        ]
+        return pa.StructArray.from_arrays(present, fields=list(kind))
+    if pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        values = array.values if pa.types.is_large_list(kind) else _entries(array)
+        return _rebuilt(array, kind, values, validity=False)
+    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], offset=array.offset)
+
+
+def _entries(array: pa.MapArray) -> pa.StructArray:
+    return pa.StructArray.from_arrays(
+        [array.keys, array.items], fields=[array.type.key_field, array.type.item_field]
+    )
+
+
+def _rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array, *, validity: bool = True) -> pa.Array:
+    """A list or map with the same offsets over other values; nothing is copied."""
+    present, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(
-        target, len(array), array.buffers()[:2], offset=array.offset, children=[entries]
+        target, len(array), [present if validity else None, offsets], offset=array.offset, children=[values]
     )

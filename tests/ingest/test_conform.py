@@ -1,0 +1,109 @@
+"""Fitting decoded columns to a table's schema."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tabletopic_kernel.ingest.conform import conform
+
+INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
+INNER_WIDE = pa.struct(
+    [
+        pa.field("x", pa.int64(), nullable=False),
+        pa.field("u", pa.binary(16), nullable=False),
+        pa.field("new", pa.float64()),
+    ]
+)
+U = b"0123456789abcdef"
+
+
+def _conform(values: list[Any], kind: pa.DataType, target: pa.DataType, *, skip: int = 0) -> list[Any]:
+    array = pa.array(values, kind)[skip:]
+    schema = pa.schema([pa.field("c", target)])
+    batch = conform({"c": array}, len(array), schema)
+    batch.validate(full=True)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([batch]), sink)  # Parquet has opinions on required fields
+    read = pq.read_table(pa.BufferReader(sink.getvalue()))["c"].to_pylist()
+    assert read == batch["c"].to_pylist()
+    return read
+
+
+@pytest.mark.parametrize("skip", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("values", "kind", "target"),
+    [
+        ([1, None, 3, 4], pa.int32(), pa.int64()),
+        ([1.5, None, 2.5, 0.0], pa.float32(), pa.float64()),
+        ([{"x": 1, "u": U}, None, {"x": 2, "u": U}, None], INNER, INNER_WIDE),
+        (
+            [[{"x": 1, "u": U}], None, [], [{"x": 2, "u": U}, None]],
+            pa.large_list(INNER),
+            pa.large_list(INNER_WIDE),
+        ),
+        (
+            [[("k", {"x": 1, "u": U})], None, [], [("a", None), ("b", {"x": 3, "u": U})]],
+            pa.map_(pa.large_string(), INNER),
+            pa.map_(pa.large_string(), INNER_WIDE),
+        ),
+    ],
+)
+def test_widening_and_missing_fields_at_every_depth(
+    values: list[Any], kind: pa.DataType, target: pa.DataType, skip: int
+) -> None:
+    """Types widen, missing fields become null, nulls stay nulls and empty stays empty, also in slices."""
+    found = _conform(values, kind, target, skip=skip)
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            kept = {k: plain(v) for k, v in value.items() if k != "new"}
+            assert value.get("new") is None
+            return kept
+        if isinstance(value, list | tuple):
+            return type(value)(plain(one) for one in value)
+        return value.bytes if hasattr(value, "bytes") else value
+
+    assert plain(found) == values[skip:]
+
+
+def test_a_missing_struct_with_required_fields() -> None:
+    """A column of structs that a writer lacks is null although its fields are required."""
+    schema = pa.schema([pa.field("a", pa.int64()), pa.field("c", INNER_WIDE)])
+    batch = conform({"a": pa.array([1, 2])}, 2, schema)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([batch]), sink)
+    assert pq.read_table(pa.BufferReader(sink.getvalue()))["c"].to_pylist() == [None, None]
+
+
+def test_a_required_field_that_is_null_is_refused() -> None:
+    """A real violation is an error, never a silent zero."""
+    array = pa.StructArray.from_arrays([pa.array([1, None])], names=["x"])
+    target = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+    with pytest.raises(pa.ArrowInvalid, match="required"):
+        conform({"c": array}, 2, pa.schema([pa.field("c", target)]))
+
+
+@pytest.mark.parametrize(("value", "target"), [(2**40, pa.int32()), (1.5, pa.int64())])
+def test_lossy_casts_are_refused(value: Any, target: pa.DataType) -> None:
+    """Nothing is cut off or rounded."""
+    with pytest.raises(pa.ArrowInvalid):
+        conform({"c": pa.array([value])}, 1, pa.schema([pa.field("c", target)]))
+
+
+def test_unknown_columns_are_an_error() -> None:
+    """A column that the table has not would vanish."""
+    with pytest.raises(ValueError, match="no columns"):
+        conform({"d": pa.array([1])}, 1, pa.schema([pa.field("c", pa.int64())]))
+
+
+def test_a_required_uuid_below_a_missing_struct() -> None:
+    """Extension types are rebuilt by their storage."""
+    kind = pa.struct([pa.field("u", pa.uuid(), nullable=False)])
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([U, None], pa.binary(16)))
+    array = pa.StructArray.from_arrays([uuids], names=["u"], mask=pa.array([False, True]))
+    batch = conform({"c": array}, 2, pa.schema([pa.field("c", kind)]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([batch]), sink)
+    assert batch["c"].is_null().to_pylist() == [False, True]

@@ -1,0 +1,150 @@
+"""A workbench and a host on the real stack, and a producer that remembers what it sent."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from tabletopic_kernel.commit.host import Host
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.workbench import Workbench
+
+METADATA = "_kafka_metadata"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record that the broker acknowledged."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: Any
+    headers: list[tuple[str, bytes]] | None
+
+
+@dataclass
+class Sender:
+    """Sends to one topic through Confluent's own Avro serializer and keeps what was acknowledged."""
+
+    stack: StackInfo
+    topic: str
+    sent: list[Sent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
+        self.registry = SchemaRegistryClient({"url": self.stack.registry_url})
+        self._serializers: dict[str, AvroSerializer] = {}
+
+    def avro(self, schema: str, *values: Any, key: bytes | None = b"k", **more: Any) -> None:
+        """Send values written with ``schema``, registering it if it is new."""
+        for value in values:
+            self.raw(self.serialize(schema, value), value, key=key, **more)
+        self.flush()
+
+    def serialize(self, schema: str, value: Any) -> bytes:
+        """The framed bytes of a value."""
+        if schema not in self._serializers:
+            self._serializers[schema] = AvroSerializer(self.registry, schema)
+        context = SerializationContext(self.topic, MessageField.VALUE)
+        framed = self._serializers[schema](value, context)
+        assert framed is not None
+        return framed
+
+    def raw(
+        self,
+        data: bytes | None,
+        value: Any = None,
+        *,
+        key: bytes | None = b"k",
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int = -1,
+    ) -> None:
+        """Send bytes as they are."""
+
+        def delivered(error: Any, message: Any) -> None:
+            assert error is None, error
+            self.sent.append(
+                Sent(message.partition(), message.offset(), message.timestamp()[1], key, value, headers)
+            )
+
+        self._producer.produce(
+            self.topic, data, key=key, headers=headers, partition=partition, on_delivery=delivered
+        )
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged."""
+        assert self._producer.flush(30) == 0
+
+    def register(self, schema: str) -> int:
+        """Register a schema without sending a record."""
+        return self.registry.register_schema(f"{self.topic}-value", Schema(schema, "AVRO"))
+
+
+@pytest.fixture(scope="session")
+def bench(stack: StackInfo) -> Workbench:
+    """A workbench on the real stack."""
+    return Workbench(Settings(state_dir=str(stack.state_dir)))
+
+
+@pytest.fixture(scope="session")
+def host(bench: Workbench) -> Iterator[Host]:
+    """A host in this process, for the whole run."""
+    running = bench.host()
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def new_topic(stack: StackInfo) -> Callable[..., Sender]:
+    """Makes a topic of its own and a sender for it."""
+
+    def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
+        topic = name or f"t{uuid.uuid4().hex[:10]}"
+        admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+        admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+        return Sender(stack, topic)
+
+    return make
+
+
+@pytest.fixture
+def caught_up(bench: Workbench) -> Callable[..., Any]:
+    """Waits until a topic has no lag and gives its status; fails early when the topic has stopped."""
+
+    def wait(topic: str, *, timeout_s: float = 90, state: str | None = None) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            (status,) = bench.status(topic)
+            if state is None and status.state == "failed":
+                pytest.fail(f"{topic} failed: {status.error}")
+            done = status.state == state if state else status.lag_records == 0 and status.end_offsets
+            if done:
+                return status
+            if time.monotonic() > deadline:
+                pytest.fail(f"{topic} did not get there: {status}")
+            time.sleep(0.3)
+
+    return wait
+
+
+def rows_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
+    """All rows of a topic's table as plain PyIceberg reads them, by (partition, offset); each once."""
+    table = bench.open_catalog().load_table(bench.table_of(topic))
+    rows = table.scan().to_arrow().to_pylist()
+    by_place = {(row[METADATA]["partition"], row[METADATA]["offset"]): row for row in rows}
+    assert len(by_place) == len(rows), "a record is in the table twice"
+    return by_place

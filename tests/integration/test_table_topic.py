@@ -1,0 +1,501 @@
+"""A table topic on the real broker, registry, Spark and catalog."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tabletopic_kernel.commit.host import Host
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.workbench import Workbench
+from tests.integration.conftest import METADATA, Sender, rows_by_place
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+FAST = {"commit_interval_ms": "500ms"}
+
+
+def record(*fields: dict[str, Any], name: str = "Row") -> str:
+    """An Avro record schema as JSON."""
+    return json.dumps({"type": "record", "name": name, "fields": fields})
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    """One field of a record."""
+    return {"name": name, "type": kind, **more}
+
+
+V1 = record(
+    field("id", "long"),
+    field("name", "string"),
+    field("count", "int"),
+    field("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    field("at", {"type": "long", "logicalType": "timestamp-millis"}),
+    field("place", {"type": "record", "name": "Place", "fields": [field("city", "string")]}),
+    field("tags", {"type": "array", "items": "string"}),
+    field("note", ["null", "string"], default=None),
+)
+V2 = record(
+    field("id", "long"),
+    field("name", ["string", "null"], default=""),
+    field("count", "long"),
+    field("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    field("at", {"type": "long", "logicalType": "timestamp-millis"}),
+    field(
+        "place",
+        {
+            "type": "record",
+            "name": "Place",
+            "fields": [field("city", "string"), field("zip", ["null", "string"], default=None)],
+        },
+    ),
+    field("tags", {"type": "array", "items": "string"}),
+    field("note", ["null", "string"], default=None),
+    field("extra", {"type": "map", "values": "double"}, default={}),
+)
+
+
+def row_v1(number: int) -> dict[str, Any]:
+    """A record of version 1."""
+    from decimal import Decimal
+
+    return {
+        "id": number,
+        "name": f"näme {number}",
+        "count": number % 1000,
+        "price": Decimal(number) / 100,
+        "at": datetime.fromtimestamp(1_750_000_000 + number, UTC),
+        "place": {"city": "Ōsaka"},
+        "tags": [str(n) for n in range(number % 4)],
+        "note": None if number % 2 else "odd",
+    }
+
+
+def row_v2(number: int) -> dict[str, Any]:
+    """A record of version 2: null names, counts beyond 32 bits, the new fields."""
+    return {
+        **row_v1(number),
+        "name": None if number % 3 else "three",
+        "count": 5_000_000_000 + number,
+        "place": {"city": "Łódź", "zip": "90-001" if number % 2 else None},
+        "extra": {"x": number / 2},
+    }
+
+
+def check_rows(bench: Workbench, sender: Sender) -> dict[tuple[int, int], dict[str, Any]]:
+    """Every acknowledged record is a row once, with its values, key, headers and place."""
+    rows = rows_by_place(bench, sender.topic)
+    assert rows.keys() == {(sent.partition, sent.offset) for sent in sender.sent}
+    for sent in sender.sent:
+        row = rows[sent.partition, sent.offset]
+        assert row["_kafka_key"] == sent.key
+        assert (row["_kafka_header"] or None) == (list(dict(sent.headers).items()) if sent.headers else None)
+        assert row[METADATA]["timestamp"].timestamp() * 1000 == pytest.approx(sent.timestamp_ms)
+        for name, value in (sent.value or {}).items():
+            found = row[name]
+            if isinstance(value, dict) and isinstance(found, list):
+                found = dict(found)
+            if isinstance(value, dict) and isinstance(found, dict):
+                found = {k: v for k, v in found.items() if k in value}
+            assert found == value, (name, sent)
+    return rows
+
+
+def test_records_that_waited_become_rows(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Records that were there before the topic was switched on are rows, value by value."""
+    sender = new_topic(partitions=3)
+    sender.avro(V1, *(row_v1(n) for n in range(300)))
+    sender.avro(V1, row_v1(1000), key=None, headers=[("a", b"1"), ("b", b"\x00\xff"), ("a", b"2")])
+    bench.enable(sender.topic, FAST)
+    status = caught_up(sender.topic)
+    check_rows(bench, sender)
+    assert status.state == "running"
+    assert status.rows == 301
+    assert status.next_offsets == status.end_offsets
+    assert status.lag_seconds == 0
+    assert [one["version"] for one in status.schema_versions] == [1]
+
+
+def test_the_schema_evolves_while_running(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Fields are added at depth, a type widens, a field is relaxed; older and newer records mix."""
+    sender = new_topic(partitions=2)
+    sender.avro(V1, *(row_v1(n) for n in range(20)))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    sender.avro(V2, *(row_v2(n) for n in range(20, 40)))
+    caught_up(sender.topic)
+    for number in range(40, 60):
+        schema, row = (V1, row_v1(number)) if number % 2 else (V2, row_v2(number))
+        sender.avro(schema, row)
+    status = caught_up(sender.topic)
+    rows = check_rows(bench, sender)
+    assert [one["version"] for one in status.schema_versions] == [1, 2]
+    older = next(row for row in rows.values() if row["id"] == 5)
+    assert older["extra"] is None
+    assert older["place"]["zip"] is None
+    changes = [
+        change
+        for event in bench.events(sender.topic)
+        if event.type == "SchemaEvolved" and event.cause and event.cause.version == 2
+        for change in event.changes
+    ]
+    assert changes == [
+        "relax name to optional",
+        "widen count int → long",
+        "add place.zip string",
+        "add extra map<string, double>",
+    ]
+
+
+@pytest.mark.parametrize(
+    "partition_by",
+    [
+        ["hour(at)"],
+        ["bucket(4, id)", "truncate(name, 3)"],
+        ["identity(place.city)", "bucket(note, 2)"],
+        ["day(_kafka_metadata.timestamp)", "count"],
+    ],
+)
+def test_partitioned_tables(
+    bench: Workbench,
+    new_topic: Callable[..., Sender],
+    caught_up: Callable[..., Any],
+    partition_by: list[str],
+) -> None:
+    """Files carry the partition values of exactly their rows, nulls included."""
+    sender = new_topic()
+    sender.avro(V1, *(row_v1(n * 997) for n in range(60)))
+    bench.enable(sender.topic, {**FAST, "partition_by": partition_by})
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+    table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+    assert len(table.spec().fields) == len(partition_by)
+    for task in table.scan().plan_files():
+        rows = _rows_of(table, task.file.file_path)
+        for position, part in enumerate(table.spec().fields):
+            source = table.schema().find_field(part.source_id)
+            path = (table.schema().find_column_name(part.source_id) or "").split(".")
+            transform = part.transform.transform(source.field_type)
+            values = {transform(_iceberg(_at(row, path))) for row in rows}
+            assert values == {task.file.partition[position]}
+
+
+def _rows_of(table: Any, path: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path.removeprefix("file://")).to_pylist()
+
+
+def _at(row: Any, path: list[str]) -> Any:
+    for name in path:
+        row = row[name]
+    return row
+
+
+def _iceberg(value: Any) -> Any:
+    return int(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value
+
+
+def test_tombstones_are_rows_without_values(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A record without a value becomes a row of nulls, and required columns become optional for it."""
+    sender = new_topic()
+    sender.avro(V1, *(row_v1(n) for n in range(3)))
+    sender.raw(None, key=b"gone")
+    sender.flush()
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    rows = check_rows(bench, sender)
+    (dead,) = [row for row in rows.values() if row["_kafka_key"] == b"gone"]
+    assert all(value is None for name, value in dead.items() if not name.startswith("_kafka"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (b"not framed", "no_schema_id"),
+        (b"\x00\x00", "no_schema_id"),
+        (b"\x00\x7f\x00\x00\x01abc", "unknown schema"),
+        ("cut", "offset 2"),
+        ("long", "offset 2"),
+    ],
+)
+def test_a_bad_record_stops_its_topic_and_loses_nothing(
+    bench: Workbench,
+    new_topic: Callable[..., Sender],
+    caught_up: Callable[..., Any],
+    bad: bytes | str,
+    told: str,
+) -> None:
+    """The reason names partition, offset and problem; the ledger stays before the batch; no row is lost."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    good = sender.serialize(V1, row_v1(1))
+    sender.avro(V1, row_v1(1))
+    data = {"cut": good[:-3], "long": good + b"\x00"}.get(bad, bad) if isinstance(bad, str) else bad
+    sender.raw(data)
+    sender.flush()
+    status = caught_up(sender.topic, state="failed")
+    assert told in status.error
+    assert status.next_offsets[0] <= 2
+    rows = rows_by_place(bench, sender.topic)
+    assert set(rows) == {(0, offset) for offset in range(status.next_offsets[0])}
+    bench.disable(sender.topic)
+
+
+def test_transactions(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Aborted records are no rows, and the lag reaches 0 although control records end the topic."""
+    sender = new_topic()
+    producer = Producer(
+        {"bootstrap.servers": sender.stack.bootstrap_servers, "transactional.id": sender.topic}
+    )
+    producer.init_transactions()
+    for number, keep in enumerate([True, False, True]):
+        producer.begin_transaction()
+        for place in range(5):
+            producer.produce(sender.topic, sender.serialize(V1, row_v1(number * 10 + place)))
+        producer.commit_transaction() if keep else producer.abort_transaction()
+    bench.enable(sender.topic, FAST)
+    status = caught_up(sender.topic)
+    rows = rows_by_place(bench, sender.topic)
+    assert sorted(row["id"] for row in rows.values()) == [0, 1, 2, 3, 4, 20, 21, 22, 23, 24]
+    assert status.end_offsets == {0: 18}
+
+
+def test_a_quiet_topic_makes_one_file_per_commit_and_empty_intervals_make_none(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Small batches of many partitions share a file; without records there is no snapshot."""
+    sender = new_topic(partitions=6)
+    sender.register(V1)
+    bench.enable(sender.topic, FAST)
+    for burst in range(3):
+        for partition in range(6):
+            sender.avro(V1, row_v1(burst), partition=partition)
+        caught_up(sender.topic)
+    table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+    snapshots = [s for s in table.metadata.snapshots if int(s.summary.get("added-records", "0"))]
+    assert all(s.summary["added-data-files"] == "1" for s in snapshots)
+    before = len(table.metadata.snapshots)
+    time.sleep(3)
+    table.refresh()
+    assert len(table.metadata.snapshots) == before
+
+
+def test_pause_resume_disable(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Pausing commits what is staged; records sent meanwhile wait; disabling keeps the table."""
+    sender = new_topic()
+    sender.avro(V1, *(row_v1(n) for n in range(5)))
+    bench.enable(sender.topic, {"commit_interval_ms": "1h"})
+    _wait(lambda: bench.status(sender.topic)[0].staged_rows == 5)
+    bench.pause(sender.topic)
+    status = caught_up(sender.topic, state="paused")
+    assert status.rows == 5
+    sender.avro(V1, *(row_v1(n) for n in range(5, 9)))
+    assert bench.status(sender.topic)[0].lag_records == 4
+    assert bench.status(sender.topic)[0].lag_seconds > 0
+    bench.resume(sender.topic)
+    _wait(lambda: bench.status(sender.topic)[0].staged_rows == 4)
+    table = bench.table_of(sender.topic)
+    bench.disable(sender.topic)
+    _wait(lambda: bench.open_catalog().load_table(table).scan().count() == 9)
+    with pytest.raises(UsageError, match="not switched on"):
+        bench.status(sender.topic)
+
+
+def test_settings_change_while_running(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Enabling again with other settings applies them without a gap."""
+    sender = new_topic()
+    sender.avro(V1, *(row_v1(n) for n in range(5)))
+    bench.enable(sender.topic, {"commit_interval_ms": "1h"})
+    _wait(lambda: bench.status(sender.topic)[0].staged_rows == 5)
+    bench.enable(sender.topic, FAST)
+    sender.avro(V1, row_v1(9))
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+
+
+def test_partitions_added_later(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Records of a partition that was added while running are read from its beginning."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    admin = AdminClient({"bootstrap.servers": sender.stack.bootstrap_servers})
+    admin.create_partitions([NewPartitions(sender.topic, 3)])[sender.topic].result()
+    _wait(lambda: len(bench.broker.facts(sender.topic).end) == 3)
+    for partition in range(3):
+        sender.avro(V1, row_v1(partition), partition=partition)
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+
+
+def test_large_records(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Records near the broker's limit pass, small ones after them too."""
+    sender = new_topic()
+    sender.avro(V1, *({**row_v1(n), "name": "x" * 900_000} for n in range(40)))
+    sender.avro(V1, *(row_v1(n) for n in range(100)))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [("latest", {2}), ("middle", {1, 2}), ("earliest", {0, 1, 2})]
+)
+def test_start_settings(
+    bench: Workbench,
+    new_topic: Callable[..., Sender],
+    caught_up: Callable[..., Any],
+    start: str,
+    expected: set[int],
+) -> None:
+    """A new table begins at the earliest record, at a time, or with what comes next."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0))
+    time.sleep(0.05)
+    middle = int(time.time() * 1000)
+    time.sleep(0.05)
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, {**FAST, "start": str(middle) if start == "middle" else start})
+    caught_up(sender.topic)
+    sender.avro(V1, row_v1(2))
+    caught_up(sender.topic)
+    assert {row["id"] for row in rows_by_place(bench, sender.topic).values()} == expected
+
+
+def test_the_whole_value_in_one_column(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Transform none keeps the record in _kafka_value; other columns can be switched off."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(4))
+    bench.enable(sender.topic, {**FAST, "transform": "none", "metadata_columns": ["metadata"]})
+    caught_up(sender.topic)
+    (row,) = rows_by_place(bench, sender.topic).values()
+    assert set(row) == {"_kafka_value", METADATA}
+    assert row["_kafka_value"] == row_v1(4)
+
+
+def test_a_value_that_is_no_record(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A schema that is no record fills one column."""
+    sender = new_topic()
+    sender.avro('"string"', "a", "b")
+    bench.enable(sender.topic, {**FAST, "key_format": "string", "table": "Words"})
+    caught_up(sender.topic)
+    assert bench.table_of(sender.topic) == "default.Words"
+    rows = rows_by_place(bench, sender.topic).values()
+    assert [(row["_kafka_value"], row["_kafka_key"]) for row in rows] == [("a", "k"), ("b", "k")]
+
+
+def test_a_schema_that_does_not_fit_stops_the_topic(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Text where the table has a number is refused, never coerced, and the reason says what to do."""
+    sender = new_topic()
+    sender.avro(record(field("a", "int")), {"a": 1})
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    sender.registry.set_compatibility(f"{sender.topic}-value", "NONE")
+    sender.avro(record(field("a", "string")), {"a": "1"})
+    status = caught_up(sender.topic, state="failed")
+    assert "a is int in the table and string in the new schema" in status.error
+    assert status.rows == 1
+
+
+def test_enabling_before_the_first_schema(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Without a schema in the registry the table is made with the first record."""
+    sender = new_topic()
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic, state="running")
+    assert bench.status(sender.topic)[0].snapshot_id is None
+    sender.avro(V1, row_v1(1), row_v1(2))
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"partition_by": ["week(at)"]}, "no transform"),
+        ({"partition_by": ["hour(nowhere)"]}, "no column 'nowhere'"),
+        ({"commit_interval_ms": "soon"}, "no duration"),
+        ({"commit_interval": "5s"}, "commit_interval"),
+        ({"start": "yesterday"}, "no start"),
+    ],
+)
+def test_a_wrong_enable_leaves_nothing(
+    bench: Workbench, new_topic: Callable[..., Sender], given: dict[str, Any], told: str
+) -> None:
+    """Bad settings are refused before anything is written or created."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    with pytest.raises(UsageError, match=told):
+        bench.enable(sender.topic, given)
+    assert sender.topic not in bench.wishes()
+    assert not bench.catalog.table_exists(f"default.{sender.topic}")
+
+
+def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
+    """A topic must exist; a table that is somebody else's is never touched."""
+    with pytest.raises(UsageError, match="there is no topic 'nowhere'"):
+        bench.enable("nowhere")
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.catalog.create_namespace_if_not_exists("foreign")
+    import pyarrow as pa
+
+    bench.catalog.create_table(f"foreign.{sender.topic}", pa.schema([("x", pa.int64())]))
+    with pytest.raises(UsageError, match="was not made by a table topic"):
+        bench.enable(sender.topic, {"namespace": "foreign"})
+    assert sender.topic not in bench.wishes()
+
+
+def test_a_foreign_commit_in_between(
+    bench: Workbench, host: Host, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Somebody else's snapshot neither breaks the ledger nor is it lost."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+    table.append(table.scan().to_arrow())
+    sender.avro(V1, row_v1(2))
+    caught_up(sender.topic)
+    found = bench.open_catalog().load_table(bench.table_of(sender.topic)).scan().to_arrow()["id"].to_pylist()
+    assert sorted(found) == [1, 1, 2]
+
+
+def _wait(done: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
