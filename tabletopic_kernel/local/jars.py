@@ -36,7 +36,7 @@ _INSTALL_BYTES = 800 * 1024**2
 # A class path ends at a colon, Spark splits at a comma and expands the others, Quarkus chokes on brackets.
 _IMPOSSIBLE_IN_PATH = frozenset("*,:?[]{}#%\n")
 _MANIFEST = "installed.json"
-_STEP = "Java libraries"
+_STEP = "java libraries"
 
 
 @dataclass(frozen=True)

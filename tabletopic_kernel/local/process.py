@@ -18,8 +18,17 @@ import psutil
 
 # Settings of other installations that Kafka, Quarkus or log4j would take from the environment.
 _FOREIGN_SETTINGS = ("APICURIO_", "KAFKA_", "LOG4J_", "QUARKUS_", "REGISTRY_", "CLASSPATH")
+
+
+class _Child(subprocess.Popen[bytes]):
+    """A child that may outlive us, so letting go of it deserves no warning."""
+
+    def __del__(self) -> None:
+        """Nothing to clean up: there are no pipes."""
+
+
 # Our own children by pid: kept until they are reaped, for a zombie keeps its pid and its start time.
-_children: dict[int, subprocess.Popen[bytes]] = {}
+_children: dict[int, _Child] = {}
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
     What it prints replaces ``output``. Raises OSError.
     """
     with output.open("wb") as out:
-        child = subprocess.Popen(
+        child = _Child(
             command,
             cwd=folder,
             env=environment(),

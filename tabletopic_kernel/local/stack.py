@@ -26,10 +26,10 @@ from tabletopic_kernel.local.state import ServerRecord
 
 # The registry takes longer to start, so it goes first.
 SERVERS = (registry_server.NAME, broker.NAME)
-_STEP = "Local stack"
+_STEP = "stack"
 # On an idle laptop three seconds; a machine that is busy with other things may need far more.
 _READY_LIMIT_S = 120
-_STOP_LIMIT_S = 20
+_STOP_LIMIT_S = 30
 # A broker whose disk is full stops by itself, and hard.
 _SPACE_BYTES = 256 * 1024**2
 # They end the path in a database URL or a file URI, or begin an escape there.
@@ -190,9 +190,12 @@ class LocalStack:
                 server.prepare(installed)
                 command = server.command(installed, self._mark(name))
                 records = self._spawn(name, command, server.folder, records)
-            return self._wait_until_ready(records, waiting, began)
+            records = self._wait_until_ready(records, waiting, began)
+            if die_with_parent and missing and not self._is_alive(watcher.NAME, records[watcher.NAME]):
+                raise StackError(self._obituary(watcher.NAME, "ended while it started"))
+            return records
         except BaseException:  # Ctrl-C too
-            self._stop(records, missing)
+            self._stop(records, waiting)
             self._report(Step(_STEP, "failed", time.monotonic() - began))
             raise
 
@@ -216,10 +219,11 @@ class LocalStack:
             demanded, kept = self._demanded.get((name, use)), records[name].ports.get(use)
             if demanded and not ports.is_free(demanded):
                 raise StackError(
-                    f"Port {demanded}, set for the {name} server, is taken by another program: "
-                    "end that program, set another port, or set none and a free one is chosen."
+                    f"Port {demanded}, set for the {name} server, is not free: end the program that has it, "
+                    "set another port, or set none and a free one is chosen."
                 )
-            port = demanded or (kept if kept and ports.is_free(kept) else ports.choose(taken))
+            usable = kept if kept and kept not in chosen.values() and ports.is_free(kept) else None
+            port = demanded or usable or ports.choose(taken)
             if kept and port != kept and not demanded:
                 self._report(Step(name, "started", detail=f"port {kept} was taken meanwhile, using {port}"))
             chosen[use] = port
@@ -252,7 +256,10 @@ class LocalStack:
     def _obituary(self, name: str, what: str) -> str:
         logs = self.state_dir / "logs"
         lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
-        return f"The {name} server {what}. Its last lines (all of them in {logs}):\n{lines}"
+        return (
+            f"The {name} server {what}. If its last lines below (the rest is in {logs}) name no cause to "
+            f"remove, start again.\n{lines}"
+        )
 
     def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:
         others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
