@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -149,13 +150,17 @@ def test_conda_installs_the_package() -> None:
 
 # --- make, CI, distributions ------------------------------------------------------------------------------
 
+# Under `make test` the outer make's own variables would change what the inner one says.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 
 
 @needs_make
 def test_make_lists_every_task() -> None:
     """``make`` alone is a list of all tasks, and does nothing."""
-    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["make"], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    ).stdout
     tasks = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
     assert [line.split()[1] for line in shown.splitlines()] == tasks
 
@@ -167,9 +172,9 @@ def test_nothing_is_installed_twice(tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copyfile(ROOT / name, tmp_path / name)
     question = ["make", "-q", ".venv/installed"]
-    assert subprocess.run(question, cwd=tmp_path, check=False).returncode == 1
+    assert subprocess.run(question, cwd=tmp_path, env=ENVIRONMENT, check=False).returncode == 1
     (tmp_path / ".venv" / "installed").touch()
-    assert subprocess.run(question, cwd=tmp_path, check=False).returncode == 0
+    assert subprocess.run(question, cwd=tmp_path, env=ENVIRONMENT, check=False).returncode == 0
 
 
 def test_ci_runs_the_words_of_the_makefile() -> None:
