@@ -44,7 +44,9 @@ class Sender:
     sent: list[Sent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
+        self._producer = Producer(
+            {"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5, "log_level": 0}
+        )
         self.registry = SchemaRegistryClient({"url": self.stack.registry_url})
         self._serializers: dict[str, AvroSerializer] = {}
 
@@ -87,6 +89,10 @@ class Sender:
     def flush(self) -> None:
         """Wait until everything is acknowledged."""
         assert self._producer.flush(30) == 0
+
+    def look_again(self) -> None:
+        """Learn of partitions that were added."""
+        self._producer.list_topics(self.topic, timeout=10)
 
     def register(self, schema: str) -> int:
         """Register a schema without sending a record."""
