@@ -1,0 +1,237 @@
+"""The pages of the demo's end as rich renderables: commits, schemas, answers, proof."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tabletopic_kernel.demo.history import Commit, SchemaStep
+from tabletopic_kernel.demo.outcome import Outcome
+from tabletopic_kernel.demo.proof import Answer, Check, Partition
+from tabletopic_kernel.demo.screen import marked
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_BAR_WIDTH = 14
+_MOST_DIFFERENCES = 5
+_NONE = "-"
+
+
+def grid(*columns: str, left: Sequence[str] = (), wraps: Sequence[str] = ()) -> Table:
+    """An empty table with these headings; numbers, so to the right, except those in ``left``."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(
+            column,
+            justify="left" if column in left else "right",
+            overflow="fold",
+            no_wrap=column not in wraps,
+        )
+    return table
+
+
+def bar(value: float, largest: float, width: int = _BAR_WIDTH) -> str:
+    """A bar of block glyphs, to an eighth of a column.
+
+    >>> bar(5, 10, width=4), bar(1, 32, width=4), bar(0, 0, width=4)
+    ('██', '▏', '')
+    """
+    eighths = round(value / largest * width * 8) if largest else 0
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
+
+
+def size(count: float) -> str:
+    """Bytes as people read them.
+
+    >>> size(900), size(131072), size(3.5 * 1024**3)
+    ('900 B', '128 KiB', '3.5 GiB')
+    """
+    for unit, digits in (("B", 0), ("KiB", 0), ("MiB", 0)):
+        if count < 1024:
+            return f"{count:.{digits}f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def commit_table(commits: Sequence[Commit]) -> Table:
+    """A row for each snapshot; a new epoch is marked, for that is a host taking the table."""
+    table = grid("time", "snapshot", "epoch", "rows", "files", "size", "ledger", "sent → table")
+    epoch = None
+    for commit in commits:
+        moment = datetime.fromtimestamp(commit.at_ms / 1000).strftime("%H:%M:%S")
+        place = (moment, str(commit.snapshot_id), str(commit.epoch))
+        read = f"{commit.next_offsets_sum:,}"
+        style = "bold yellow" if commit.epoch != epoch else ""
+        epoch = commit.epoch
+        if commit.waited_s is None:
+            table.add_row(*place, _NONE, _NONE, _NONE, read, "a host takes it", style=style)
+        else:
+            quickest, slowest = commit.waited_s
+            figures = (f"{commit.rows:,}", str(commit.files), size(commit.bytes), read)
+            table.add_row(*place, *figures, f"{quickest:.1f} … {slowest:4.1f} s", style=style)
+    return table
+
+
+def schema_table(steps: Sequence[SchemaStep]) -> Table:
+    """A row for each schema of the table."""
+    table = grid(
+        "schema",
+        "columns",
+        "what changed",
+        "because of",
+        left=("what changed", "because of"),
+        wraps=("what changed",),
+    )
+    for step in steps:
+        changes = "\n".join(map(short_change, step.changes)) or _NONE
+        table.add_row(str(step.schema_id), Text(changes), "\n".join(step.causes) or _NONE)
+    return table
+
+
+def short_change(change: str) -> str:
+    """A change without the field ids and remarks inside a type.
+
+    >>> short_change("add device.viewport struct<16: width: required int (CSS pixels.), 17: height: int>")
+    'add device.viewport struct<width: int, height: int>'
+    """
+    return re.sub(r"\b\d+: |\b(?:required|optional) (?=\w+[ ,>(])| \([^()]*\)(?=[,>])", "", change)
+
+
+def answer_block(answer: Answer) -> Group:
+    """The question, ✓ or ✗, its rows with bars; where it is wrong, what it must be."""
+    title = f"{marked('✓' if answer.ok else '✗')} [bold]{escape(answer.title)}[/]"
+    table = grid(*answer.columns, "", left=(answer.columns[0], ""))
+    measured = [_measure(row) for row in answer.found]
+    largest = max(measured, default=0.0)
+    for row, value in zip(answer.found, measured, strict=True):
+        table.add_row(*(escape(_cell(one)) for one in row), f"[cyan]{bar(value, largest)}[/]")
+    wrong = answer.differences()
+    lines = [f"[red]{escape(line)}[/]" for line in wrong[:_MOST_DIFFERENCES]]
+    if len(wrong) > _MOST_DIFFERENCES:
+        lines.append(f"[red]and {len(wrong) - _MOST_DIFFERENCES} more[/]")
+    return Group(title, table, *lines)
+
+
+def partition_table(parts: Sequence[Partition]) -> Table:
+    """A row for each partition and a last one with the sums."""
+    table = grid("", "partition", "end offset in Kafka", "ledger of the table", "rows", "distinct offsets")
+    for part in parts:
+        ledger = _NONE if part.ledger is None else f"{part.ledger:,}"
+        table.add_row(
+            marked("✓" if part.ok else "✗"),
+            str(part.partition),
+            f"{part.end_offset:,}",
+            ledger,
+            f"{part.rows:,}",
+            f"{part.distinct:,}",
+        )
+    return table
+
+
+def check_table(checks: Sequence[Check]) -> Table:
+    """A row for each check; both figures, so that ✗ says how far off it is."""
+    table = Table.grid(padding=(0, 2))
+    for wraps in (False, False, True):
+        table.add_column(no_wrap=not wraps, overflow="fold")
+    for check in checks:
+        words = (
+            _figure(check.found) if check.ok else f"{_figure(check.found)}, must be {_figure(check.expected)}"
+        )
+        style = "" if check.ok else "red"
+        table.add_row(marked("✓" if check.ok else "✗"), escape(check.title), Text(words, style=style))
+    return table
+
+
+def _measure(row: tuple[Any, ...]) -> float:
+    """The number of a row that its bar shows: the first one after the row's name."""
+    return float(row[1]) if len(row) > 1 and isinstance(row[1], int | float | Decimal) else 0.0
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.strftime("%a %H:%M")
+    if isinstance(value, Decimal):
+        return f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):  # one figure for each partition
+        return " + ".join(map(_figure, value.values()))
+    return _NONE if value is None else str(value)
+
+
+def answer_page(answers: Sequence[Answer]) -> Group:
+    """The answers in two columns of about the same height."""
+    columns: tuple[list[Answer], list[Answer]] = ([], [])
+    for answer in sorted(answers, key=lambda answer: -len(answer.found)):
+        min(columns, key=lambda column: sum(len(one.found) + 4 for one in column)).append(answer)
+    page = Table.grid(padding=(0, 4))
+    page.add_row(*(Group(*_spaced([answer_block(one) for one in column])) for column in columns))
+    seconds = sum(answer.seconds for answer in answers)
+    return Group(page, "", f"[dim]All of them took DuckDB {seconds:.2f} s.[/]")
+
+
+def _spaced(blocks: Sequence[RenderableType]) -> list[RenderableType]:
+    spaced = [part for block in blocks for part in (block, "")]
+    return spaced[:-1]
+
+
+def summary(outcome: Outcome) -> Table:
+    """The figures of the whole demo, one a line."""
+    agree = sum(one.ok for one in outcome.comparisons)
+    verdict = marked("✓" if outcome.ok else "✗")
+    scenes = ", ".join(
+        f"{name.replace('_', ' ')} {seconds:.0f} s" for name, seconds in outcome.seconds.items()
+    )
+    story = outcome.story
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("result", f"{verdict} {agree} of {len(outcome.comparisons)} comparisons agree")
+    if story.takeover_s is not None and story.killed_s is not None:
+        took_s, whole_s = story.takeover_s - story.killed_s, (story.caught_up_s or 0.0) - story.killed_s
+        words = f"{took_s:.1f} s after the kill; {whole_s:.1f} s after it the table was complete"
+        table.add_row("take-over", words)
+    table.add_row("time", f"{outcome.total_s:.0f} s: {scenes}")
+    table.add_row("memory", f"{size(outcome.peak_memory_bytes)} at most, all processes together")
+    if outcome.ended_by_force:
+        table.add_row(
+            "by force", f"[yellow]{escape(', '.join(outcome.ended_by_force))} did not end by itself[/]"
+        )
+    return table
+
+
+def next_steps(kept: Path | None) -> Group:
+    """What to do next, as commands to copy; ``kept`` is the folder where topic and table stay."""
+    if kept is None:
+        steps = {
+            "make up": "servers that stay; outside of a checkout: tabletopic up",
+            "make lab": "JupyterLab with the notebooks",
+            "README.md": "the first cells to try",
+        }
+    else:
+        here = shlex.join(["tabletopic", "--state-dir", str(kept)])
+        steps = {
+            f"{here} up": "start the servers again",
+            f'{here} query "SELECT count(*) FROM clicks"': "ask the table",
+            f"{here} down": "stop them; then remove the folder",
+        }
+    table = Table.grid(padding=(0, 3))
+    for command, purpose in steps.items():
+        table.add_row(Text(f"  {command}", style="cyan"), Text(purpose, style="dim"))
+    return Group(Text("Next", style="bold"), table)

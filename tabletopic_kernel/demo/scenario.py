@@ -1,0 +1,181 @@
+"""The demo from its first line to its last: the scenes in order, with what people read beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+from tabletopic_kernel._datasets.clickstream.avro import schema_text
+from tabletopic_kernel._datasets.clickstream.questions import Row
+from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+from tabletopic_kernel.adapters.catalog import list_files
+from tabletopic_kernel.adapters.datafiles import data_root
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.errors import InternalError, TableTopicError, UsageError
+from tabletopic_kernel.core.settings import Settings, table_identifier
+from tabletopic_kernel.demo import history, pages, proof, words
+from tabletopic_kernel.demo.monitor import Monitor
+from tabletopic_kernel.demo.outcome import Outcome
+from tabletopic_kernel.demo.screen import Screen, StreamView
+from tabletopic_kernel.demo.script import COMMIT_INTERVAL_MS, PARTITIONS, TOPIC, Script
+from tabletopic_kernel.demo.stage import Interrupted, Stage, interruptible
+from tabletopic_kernel.demo.stream import StreamScene
+from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.workbench import Workbench
+
+
+def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> int:
+    """See ``demo.run``."""
+    script = Script(events)
+    screen = Screen(sys.stderr if as_json else sys.stdout)
+    with interruptible():
+        try:
+            stage = Stage(state_dir, keep=keep)
+            with stage:
+                outcome = Demo(script, stage, screen).play()
+        except KeyboardInterrupt:
+            return _interrupted(screen, signal.SIGINT)
+        except Interrupted as interrupt:
+            return _interrupted(screen, interrupt.signal_number)
+        except TableTopicError:
+            screen.step(
+                "✗", f"the demo broke off; everything is stopped, the logs are in {stage.folder / 'logs'}"
+            )
+            raise
+    if as_json:
+        json.dump(outcome.to_json(), sys.stdout, indent=2, default=str)
+        sys.stdout.write("\n")
+    return 0 if outcome.ok else 1
+
+
+def _interrupted(screen: Screen, signal_number: int) -> int:
+    screen.step("!", "interrupted: everything the demo started has been stopped")
+    return 128 + signal_number  # as shells tell it
+
+
+class Demo:
+    """One performance."""
+
+    def __init__(self, script: Script, stage: Stage, screen: Screen) -> None:
+        self._script = script
+        self._stage = stage
+        self._screen = screen
+        self.outcome = Outcome(script.events)
+
+    def play(self) -> Outcome:
+        """All scenes.
+
+        Raises:
+            TableTopicError: what a scene raises.
+        """
+        screen, outcome = self._screen, self.outcome
+        screen.title(words.TITLE.format(events=f"{self._script.events:,}"), words.INTRODUCTION)
+        with self._scene("servers", "1. Servers", words.SERVERS), screen.busy("starting"):
+            self._stage.up(screen.stack_step)
+        workbench = Workbench(Settings(state_dir=str(self._stage.folder)))
+        tallies = self._stream(workbench)
+        outcome.sent = tallies.events
+        with self._scene("proof"):
+            self._prove(workbench, tallies)
+        with self._scene("stop"):
+            self._stage.close()
+        outcome.peak_memory_bytes = self._stage.tree.peak_bytes
+        outcome.ended_by_force = self._stage.killed
+        self._say_goodbye()
+        return outcome
+
+    @contextlib.contextmanager
+    def _scene(self, name: str, heading: str = "", text: str = "") -> Iterator[None]:
+        if heading:
+            self._screen.section(heading, text)
+        began = time.monotonic()
+        yield
+        self.outcome.seconds[name] = round(time.monotonic() - began, 2)
+
+    def _stream(self, workbench: Workbench) -> Tallies:
+        """Scenes 2 and 3: the topic is switched on, then the events flow."""
+        began_ms = time.time_ns() // 1_000_000
+        with Monitor(Workbench(workbench.settings), TOPIC, began_ms) as monitor:
+            with self._scene("switch_on", "2. A topic becomes a table topic", words.SWITCH_ON):
+                scene = self._switch_on(workbench, monitor)
+            view = StreamView(self._screen, self._script.events)
+            with self._scene("stream", "3. Events flow, and something goes wrong", words.STREAM), view:
+                tallies = scene.play(workbench.servers, view)
+            self.outcome.story = scene.story
+        # The rest needs no host: let it leave beside the questions.
+        for host in self._stage.hosts:
+            host.ask_to_stop()
+        self._events = scene.events
+        return tallies
+
+    def _switch_on(self, workbench: Workbench, monitor: Monitor) -> StreamScene:
+        screen, began = self._screen, time.monotonic()
+        if TOPIC in workbench.broker.topics():
+            raise UsageError(
+                f"{self._stage.folder} has a topic {TOPIC} already, and the demo counts every record of it: "
+                "choose another --state-dir, or give none"
+            )
+        host = self._stage.start_host()  # first: it takes a while to start
+        workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
+        client = SchemaRegistryClient.new_client(workbench.servers.registry)
+        schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
+        screen.step(
+            "✓",
+            f"topic {TOPIC} with {PARTITIONS} partitions; schema {TOPIC}-value version 1 (id {schema_id})",
+        )
+        wish = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
+        table = ".".join(table_identifier(TOPIC, wish.settings))
+        screen.step("✓", f"switched on: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
+        scene = StreamScene(self._script, host, self._stage.start_host, monitor)
+        with screen.busy(f"{host} is starting"):
+            epoch = scene.wait_until_owned()
+        screen.step("✓", f"{host} owns the table under epoch {epoch}", time.monotonic() - began)
+        return scene
+
+    def _prove(self, workbench: Workbench, tallies: Tallies) -> None:
+        """Scenes 4 to 7: what the table says, and whether it is true."""
+        screen, outcome = self._screen, self.outcome
+        identifier = table_identifier(TOPIC, workbench.wish(TOPIC).settings)
+        table = TopicTable.load(workbench.catalog, identifier, TOPIC)
+        if table is None or table.ledger is None:
+            raise InternalError(f"the table {'.'.join(identifier)} is gone")
+        metadata = table.table.metadata
+        lake = DuckLake(workbench.catalog)
+
+        def ask(sql: str) -> list[Row]:
+            return list(zip(*(column.to_pylist() for column in lake.sql(sql).columns), strict=True))
+
+        outcome.commits = history.with_waits(ask, TOPIC, history.commits(metadata))
+        screen.section("4. The table's history: one snapshot a commit", words.COMMITS)
+        screen.show(pages.commit_table(outcome.commits))
+        outcome.schemas = history.schemas(metadata, table.covered(), self._events)
+        screen.section("5. The table's schemas", words.SCHEMAS)
+        screen.show(pages.schema_table(outcome.schemas))
+        outcome.answers = proof.answers(ask, TOPIC, tallies)
+        screen.section("6. Five questions to the table, answered by DuckDB", words.ANSWERS)
+        screen.show(pages.answer_page(outcome.answers))
+        ends = workbench.broker.end_offsets([TOPIC])[TOPIC]
+        outcome.partitions = proof.partitions(ask, TOPIC, ends, table.ledger.next_offsets)
+        on_disk = list_files(table.table, data_root(metadata), recursive=True)
+        outcome.checks = proof.checks(
+            ask, TOPIC, tallies.events, outcome.partitions, int(str(table.figures()["files"])), len(on_disk)
+        )
+        screen.section("7. The proof: nothing lost, nothing twice", words.PROOF)
+        screen.show(pages.partition_table(outcome.partitions))
+        screen.show(pages.check_table(outcome.checks))
+
+    def _say_goodbye(self) -> None:
+        screen, outcome = self._screen, self.outcome
+        screen.section("Summary")
+        screen.show(pages.summary(outcome))
+        folder = self._stage.folder
+        if self._stage.keep or not self._stage.temporary:
+            screen.text(words.KEPT.format(folder=folder))
+        screen.show(pages.next_steps(folder if self._stage.keep or not self._stage.temporary else None))

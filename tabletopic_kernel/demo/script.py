@@ -1,0 +1,58 @@
+"""What happens when: the numbers of the demo, without any doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tabletopic_kernel.core.errors import UsageError
+
+TOPIC = "clicks"
+PARTITIONS = 4
+COMMIT_INTERVAL_MS = 2_000
+SEED = 7
+COMMITS_BEFORE_KILL = 3
+RESTART_AFTER_S = 1.0
+# Longest and shortest time of sending: long enough for a dozen commits and for a host to come back.
+_SEND_S = 30.0
+_SEND_AT_LEAST_S = 10.0
+_USUAL_EVENTS = 100_000
+_FEWEST_EVENTS = 1_000
+# How long a wait may take before it is told as a failure. A busy machine takes several times the usual.
+OWNED_LIMIT_S = 120.0
+CAUGHT_UP_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """The scenes by number of events sent."""
+
+    events: int
+
+    def __post_init__(self) -> None:
+        if self.events < _FEWEST_EVENTS:
+            raise UsageError(f"{self.events} events are too few for a demo; give {_FEWEST_EVENTS:,} or more")
+
+    @property
+    def hold_at(self) -> int:
+        """The rest waits for the first commit: else a slow machine would have sent everything before it."""
+        return self.events // 10
+
+    @property
+    def switch_at(self) -> int:
+        """Half of them have version 1 of the schema, the others version 2."""
+        return self.events // 2
+
+    @property
+    def kill_at(self) -> int:
+        """The host is killed in the second half, while it commits records of both versions."""
+        return self.events * 6 // 10
+
+    @property
+    def seconds(self) -> float:
+        """How long the sending takes."""
+        return max(_SEND_AT_LEAST_S, min(1.0, self.events / _USUAL_EVENTS) * _SEND_S)
+
+    @property
+    def rate(self) -> float:
+        """Events per second."""
+        return self.events / self.seconds
