@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from tabletopic_kernel.config import LoadedSettings
 from tabletopic_kernel.core.errors import SettingsError, TableTopicError
+from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.workbench import Servers, find_servers
 
 Status = Literal["ok", "warn", "fail"]
@@ -74,7 +75,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
     try:
-        return Check(name, "ok", look())
+        return Check(name, "ok", mask(look()))
     except _Trouble as trouble:
         return Check(name, *trouble.check)
     except SettingsError as error:
@@ -131,7 +132,7 @@ def _jars() -> str:
 def _extensions() -> str:
     import duckdb
 
-    from tabletopic_kernel.query.duckdb import connect
+    from tabletopic_kernel.query.duckdb_connection import connect
 
     connect().close()
     return f"DuckDB {duckdb.__version__} with {', '.join(_EXTENSIONS)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -58,6 +59,9 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our arrows still gets the words
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="tabletopic")
     except SystemExit as end:

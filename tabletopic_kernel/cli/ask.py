@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
+from rich.rule import Rule
 from rich.text import Text
 
 from tabletopic_kernel.cli import screen
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
 
 _SHOWN_ROWS = 50
+_ENDLESS = 100_000  # columns of a terminal that nothing is too wide for
+_FOLDABLE_COLUMNS = 3  # so few are readable too where their text breaks
 
 
 def add_to(app: typer.Typer) -> None:
@@ -69,7 +73,9 @@ def _show_table(answer: Answer) -> None:
     from tabletopic_kernel.cli import values  # noqa: PLC0415
 
     rows = answer.rows
-    if rows.num_columns == 1 and rows.num_rows == 0 and rows.column_names[0] in ("Count", "Success"):
+    if rows.num_columns == 0 or (
+        rows.num_columns == 1 and rows.num_rows == 0 and rows.column_names[0] in ("Count", "Success")
+    ):
         screen.note("done")
         return
     table = screen.grid()
@@ -77,14 +83,36 @@ def _show_table(answer: Answer) -> None:
         table.add_column(
             Text(field.name), justify="right" if values.is_number(field.type) else "left", overflow="fold"
         )
-    for row in values.rows_of(rows):
-        table.add_row(*(Text(values.text(value), style="dim" if value is None else "") for value in row))
-    screen.console().print(table)
+    cells = [[_cell(value) for value in row] for row in values.rows_of(rows)]
+    for row in cells:
+        table.add_row(*row)
+    out = screen.console()
+    natural = out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
+    if cells and natural > out.width and rows.num_columns > _FOLDABLE_COLUMNS:
+        _show_records(out, rows.column_names, cells)
+    else:
+        out.print(table)
     count = f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}"
     if answer.truncated:
         screen.note(f"the first {count}; there are more (--limit 0 gives all)")
     else:
         screen.note(count)
+
+
+def _cell(value: object) -> Text:
+    from tabletopic_kernel.cli import values  # noqa: PLC0415
+
+    return Text(values.text(value), style="dim" if value is None else "")
+
+
+def _show_records(out: Console, names: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Too wide for a table: one value a line."""
+    for number, row in enumerate(rows, 1):
+        out.print(Rule(f"row {number}", align="left", style="dim", characters="─"))
+        record = screen.facts({})
+        for name, value in zip(names, row, strict=True):
+            record.add_row(Text(name), value)
+        out.print(record)
 
 
 def _show_json(answer: Answer) -> None:

@@ -10,6 +10,7 @@ import inspect
 import os
 import shlex
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,15 @@ class Call:
         from tabletopic_kernel.workbench import Workbench
 
         return Workbench(self.loaded.settings)
+
+    def hosts(self) -> list[str] | None:
+        """Ids of the live hosts; None where the broker cannot say at the moment."""
+        for wait_s in (0.5, 1.0, 0.0):
+            try:
+                return self.workbench.hosts()
+            except RetryableError:  # a broker that has just started does not know its groups yet
+                time.sleep(wait_s)
+        return None
 
     def stack(self, report: Report, **ports: int | None) -> LocalStack:
         """The local stack of these settings."""

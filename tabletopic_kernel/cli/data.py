@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -93,9 +92,19 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
     )
 
 
-def demo(call: Call) -> None:
-    """See all of it once: a stack, a topic, a table that follows, a schema change, a query.
+def demo(
+    call: Call,
+    events: Annotated[int, typer.Option(min=1, help="How many events to send.")] = 100_000,
+    keep: Annotated[bool, typer.Option(help="Leave the demo's folder in place, to play on.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A summary as JSON on standard output.")] = False,
+) -> None:
+    """See all of it once, and a proof at the end that nothing was lost or doubled.
+
+    The demo starts servers of its own in a temporary folder (or in that of
+    --state-dir), and stops and removes everything at the end.
 
     Example:  tabletopic demo
     """
-    importlib.import_module("tabletopic_kernel.demo").run(call.loaded.settings)
+    from tabletopic_kernel import demo as script
+
+    raise typer.Exit(script.run(events, call.state_dir, keep, as_json))

@@ -44,9 +44,9 @@ def event_line(event: ControlEvent) -> Text:
     if isinstance(event, Failed) and event.waits:
         style = "yellow"
     return Text.assemble(
-        (screen.clock(event.at_ms), "dim"),
+        (screen.clock_today(event.at_ms), "dim"),
         "  ",
-        (f"{event.type:<15}", style),
+        (f"{event.type:<14}", style),
         "  ",
         (event.topic, "bold"),
         "  ",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.2
 _REOPEN_S = 2.0
+_JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
 _LOG_BYTES = 10 * 1024**2
 _DULL = frozenset({"Heartbeat", "FilesStaged"})
@@ -113,16 +114,25 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
             ends_at = time.monotonic() + _LAST_WORDS_S
         return time.monotonic() < ends_at
 
-    host.wait_until_joined(60)
+    host.wait_until_joined(_JOIN_S)
+    _hint_if_idle(call)
     while going():
         try:
             for event in call.workbench.events(None, since_ms, going):
                 since_ms = max(since_ms, event.at_ms + 1)
                 if event.host == host.id and event.type not in _DULL:
-                    out.print(event_line(event), soft_wrap=True)
+                    out.print(event_line(event))
         except Exception as error:  # the broker is away; events are only news
             logging.getLogger(__name__).warning("events: %s", error)
         over.wait(_REOPEN_S)
+
+
+def _hint_if_idle(call: Call) -> None:
+    try:
+        if not call.workbench.wishes():
+            screen.note(f"no table topics yet; make one: {call.command('enable', 'TOPIC')}")
+    except TableTopicError as error:
+        logging.getLogger(__name__).warning("wishes: %s", error)
 
 
 def _log_to(state_dir: Path, debug: bool) -> None:

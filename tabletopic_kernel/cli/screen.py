@@ -19,18 +19,21 @@ from rich.text import Text
 _PIPE_WIDTH = 1000
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # our own exit code, and no message
+
+
 def console() -> Console:
     """Stdout as people read it; in a pipe without colours and without line breaks of ours."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=_width(sys.stdout.isatty()))
+    if sys.stdout.isatty():
+        return _Console(highlight=False)
+    return _Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
 
 
 def side() -> Console:
     """Stderr: progress, hints, errors."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-def _width(is_terminal: bool) -> int | None:
-    return None if is_terminal else _PIPE_WIDTH
+    return _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def error(message: str) -> None:
@@ -123,6 +126,12 @@ def age(moment_ms: int | None) -> str:
 def clock(moment_ms: int) -> str:
     """A moment in local time, to the millisecond."""
     return datetime.fromtimestamp(moment_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def clock_today(moment_ms: int) -> str:
+    """As ``clock``; of today the time alone."""
+    text = clock(moment_ms)
+    return text.removeprefix(datetime.now().strftime("%Y-%m-%d ")) if moment_ms else text
 
 
 def plain(value: Any) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from pathlib import Path
@@ -15,12 +17,11 @@ import typer
 from rich.text import Text
 
 from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command
-from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.cli.call import FAILED, INTERRUPTED, Call, JsonOption, command
+from tabletopic_kernel.core.errors import StackError, TableTopicError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.stack import LocalStack, StackInfo
-    from tabletopic_kernel.workbench import Workbench
 
 _LOOK_EVERY_S = 2.0
 
@@ -113,12 +114,12 @@ def _stay(stack: LocalStack) -> None:
 
 
 def stop_event() -> threading.Event:
-    """Set by Ctrl-C, SIGTERM, or the terminal's end; the second Ctrl-C interrupts."""
+    """Set by Ctrl-C, SIGTERM, or the terminal's end; the second Ctrl-C ends the process at once."""
     asked = threading.Event()
 
     def ask(number: int, _: FrameType | None) -> None:
         if asked.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            os._exit(INTERRUPTED)
         asked.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -136,11 +137,18 @@ def down(call: Call, as_json: JsonOption = False) -> None:
     from tabletopic_kernel.local.progress import TerminalReport
 
     hosts = stop_detached(Path(call.loaded.settings.state_dir))
-    stopped = call.stack(TerminalReport()).down()
+    stack = call.stack(TerminalReport())
+    left: list[str] = []
+    if stack.info() is not None:
+        with contextlib.suppress(TableTopicError):
+            left = call.workbench.hosts()
+    stopped = stack.down()
     if as_json:
         screen.show_json({"servers": stopped, "hosts": hosts})
     elif not stopped and not hosts:
         screen.note(f"nothing was running in {call.loaded.settings.state_dir}")
+    for host in left:
+        screen.note(f"host {host} still runs and waits for the servers; end it with Ctrl-C where it runs")
 
 
 def info(call: Call, as_json: JsonOption = False) -> None:
@@ -151,9 +159,9 @@ def info(call: Call, as_json: JsonOption = False) -> None:
 
     Example:  tabletopic info --json
     """
-    from tabletopic_kernel.core.redact import shown
+    from tabletopic_kernel.core.redact import mask, shown
 
-    told = _info(call.workbench)
+    told = _info(call)
     if as_json:
         screen.show_json(told)
         return
@@ -162,7 +170,7 @@ def info(call: Call, as_json: JsonOption = False) -> None:
         screen.facts(
             {
                 "bootstrap servers": told["bootstrap_servers"],
-                "registry URL": told["registry_url"],
+                "registry URL": mask(told["registry_url"]),
                 "catalog": catalog["name"],
                 **{f"  {key}": shown(key, value) for key, value in catalog["properties"].items()},
                 "state folder": told["state_dir"],
@@ -172,8 +180,8 @@ def info(call: Call, as_json: JsonOption = False) -> None:
     )
 
 
-def _info(workbench: Workbench) -> dict[str, Any]:
-    servers = workbench.servers
+def _info(call: Call) -> dict[str, Any]:
+    servers = call.workbench.servers
     kafka = servers.kafka
     properties = {key: value for key, value in servers.catalog.items() if key != "name"}
     return {
@@ -181,7 +189,7 @@ def _info(workbench: Workbench) -> dict[str, Any]:
         "registry_url": servers.registry.get("url", ""),
         "catalog": {"name": servers.catalog["name"], "properties": properties},
         "state_dir": str(servers.state_dir),
-        "hosts": workbench.hosts(),
+        "hosts": call.hosts() or [],
     }
 
 

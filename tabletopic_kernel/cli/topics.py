@@ -121,7 +121,7 @@ def enable(
     """
     wish = call.workbench.enable(topic, _given_settings(given))
     table = ".".join(table_identifier(topic, wish.settings))
-    hosts = call.workbench.hosts()
+    hosts = call.hosts()
     if as_json and wait is None:
         screen.show_json({"topic": topic, "table": table, "settings": _plain_settings(wish), "hosts": hosts})
     if not as_json:
@@ -139,7 +139,7 @@ def _plain_settings(wish: TopicWish) -> dict[str, Any]:
     return wish.settings.model_dump(mode="json")
 
 
-def _say_enabled(call: Call, wish: TopicWish, table: str, hosts: list[str]) -> None:
+def _say_enabled(call: Call, wish: TopicWish, table: str, hosts: list[str] | None) -> None:
     settings = wish.settings
     where = f"[bold]{screen.plain(wish.topic)}[/] is switched on: its table is [bold]{screen.plain(table)}[/]"
     begin = settings.start if isinstance(settings.start, str) else screen.clock(settings.start)

@@ -112,10 +112,16 @@ def _key(key: Any) -> str:
     return json.dumps(text(key), ensure_ascii=False)
 
 
+def _timespec(value: datetime) -> str:
+    if value.microsecond % 1000:
+        return "microseconds"
+    return "milliseconds" if value.microsecond else "seconds"
+
+
 def _scalar(value: Any, separator: str) -> object:
     if isinstance(value, datetime):
-        zoned = value.tzinfo is not None
-        return value.replace(tzinfo=None).isoformat(separator) + ("Z" if zoned else "")
+        zone = "" if value.tzinfo is None else "Z"  # always UTC
+        return value.replace(tzinfo=None).isoformat(separator, _timespec(value)) + zone
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, timedelta):

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.call import Call, JsonOption, command
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.errors import RetryableError, UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.commit.status import TopicStatus
@@ -78,18 +78,33 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
             for one in call.workbench.status(topic):
                 screen.show_json_line(one.to_json())
             time.sleep(_REFRESH_S)
-    with Live(console=screen.console(), auto_refresh=False, vertical_overflow="visible") as live:
+    out = screen.console()
+    if not out.is_terminal:
+        while True:
+            out.print(_page(call, call.workbench.status(topic), topic))
+            time.sleep(_REFRESH_S)
+    with Live(console=out, auto_refresh=False) as live:
         while True:
             began = time.monotonic()
-            live.update(_page(call, call.workbench.status(topic), topic), refresh=True)
+            live.update(_page_or_trouble(call, topic), refresh=True)
             time.sleep(max(0.0, _REFRESH_S - (time.monotonic() - began)))
 
 
+def _page_or_trouble(call: Call, topic: str | None) -> RenderableType:
+    """Who watches wants to see when the servers are back, too."""
+    try:
+        return _page(call, call.workbench.status(topic), topic)
+    except RetryableError as error:
+        return Text(f"{error}; trying again …", style="yellow")
+
+
 def _page(call: Call, found: Sequence[TopicStatus], topic: str | None) -> RenderableType:
+    from tabletopic_kernel.core.redact import mask
+
     servers = call.workbench.servers
     footer = Text(
         f"bootstrap servers {servers.kafka.get('bootstrap.servers', '')}   "
-        f"registry {servers.registry.get('url', '')}",
+        f"registry {mask(servers.registry.get('url', ''))}",
         style="dim",
         no_wrap=True,
         overflow="ignore",
@@ -224,7 +239,7 @@ def events(
         if as_json:
             screen.show_json_line(event.model_dump(mode="json"))
         else:
-            out.print(event_line(event), soft_wrap=True)
+            out.print(event_line(event))
     if not seen and not as_json:
         screen.note(f"nothing happened in the last {since}" if since != "all" else "nothing happened so far")
 

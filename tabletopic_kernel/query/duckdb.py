@@ -6,15 +6,10 @@ nothing is downloaded.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,48 +20,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.adapters.catalog import reachable
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, no_such_table
+from tabletopic_kernel.query.duckdb_connection import connect, give_secret, position, sql_errors
+from tabletopic_kernel.query.moment import Moment, dotted, snapshot_at
 from tabletopic_kernel.query.tables_in_sql import Name, quote, quote_default, tables_in, wants_table_list
 
-Moment = int | str | datetime
-_EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
 _BATCH_ROWS = 10_000
-_SECRET = "tabletopic_storage"
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the extensions of the installed wheels.
-
-    Raises:
-        SettingsError: a wheel is missing or of another version.
-    """
-    spill = Path(tempfile.gettempdir()) / f"tabletopic-duckdb-{os.getpid()}"
-    connection = duckdb.connect(
-        config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "temp_directory": str(spill),  # DuckDB's own choice is the current folder
-        }
-    )
-    for name in _EXTENSIONS:
-        connection.execute(f"LOAD '{_extension(name)}'")
-    connection.execute("SET TimeZone = 'UTC'")
-    # A table that is not in the catalog is a mistake, not some variable of the caller's.
-    connection.execute("SET python_enable_replacements = false")
-    return connection
-
-
-def _extension(name: str) -> str:
-    package = importlib.util.find_spec(f"duckdb_extension_{name}")
-    wheel = f"duckdb-extension-{name}=={duckdb.__version__}"
-    if package is None or package.origin is None:
-        raise SettingsError(f"DuckDB's {name} extension is not installed: pip install {wheel}")
-    folder = Path(package.origin).parent / "extensions" / f"v{duckdb.__version__}"
-    found = sorted(folder.glob("*.duckdb_extension"))
-    if not found:
-        raise SettingsError(f"DuckDB's {name} extension is of another version: pip install {wheel}")
-    return str(found[0]).replace("'", "''")
+_MOST_PARTS = 3  # catalog, namespace, table
+_MISSING_TABLE = ("Catalog Error: Table with name", "Catalog Error: Schema", 'Binder Error: Catalog "')
 
 
 @dataclass(frozen=True)
@@ -82,7 +44,7 @@ class _View:
 
     @property
     def place(self) -> str:
-        return ".".join(map(quote, (self.database, self.schema, self.name)))
+        return _dotted_place(self.database, self.schema, self.name)
 
 
 class DuckLake:
@@ -97,6 +59,9 @@ class DuckLake:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._made: set[str] = set()  # places of our views
+        # Of its own: where a view is already there, DuckDB names the tables below it instead.
+        self._parser = duckdb.connect()
 
     def sql(
         self, sql: str, at: Moment | None = None, params: Sequence[Any] | Mapping[str, Any] | None = None
@@ -126,13 +91,14 @@ class DuckLake:
             if wants_table_list(sql):
                 return Answer(self._table_list())
             connection = self._open()
-            with _sql_errors():
+            with sql_errors():
                 text = quote_default(sql)
-                names = tables_in(connection, text)
+                names = tables_in(self._parser, text)
             views, unknown = self._views(names, at)
+            self._drop(connection, unknown)
             for view in views:
                 self._make(connection, view)
-            with _sql_errors(), self._unknown_tables(unknown):
+            with sql_errors(), self._unknown_tables(unknown):
                 connection.execute(text, params)
                 rows, truncated = _fetch(connection, limit)
             return Answer(rows, tuple(map(_read, views)), truncated)
@@ -150,8 +116,10 @@ class DuckLake:
         if self._connection is None:
             connection = connect()
             self._make_schema(connection, self._catalog.name, self._namespace)
-            connection.execute(f"USE {quote(self._catalog.name)}.{quote(self._namespace)}")
             self._connection = connection
+            self._made.clear()
+        # Each time: a query may have said USE.
+        self._connection.execute(f"USE {quote(self._catalog.name)}.{quote(self._namespace)}")
         return self._connection
 
     def _make_schema(self, connection: duckdb.DuckDBPyConnection, database: str, schema: str) -> None:
@@ -167,11 +135,11 @@ class DuckLake:
             if table is None:
                 unknown.append(name)
                 continue
-            view = _View(*self._place(name), table, _snapshot_at(table, at), fixed=at is not None)
+            view = _View(*self._place(name), table, snapshot_at(table, at), fixed=at is not None)
             other = views.setdefault(view.place.lower(), view)
             if other.table.name() != table.name():
                 raise UsageError(
-                    f"{_dotted(table)} and {_dotted(other.table)} differ only in case, which SQL does not "
+                    f"{dotted(table)} and {dotted(other.table)} differ only in case, which SQL does not "
                     "see: query one at a time"
                 )
         return list(views.values()), unknown
@@ -186,9 +154,9 @@ class DuckLake:
 
     def _load(self, name: Name) -> Table | None:
         """The table that a name means; nested namespaces may be written a.b.table or "a.b".table."""
-        if not 1 <= len(name) <= 3:
+        if not 1 <= len(name) <= _MOST_PARTS:
             return None
-        below = name[1:] if len(name) == 3 and name[0] == self._catalog.name else name
+        below = name[1:] if len(name) == _MOST_PARTS and self._is_catalog(name[0]) else name
         *namespace, table = below if len(below) > 1 else (self._namespace, *below)
         identifier = (*".".join(namespace).split("."), table)
         with reachable("the catalog"):
@@ -198,20 +166,40 @@ class DuckLake:
                 same = self._same_but_for_case(identifier)
                 return self._catalog.load_table(same) if same else None
 
+    def _is_catalog(self, name: str) -> bool:
+        return name.lower() == self._catalog.name.lower()
+
     def _same_but_for_case(self, identifier: Name) -> Name | None:
+        """The one table that SQL, which does not see case, may mean."""
+        *namespace, _ = identifier
         try:
-            listed = self._catalog.list_tables(identifier[:-1])
+            beside = self._catalog.list_namespaces(tuple(namespace[:-1]))
         except NoSuchNamespaceError:
             return None
-        same = [one for one in listed if one[-1].lower() == identifier[-1].lower()]
+        same = [
+            table
+            for found in beside
+            if _lower(found) == _lower(namespace)
+            for table in self._catalog.list_tables(found)
+            if _lower(table) == _lower(identifier)
+        ]
         return same[0] if len(same) == 1 else None
 
+    def _drop(self, connection: duckdb.DuckDBPyConnection, unknown: Sequence[Name]) -> None:
+        """Views of tables that are no longer in the catalog; what the person made stays."""
+        for name in unknown:
+            place = _dotted_place(*self._place(name)) if 1 <= len(name) <= _MOST_PARTS else ""
+            if place in self._made:
+                connection.execute(f"DROP VIEW IF EXISTS {place}")
+                self._made.discard(place)
+
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
-        _give_secret(connection, view.table.io.properties)
+        give_secret(connection, view.table.io.properties)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""
-        with _sql_errors():
+        self._made.add(view.place)
+        with sql_errors():
             connection.execute(
                 f"CREATE OR REPLACE VIEW {view.place} AS SELECT * FROM iceberg_scan('{location}'{chosen})"
             )
@@ -242,11 +230,23 @@ class DuckLake:
         """DuckDB's message about a missing table with the catalog's names in place of its own."""
         try:
             yield
-        except duckdb.CatalogException as error:
-            if not unknown or "does not exist" not in str(error):
+        except (duckdb.CatalogException, duckdb.BinderException) as error:
+            first_line = str(error).partition("\n")[0]
+            missing = next(
+                (name for name in unknown if name[-1] in first_line or name[0] in first_line), None
+            )
+            if missing is None or not first_line.startswith(_MISSING_TABLE):
                 raise
-            told = no_such_table(".".join(unknown[0]), map(".".join, self._all_tables()))
-            raise UsageError(told + _position(error)) from None
+            told = no_such_table(".".join(missing), map(".".join, self._all_tables()))
+            raise UsageError(told + position(error)) from None
+
+
+def _lower(name: Sequence[str]) -> Name:
+    return tuple(part.lower() for part in name)
+
+
+def _dotted_place(*parts: str) -> str:
+    return ".".join(map(quote, parts))
 
 
 def _fetch(connection: duckdb.DuckDBPyConnection, limit: int | None) -> tuple[pa.Table, bool]:
@@ -268,104 +268,7 @@ def _fetch(connection: duckdb.DuckDBPyConnection, limit: int | None) -> tuple[pa
 def _read(view: _View) -> TableRead:
     snapshot = view.snapshot
     return TableRead(
-        _dotted(view.table),
+        dotted(view.table),
         None if snapshot is None else snapshot.snapshot_id,
         None if snapshot is None else snapshot.timestamp_ms,
     )
-
-
-def _dotted(table: Table) -> str:
-    return ".".join(table.name())
-
-
-def _snapshot_at(table: Table, at: Moment | None) -> Snapshot | None:
-    """The snapshot to read; None for a table that never had one.
-
-    Raises:
-        UsageError: no such snapshot, or none that old.
-    """
-    if at is None:
-        return table.current_snapshot()
-    moment = _moment(at)
-    if isinstance(moment, int):
-        found = table.snapshot_by_id(moment)
-        if found is None:
-            known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
-            raise UsageError(f"{_dotted(table)} has no snapshot {moment}; its newest: {known}")
-        return found
-    found = table.snapshot_as_of_timestamp(int(moment.timestamp() * 1000))
-    if found is None:
-        first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
-        told = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
-        raise UsageError(
-            f"{_dotted(table)} has no snapshot as old as {moment.isoformat()}; its first: {told}"
-        )
-    return found
-
-
-def _moment(at: Moment) -> int | datetime:
-    if isinstance(at, str):
-        if at.strip().isdecimal():
-            return int(at)
-        try:
-            at = datetime.fromisoformat(at.strip())
-        except ValueError:
-            raise UsageError(
-                f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
-            ) from None
-    if isinstance(at, datetime) and at.tzinfo is None:
-        return at.replace(tzinfo=UTC)
-    return at
-
-
-def _give_secret(connection: duckdb.DuckDBPyConnection, io: Mapping[str, str]) -> None:
-    """Let DuckDB read where PyIceberg may: the S3 properties under DuckDB's names."""
-    if "s3.access-key-id" not in io:
-        return
-    endpoint = io.get("s3.endpoint", "")
-    options = {
-        "KEY_ID": io["s3.access-key-id"],
-        "SECRET": io.get("s3.secret-access-key", ""),
-        "SESSION_TOKEN": io.get("s3.session-token", ""),
-        "REGION": io.get("s3.region") or io.get("client.region", ""),
-        "ENDPOINT": endpoint.partition("://")[2] or endpoint,
-        "USE_SSL": "false" if endpoint.startswith("http://") else "true",
-        "URL_STYLE": "path" if endpoint and io.get("s3.force-virtual-addressing") != "true" else "vhost",
-    }
-    told = ", ".join(
-        f"{key} '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items() if value
-    )
-    connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {_SECRET} (TYPE s3, {told})")
-
-
-@contextmanager
-def _sql_errors() -> Iterator[None]:
-    """DuckDB's errors by remedy.
-
-    Raises:
-        UsageError: the SQL is wrong.
-        RetryableError: files could not be read.
-        ActionNeededError: DuckDB ran out of memory or failed.
-    """
-    try:
-        yield
-    except (
-        duckdb.ProgrammingError,
-        duckdb.DataError,
-        duckdb.NotSupportedError,
-        duckdb.IntegrityError,
-    ) as error:
-        raise UsageError(str(error)) from error
-    except (duckdb.OutOfMemoryException, duckdb.InternalError) as error:
-        raise ActionNeededError(f"DuckDB could not do it: {error}") from error
-    except duckdb.OperationalError as error:
-        raise RetryableError(f"DuckDB could not read the table: {error}") from error
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except duckdb.Error as error:  # those it gives no class of its own
-        raise UsageError(str(error)) from error
-
-
-def _position(error: duckdb.Error) -> str:
-    _, mark, where = str(error).partition("\n\nLINE ")
-    return mark + where

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
@@ -16,6 +17,8 @@ class SparkLake:
     """Queries by a Spark session; tables are called as in ``DuckLake``."""
 
     def __init__(self, session: SparkSession, catalog: str, namespace: str = "default") -> None:
+        # It prints every wrong query with a page of trace, beside raising it.
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         self._session = session
         self._catalog = catalog
         self._namespace = namespace

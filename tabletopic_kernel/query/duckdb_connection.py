@@ -1,0 +1,108 @@
+"""A DuckDB connection that reads Iceberg: extensions from wheels, storage secrets, errors by remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+
+_EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
+_SECRET = "tabletopic_storage"
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the extensions of the installed wheels.
+
+    Raises:
+        SettingsError: a wheel is missing or of another version.
+    """
+    spill = Path(tempfile.gettempdir()) / f"tabletopic-duckdb-{os.getpid()}"
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "temp_directory": str(spill),  # DuckDB's own choice is the current folder
+        }
+    )
+    for name in _EXTENSIONS:
+        connection.execute(f"LOAD '{_extension(name)}'")
+    connection.execute("SET TimeZone = 'UTC'")
+    # A table that is not in the catalog is a mistake, not some variable of the caller's.
+    connection.execute("SET python_enable_replacements = false")
+    return connection
+
+
+def _extension(name: str) -> str:
+    package = importlib.util.find_spec(f"duckdb_extension_{name}")
+    wheel = f"duckdb-extension-{name}=={duckdb.__version__}"
+    if package is None or package.origin is None:
+        raise SettingsError(f"DuckDB's {name} extension is not installed: pip install {wheel}")
+    folder = Path(package.origin).parent / "extensions" / f"v{duckdb.__version__}"
+    found = sorted(folder.glob("*.duckdb_extension"))
+    if not found:
+        raise SettingsError(f"DuckDB's {name} extension is of another version: pip install {wheel}")
+    return str(found[0]).replace("'", "''")
+
+
+def give_secret(connection: duckdb.DuckDBPyConnection, io: Mapping[str, str]) -> None:
+    """Let DuckDB read where PyIceberg may: the S3 properties under DuckDB's names."""
+    if "s3.access-key-id" not in io:
+        return
+    endpoint = io.get("s3.endpoint", "")
+    options = {
+        "KEY_ID": io["s3.access-key-id"],
+        "SECRET": io.get("s3.secret-access-key", ""),
+        "SESSION_TOKEN": io.get("s3.session-token", ""),
+        "REGION": io.get("s3.region") or io.get("client.region", ""),
+        "ENDPOINT": endpoint.partition("://")[2] or endpoint,
+        "USE_SSL": "false" if endpoint.startswith("http://") else "true",
+        "URL_STYLE": "path" if endpoint and io.get("s3.force-virtual-addressing") != "true" else "vhost",
+    }
+    told = ", ".join(
+        f"{key} '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items() if value
+    )
+    connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {_SECRET} (TYPE s3, {told})")
+
+
+@contextmanager
+def sql_errors() -> Iterator[None]:
+    """DuckDB's errors by remedy.
+
+    Raises:
+        UsageError: the SQL is wrong.
+        RetryableError: files could not be read.
+        ActionNeededError: DuckDB ran out of memory or failed.
+        KeyboardInterrupt: the query was interrupted.
+    """
+    try:
+        yield
+    except (
+        duckdb.ProgrammingError,
+        duckdb.DataError,
+        duckdb.NotSupportedError,
+        duckdb.IntegrityError,
+    ) as error:
+        raise UsageError(str(error)) from error
+    except (duckdb.OutOfMemoryException, duckdb.InternalError) as error:
+        raise ActionNeededError(f"DuckDB could not do it: {error}") from error
+    except duckdb.OperationalError as error:
+        raise RetryableError(f"DuckDB could not read the table: {error}") from error
+    except duckdb.Error as error:  # those it gives no class of its own
+        raise UsageError(str(error)) from error
+    except RuntimeError as error:  # how DuckDB tells Ctrl-C
+        if "interrupted" in str(error):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def position(error: duckdb.Error) -> str:
+    """The end of DuckDB's message that shows the line and a mark below the place."""
+    _, mark, where = str(error).partition("\n\nLINE ")
+    return mark + where

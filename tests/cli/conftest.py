@@ -1,0 +1,162 @@
+"""The program with a workbench that answers from memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tabletopic_kernel.cli import main
+from tabletopic_kernel.commit.status import TopicStatus
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish
+from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.workbench import Servers
+
+STATUS = TopicStatus(
+    topic="clicks",
+    table="default.clicks",
+    state="running",
+    error=None,
+    lag_records=1234,
+    lag_seconds=2.5,
+    next_offsets={0: 100, 1: 200},
+    end_offsets={0: 1334, 1: 200},
+    schema_versions=[{"id": 1, "subject": "clicks-value", "version": 1}],
+    snapshot_id=42,
+    commits=7,
+    rows_per_second=560.5,
+    rows=1_000_000,
+    files=12,
+    staged_rows=3,
+    epoch=2,
+    last_commit_ms=1_700_000_000_000,
+    commit_interval_ms=5000,
+    host="here-1",
+)
+
+
+@dataclass
+class FakeWorkbench:
+    """What the commands ask for, from memory; ``asked`` keeps what they asked."""
+
+    settings: Settings
+    found: list[TopicStatus] = field(default_factory=lambda: [STATUS])
+    told: list[events.ControlEvent] = field(default_factory=list)
+    live: list[str] = field(default_factory=lambda: ["here-1"])
+    answer: Answer = field(default_factory=lambda: Answer(pa.table({"n": [1]})))
+    error: BaseException | None = None
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+
+    @property
+    def servers(self) -> Servers:
+        """Servers with secrets in their properties."""
+        catalog = {"name": "lake", "uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"}
+        kafka = {"bootstrap.servers": "127.0.0.1:9092"}
+        return Servers(
+            kafka, {"url": "http://u:hidden-word@127.0.0.1:8081"}, catalog, Path(self.settings.state_dir)
+        )
+
+    def _ask(self, what: str, value: Any) -> None:
+        self.asked.append((what, value))
+        if self.error is not None:
+            raise self.error
+
+    def enable(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+        """Checks the settings, as the real one does."""
+        self._ask("enable", (topic, dict(given)))
+        return TopicWish(topic=topic, settings=TopicSettings.model_validate(dict(given)))
+
+    def disable(self, topic: str) -> None:
+        """Switch off."""
+        self._ask("disable", topic)
+
+    def pause(self, topic: str) -> TopicWish:
+        """Pause."""
+        self._ask("pause", topic)
+        return TopicWish(topic=topic, run="paused")
+
+    def resume(self, topic: str) -> TopicWish:
+        """Go on."""
+        self._ask("resume", topic)
+        return TopicWish(topic=topic)
+
+    def table_of(self, topic: str) -> str:
+        """The table's name."""
+        return f"default.{topic}"
+
+    def status(self, topic: str | None = None) -> list[TopicStatus]:
+        """All, or one."""
+        self._ask("status", topic)
+        found = [one for one in self.found if topic in (None, one.topic)]
+        if topic is not None and not found:
+            raise UsageError(f"{topic} is not switched on")
+        return found
+
+    def events(
+        self, topic: str | None, since_ms: int | None, follow: Callable[[], bool] | None
+    ) -> Iterator[events.ControlEvent]:
+        """What was told."""
+        self._ask("events", (topic, since_ms, follow is not None))
+        yield from self.told
+
+    def hosts(self) -> list[str]:
+        """Live hosts."""
+        return self.live
+
+    def query(self, sql: str, engine: str, *, at: str | None, limit: int | None) -> Answer:
+        """The answer, cut to the limit."""
+        self._ask("query", (sql, engine, at, limit))
+        more = limit is not None and self.answer.rows.num_rows > limit
+        return dataclasses.replace(self.answer, rows=self.answer.rows.slice(0, limit), truncated=more)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Stdout as JSON: nothing else may be there."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeWorkbench:
+    """The workbench that the program finds; settings come from an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    bench = FakeWorkbench(Settings(state_dir=str(tmp_path / "state")))
+    monkeypatch.setattr("tabletopic_kernel.workbench.Workbench", lambda settings: bench)
+    return bench
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], fake: FakeWorkbench) -> Callable[..., Outcome]:
+    """Call the program with these arguments."""
+
+    def call(*arguments: str) -> Outcome:
+        capfd.readouterr()
+        code = main(arguments)
+        out, err = capfd.readouterr()
+        return Outcome(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def fresh_answer() -> Answer:
+    """Rows of many kinds and two tables, one without a snapshot."""
+    rows = pa.table({"url": ["/", None], "n": pa.array([3, 4], pa.int64())})
+    tables = (TableRead("default.clicks", 42, 1_700_000_000_000), TableRead("default.empty", None, None))
+    return Answer(rows, tables)

@@ -1,0 +1,157 @@
+"""What all commands have in common: exit codes, messages, global options, help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from tabletopic_kernel.cli import app, call
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+
+COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RetryableError("the broker does not answer"), 1),
+        (ActionNeededError("a person must decide"), 1),
+        (UsageError("there is no topic 'x'"), 2),
+        (SettingsError("[kafka] is wrong [really]"), 2),
+    ],
+)
+def test_our_errors_are_one_message_and_a_code(
+    run: Callable[..., Any], fake: Any, error: Exception, code: int
+) -> None:
+    """An error of ours is one line on stderr, as it was written, and its exit code says whose turn it is."""
+    fake.error = error
+    ended = run("status")
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {error}\n")
+
+
+def test_an_unexpected_error_is_short_and_says_how_to_see_more(run: Callable[..., Any], fake: Any) -> None:
+    """A bug shows its kind and message, not a trace; --debug shows the trace."""
+    fake.error = ZeroDivisionError("division\nby zero")
+    ended = run("status")
+    assert ended.code == 1
+    assert ended.err.startswith("error: unexpected ZeroDivisionError: division\n")
+    assert "--debug" in ended.err
+    assert "Traceback" not in ended.err
+    assert "Traceback" in run("status", "--debug").err
+
+
+def test_the_variable_for_debugging_is_known(
+    run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TABLETOPIC_DEBUG=1 shows traces, also of our own errors, and is no unknown setting."""
+    monkeypatch.setenv("TABLETOPIC_DEBUG", "1")
+    fake.error = RetryableError("away")
+    ended = run("status")
+    assert ended.code == 1
+    assert "Traceback" in ended.err
+    assert run("config").code == 0
+
+
+def test_ctrl_c_is_quiet(run: Callable[..., Any], fake: Any) -> None:
+    """An interrupted command says nothing and ends with 130."""
+    fake.error = KeyboardInterrupt()
+    ended = run("status")
+    assert (ended.code, ended.out, ended.err) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--nonsense"], ["stauts"], ["enable"], ["query", "--limit", "x", "q"]]
+)
+def test_wrong_use_is_2(run: Callable[..., Any], arguments: list[str]) -> None:
+    """Unknown commands and options, missing and wrong arguments end with 2 and nothing on stdout."""
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err
+
+
+def test_a_misspelt_command_gets_a_hint(run: Callable[..., Any]) -> None:
+    """Who writes stauts is asked whether status was meant."""
+    assert "status" in run("stauts").err
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_global_options_stand_before_or_after_the_command(
+    run: Callable[..., Any], tmp_path: Path, place: str
+) -> None:
+    """--state-dir and --config mean the same in front of the command and behind it."""
+    (tmp_path / "own.toml").write_text('[registry]\nurl = "http://registry:8081"\n')
+    options = ["--state-dir", str(tmp_path / "here"), "--config", str(tmp_path / "own.toml")]
+    words = [*options, "config", "--json"] if place == "before" else ["config", "--json", *options]
+    told = {row["key"]: (row["value"], row["origin"]) for row in run(*words).json["settings"]}
+    assert told["state_dir"] == (str(tmp_path / "here"), "--state-dir")
+    assert told["registry.url"] == ("http://registry:8081", "own.toml:2")
+
+
+def test_a_missing_settings_file_is_wrong_use(run: Callable[..., Any]) -> None:
+    """--config must name a file that is there."""
+    ended = run("config", "--config", "nowhere.toml")
+    assert ended.code == 2
+    assert "nowhere.toml" in ended.err
+
+
+def test_a_wrong_setting_is_wrong_use(run: Callable[..., Any], tmp_path: Path) -> None:
+    """A mistake in the settings file ends any command with 2 and the place of the mistake."""
+    (tmp_path / "tabletopic.toml").write_text("[topics.a]\nstrat = 1\n")
+    ended = run("status")
+    assert ended.code == 2
+    assert ended.err.startswith("error: tabletopic.toml:2: unknown setting topics.a.strat")
+
+
+def test_hints_repeat_the_global_options() -> None:
+    """A command that is proposed works on the same servers: it carries the options of this call."""
+    made = call.Call(config=Path("my file.toml"), state_dir=Path("x"))
+    assert made.command("enable", "a b") == "tabletopic enable --config 'my file.toml' --state-dir x 'a b'"
+    assert call.Call().command("serve") == "tabletopic serve"
+
+
+def test_version(run: Callable[..., Any]) -> None:
+    """--version is one line."""
+    ended = run("--version")
+    assert ended.code == 0
+    assert ended.out.startswith("tabletopic ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], name: str) -> None:
+    """--help of each command has an example and the global options."""
+    ended = run(name, "--help")
+    assert ended.code == 0
+    assert "Example:  tabletopic" in ended.out
+    assert "--state-dir" in ended.out
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "serve"])
+def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], name: str) -> None:
+    """Only serve, whose output is news for people, has no --json."""
+    assert "--json" in run(name, "--help").out
+
+
+def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
+    """`tabletopic … | head` prints no error when head has seen enough."""
+    script = f"{sys.executable} -m tabletopic_kernel.cli config --json | head -c 1; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines()[-1].lstrip("{") in ("0", "141")
+
+
+def test_nothing_heavy_is_loaded_at_the_start() -> None:
+    """The program's own import brings in none of the libraries that cost a good part of a second."""
+    heavy = ("pyspark", "pyiceberg", "pyarrow", "duckdb", "confluent_kafka", "pandas", "numpy", "datafusion")
+    code = f"import sys, tabletopic_kernel.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.strip() == "[]"

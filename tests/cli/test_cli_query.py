@@ -1,0 +1,144 @@
+"""query: what is asked, and rows as a table, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tabletopic_kernel.cli import values
+from tabletopic_kernel.query.answer import Answer
+
+
+def test_rows_are_a_table_and_freshness_is_beside_it(
+    run: Callable[..., Any], fake: Any, fresh_answer: Answer
+) -> None:
+    """Rows go to stdout; how many they are and how fresh the tables are goes to stderr."""
+    fake.answer = fresh_answer
+    ended = run("query", "SELECT 1")
+    assert [line.split() for line in ended.out.splitlines() if "─" not in line] == [
+        ["url", "n"],
+        ["/", "3"],
+        ["null", "4"],
+    ]
+    assert "2 rows\n" in ended.err
+    assert "default.clicks: snapshot 42 of 2023-11-14" in ended.err
+    assert "default.empty: no snapshot yet" in ended.err
+    assert fake.asked == [("query", ("SELECT 1", "duckdb", None, 50))]
+
+
+def test_json_is_one_array_of_objects(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
+    """--json gives all rows, as objects, and nothing else on stdout."""
+    fake.answer = fresh_answer
+    assert run("query", "q", "--json").json == [{"url": "/", "n": 3}, {"url": None, "n": 4}]
+    assert fake.asked[-1][1][3] is None
+    fake.answer = Answer(pa.table({"n": pa.array([], pa.int64())}))
+    assert run("query", "q", "--json").json == []
+
+
+def test_csv_has_a_header(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
+    """--csv is a header and a line for each row; null is empty."""
+    fake.answer = fresh_answer
+    assert run("query", "q", "--csv").out == "url,n\n/,3\n,4\n"
+
+
+def test_limits(run: Callable[..., Any], fake: Any) -> None:
+    """--limit cuts and says so; 0 is no limit."""
+    fake.answer = Answer(pa.table({"n": list(range(100))}))
+    ended = run("query", "q")
+    assert "the first 50 rows; there are more (--limit 0 gives all)" in ended.err
+    assert len(run("query", "q", "--limit", "3", "--json").json) == 3
+    assert len(run("query", "q", "--limit", "0").out.splitlines()) == 102
+
+
+def test_engine_and_time_travel_are_handed_on(run: Callable[..., Any], fake: Any) -> None:
+    """--engine and --at reach the workbench."""
+    run("query", "q", "--engine", "spark", "--at", "42")
+    assert fake.asked == [("query", ("q", "spark", "42", 50))]
+
+
+def test_the_query_may_come_from_standard_input(
+    run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`query -` reads it."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 2\n"))
+    run("query", "-")
+    assert fake.asked[0][1][0] == "SELECT 2\n"
+
+
+def test_two_formats_exclude_each_other(run: Callable[..., Any]) -> None:
+    """--json with --csv is wrong use."""
+    assert run("query", "q", "--json", "--csv").code == 2
+
+
+def test_statements_without_rows(run: Callable[..., Any], fake: Any) -> None:
+    """A statement that only does something is answered with done."""
+    fake.answer = Answer(pa.table({"Count": pa.array([], pa.int64())}))
+    ended = run("query", "CREATE TABLE t (a INT)")
+    assert (ended.out, ended.err) == ("", "done\n")
+
+
+_MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "as_json"),
+    [
+        (None, "null", "null"),
+        (True, "true", "true"),
+        (2**60, str(2**60), str(2**60)),
+        (1.5, "1.5", "1.5"),
+        (float("nan"), "nan", "null"),
+        (Decimal("1.10"), "1.10", "1.10"),
+        (Decimal("1E+3"), "1000", "1000"),
+        ("é\n", "é\n", '"é\\n"'),
+        (b"a\x00\xff\\", "a\\x00\\xFF\\x5C", '"a\\\\x00\\\\xFF\\\\x5C"'),
+        (_MOMENT, "2026-01-31 12:00:00.250Z", '"2026-01-31T12:00:00.250Z"'),
+        (datetime(2026, 1, 31), "2026-01-31 00:00:00", '"2026-01-31T00:00:00"'),
+        (_MOMENT + timedelta(microseconds=7), "2026-01-31 12:00:00.250007Z", '"2026-01-31T12:00:00.250007Z"'),
+        (date(2026, 1, 31), "2026-01-31", '"2026-01-31"'),
+        ({"a": None, "b": [1, 2]}, "{a: null, b: [1, 2]}", '{"a": null, "b": [1, 2]}'),
+        ([("k", {"v": 1}), ("none", None)], "{k: {v: 1}, none: null}", '{"k": {"v": 1}, "none": null}'),
+        ([], "[]", "[]"),
+    ],
+)
+def test_values_as_text_and_json(value: Any, text: str, as_json: str) -> None:
+    """Structs, maps, bytes, times and decimals are readable, and exact in JSON."""
+    assert values.text(value) == text
+    assert values.json_text(value) == as_json
+    json.loads(values.json_text(value))
+
+
+def test_csv_cells_hold_nested_values_as_json() -> None:
+    """A struct in a CSV cell is JSON; null is nothing."""
+    line = io.StringIO()
+    csv.writer(line).writerow(map(values.csv_text, [None, {"a": 1}, _MOMENT, Decimal("1.10"), "a,b"]))
+    assert line.getvalue() == ',"{""a"": 1}",2026-01-31T12:00:00.250Z,1.10,"a,b"\r\n'
+
+
+def test_columns_of_one_name_are_both_shown() -> None:
+    """A join may give two columns one name; JSON numbers the later ones."""
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    assert list(values.rows_of(table)) == [(1, 2)]
+    lines = values.json_lines(values.unique_names(table.column_names), values.rows_of(table))
+    assert json.loads("".join(lines)) == [{"id": 1, "id_1": 2}]
+
+
+def test_times_beyond_the_calendar_are_still_shown() -> None:
+    """A timestamp with nanoseconds, or of the year 20000, does not end the program."""
+    table = pa.table(
+        {
+            "ns": pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
+            "far": pa.array([568_971_820_800_000_000], pa.timestamp("us")),
+        }
+    )
+    ((nanos, far),) = values.rows_of(table)
+    assert values.text(nanos) == "2023-11-14 22:13:20.123456"
+    assert values.text(far).startswith("20000-")

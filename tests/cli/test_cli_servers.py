@@ -1,0 +1,246 @@
+"""up, down, info, config, doctor, produce-clickstream: faces of servers and settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel import doctor
+from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.detached import stop_detached
+from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local.stack import StackInfo
+
+
+def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
+    """`info --json` has addresses and PyIceberg's own properties, name apart."""
+    assert run("info", "--json").json == {
+        "bootstrap_servers": "127.0.0.1:9092",
+        "registry_url": "http://u:hidden-word@127.0.0.1:8081",
+        "catalog": {
+            "name": "lake",
+            "properties": {"uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"},
+        },
+        "state_dir": fake.settings.state_dir,
+        "hosts": ["here-1"],
+    }
+
+
+def test_info_for_people_hides_secrets(run: Callable[..., Any], fake: Any) -> None:
+    """What people look at over a shoulder has no passwords, and says how to start a host."""
+    fake.live = []
+    text = run("info").out
+    assert "127.0.0.1:9092" in text
+    assert "hidden" not in text
+    assert "none; start one: tabletopic serve" in text
+
+
+def test_config_says_where_values_come_from(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File, environment and defaults are told apart, and secrets are hidden."""
+    (tmp_path / "tabletopic.toml").write_text('[kafka]\nsasl.password = "hunter2"\n')
+    monkeypatch.setenv("TABLETOPIC_SPARK__MASTER", "local[2]")
+    told = run("config", "--json").json
+    assert told["file"] == str(tmp_path / "tabletopic.toml")
+    rows = {row["key"]: row for row in told["settings"]}
+    assert rows["kafka.sasl.password"] == {
+        "key": "kafka.sasl.password",
+        "value": "***",
+        "origin": "tabletopic.toml:2",
+    }
+    assert rows["spark.master"]["origin"] == "TABLETOPIC_SPARK__MASTER"
+    text = run("config").out
+    assert "local[2]" in text
+    assert "hunter2" not in text
+
+
+class _Stack:
+    """A stack that starts at once, or not."""
+
+    def __init__(self, state_dir: Path, error: Exception | None) -> None:
+        self._error = error
+        self.state_dir = state_dir
+
+    def up(self, *, die_with_parent: bool) -> StackInfo:
+        if self._error is not None:
+            raise self._error
+        catalog = {"name": "lake", "type": "sql", "uri": "sqlite:////c.db", "warehouse": "file:///w"}
+        started = ("kafka", "registry") if not die_with_parent else ()
+        return StackInfo("127.0.0.1:1", "http://127.0.0.1:2", catalog, self.state_dir, {}, started)
+
+    def info(self) -> None:
+        return None
+
+    def down(self) -> list[str]:
+        return []
+
+
+@pytest.fixture
+def fake_stack(monkeypatch: pytest.MonkeyPatch, fake: Any) -> list[Exception | None]:
+    """The stack that the program finds; an error put here comes from its start."""
+    errors: list[Exception | None] = [None]
+    monkeypatch.setattr(
+        "tabletopic_kernel.local.stack.LocalStack",
+        lambda state_dir, report, **ports: _Stack(state_dir, errors[0]),
+    )
+    return errors
+
+
+def test_up_shows_addresses_and_the_next_steps(
+    run: Callable[..., Any], fake_stack: list[Exception | None]
+) -> None:
+    """Who starts the stack sees where it is and which commands come next."""
+    text = run("up", "--detach").out
+    for part in (
+        "127.0.0.1:1",
+        "http://127.0.0.1:2",
+        "produce-clickstream",
+        "enable",
+        "serve",
+        "query",
+        "down",
+    ):
+        assert part in text
+    told = run("up", "--detach", "--json").json
+    assert told["catalog"]["properties"].keys() == {"type", "uri", "warehouse"}
+    assert (told["bootstrap_servers"], told["catalog"]["name"]) == ("127.0.0.1:1", "lake")
+
+
+def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
+    """Servers that somebody else started are not this call's to keep or stop."""
+    ended = run("up")
+    assert ended.code == 0
+    assert "tabletopic down" in ended.out
+
+
+def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
+    """The stack's own message, exit code 1."""
+    fake_stack[0] = StackError("Port 5, set for the kafka server, is taken.")
+    ended = run("up", "--detach", "--kafka-port", "5")
+    assert (ended.code, ended.err) == (1, "error: Port 5, set for the kafka server, is taken.\n")
+
+
+def test_down_of_nothing(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
+    """Stopping what does not run is no failure."""
+    ended = run("down")
+    assert ended.code == 0
+    assert "nothing was running" in ended.err
+    assert run("down", "--json").json == {"servers": [], "hosts": []}
+
+
+def test_no_hosts_in_the_background(tmp_path: Path) -> None:
+    """A state folder without detached hosts has none to stop."""
+    assert stop_detached(tmp_path) == []
+
+
+def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check is a line, with its remedy below; one that fails makes the exit code 1."""
+    checks = [doctor.Check("JDK", "ok", "21"), doctor.Check("broker", "warn", "away", "start it")]
+    monkeypatch.setattr("tabletopic_kernel.doctor.run_checks", lambda loaded: iter(checks))
+    ended = run("doctor")
+    assert ended.code == 0
+    assert [line.split() for line in ended.out.splitlines()] == [
+        ["ok", "JDK", "21"],
+        ["warn", "broker", "away"],
+        ["→", "start", "it"],
+    ]
+    checks.append(doctor.Check("storage", "fail", "read-only", "choose another"))
+    ended = run("doctor", "--json")
+    assert ended.code == 1
+    assert ended.json[-1] == {
+        "name": "storage",
+        "status": "fail",
+        "detail": "read-only",
+        "remedy": "choose another",
+    }
+
+
+def test_doctor_works_where_nothing_runs(run: Callable[..., Any]) -> None:
+    """Without servers the machine is checked all the same, and the way to start is shown."""
+    told = {check["name"]: check for check in run("doctor", "--json").json}
+    assert told["JDK"]["status"] == "ok"
+    assert told["query extensions"]["status"] == "ok"
+    assert told["servers"]["status"] == "warn"
+    assert "tabletopic up" in told["servers"]["remedy"]
+
+
+def test_a_check_that_breaks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever goes wrong inside a check is its result, and the others still run."""
+    from tabletopic_kernel.config import load_settings
+
+    def broken(oldest: int = 0) -> Path:
+        raise OSError("no such device")
+
+    monkeypatch.setattr("tabletopic_kernel.local.jvm.java", broken)
+    loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
+    found = {check.name: check for check in doctor.run_checks(loaded)}
+    assert found["JDK"].status == "fail"
+    assert "no such device" in found["JDK"].detail
+    assert found["disk space"].status in ("ok", "warn", "fail")
+
+
+def test_little_space_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A disk that is nearly full is a warning, a full one a failure."""
+    from shutil import disk_usage
+
+    from tabletopic_kernel.config import load_settings
+
+    real = disk_usage(tmp_path)
+    loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
+    for free, status in ((2 * 1024**3, "warn"), (1024, "fail")):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: real._replace(free=free))
+        found = {check.name: check for check in doctor.run_checks(loaded)}
+        assert found["disk space"].status == status
+
+
+def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options reach the producer; the tallies come back, whole with --json."""
+    asked: dict[str, Any] = {}
+    tallies = Tallies(events=10, events_by_version={"v1": 6, "v2": 4}, revenue_cents_by_hour={"h": 1234})
+
+    def produce(kafka: Any, registry: Any, topic: str, count: int, **options: Any) -> Tallies:
+        options["on_progress"](count)
+        asked.update(options, topic=topic, count=count)
+        return tallies
+
+    monkeypatch.setattr("tabletopic_kernel._datasets.clickstream.produce.produce", produce)
+    words = [
+        "produce-clickstream",
+        "--topic",
+        "t",
+        "--count",
+        "10",
+        "--rate",
+        "5",
+        "--switch-at",
+        "6",
+        "--seed",
+        "3",
+    ]
+    ended = run(*words)
+    assert ended.code == 0
+    assert "v1 6, v2 4" in ended.out
+    assert "12.34 in 1 hours" in ended.out
+    assert (asked["topic"], asked["count"], asked["rate"], asked["switch_at"], asked["seed"]) == (
+        "t",
+        10,
+        5.0,
+        6,
+        3,
+    )
+    assert run(*words, "--json").json == dataclasses.asdict(tallies)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.04, "0.0 s"), (59.6, "60 s"), (60, "1 m 0 s"), (3599, "59 m 59 s"), (86400, "1 d 0 h")],
+)
+def test_spans_of_time(value: float | None, text: str) -> None:
+    """Seconds, minutes, hours and days, two units at most."""
+    assert screen.seconds(value) == text

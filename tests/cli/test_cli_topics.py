@@ -1,0 +1,153 @@
+"""enable, disable, pause, resume: from options to settings, and what is said afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.core.errors import RetryableError
+from tabletopic_kernel.core.settings import TopicSettings
+
+
+def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
+    """The options are made from the model: what can be set can be given."""
+    text = run("enable", "--help").out
+    special = {
+        "commit_interval_ms": "--commit-interval",
+        "target_file_size_bytes": "--target-file-size",
+        "table_properties": "--table-property",
+    }
+    for name in TopicSettings.model_fields:
+        assert special.get(name, f"--{name.replace('_', '-')}") in text
+
+
+def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: Any) -> None:
+    """Only what was given is handed on; repeated and listed values come to the same."""
+    ended = run(
+        "enable",
+        "web.clicks",
+        *("--namespace", "web", "--table", "clicks", "--commit-interval", "500ms", "--commit-bytes", "64MB"),
+        *(
+            "--target-file-size",
+            "32MB",
+            "--partition-by",
+            "hour(at)",
+            "--partition-by",
+            "bucket(16, user), day",
+        ),
+        *("--start", "2026-01-31T12:00:00Z", "--key-format", "string", "--transform", "none"),
+        *("--metadata-columns", "key,metadata", "--table-property", "a.b=c=d", "--table-property", "e = f"),
+        "--json",
+    )
+    assert ended.code == 0
+    (_, (topic, given)) = fake.asked[0]
+    assert topic == "web.clicks"
+    settings = TopicSettings.model_validate(given)
+    assert settings == TopicSettings(
+        namespace="web",
+        table="clicks",
+        commit_interval_ms=500,
+        commit_bytes=64 * 1024**2,
+        target_file_size_bytes=32 * 1024**2,
+        partition_by=("hour(at)", "bucket(16, user)", "day"),
+        start=1769860800000,
+        key_format="string",
+        transform="none",
+        metadata_columns=("key", "metadata"),
+        table_properties={"a.b": "c=d", "e": "f"},
+    )
+    assert ended.json["table"] == "web.clicks"
+    assert ended.json["settings"]["commit_interval_ms"] == 500
+
+
+def test_without_options_nothing_is_given(run: Callable[..., Any], fake: Any) -> None:
+    """Defaults are the model's and the settings file's, not the command line's."""
+    assert run("enable", "clicks").code == 0
+    assert fake.asked[0] == ("enable", ("clicks", {}))
+
+
+def test_a_property_needs_a_value(run: Callable[..., Any]) -> None:
+    """--table-property without = is wrong use."""
+    ended = run("enable", "clicks", "--table-property", "novalue")
+    assert ended.code == 2
+    assert "KEY=VALUE" in ended.err
+
+
+def test_success_names_the_table_and_what_happens(run: Callable[..., Any]) -> None:
+    """After enable a person knows the table's name, the interval and that a host takes it."""
+    text = run("enable", "my-clicks", "--partition-by", "hour(at)").out
+    for part in ("default.my_clicks", "every 5.0 s", "hour(at)", "a host runs"):
+        assert part in text
+
+
+def test_without_a_host_the_way_to_start_one_is_shown(run: Callable[..., Any], fake: Any) -> None:
+    """Where no host runs, enable says exactly which command starts one."""
+    fake.live = []
+    text = run("enable", "clicks", "--state-dir", "over there").out
+    assert "no host runs yet" in text
+    assert "tabletopic serve --state-dir 'over there'" in text
+
+
+def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
+    run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is switched on by then: what is not known about hosts is no failure."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+    def away() -> list[str]:
+        raise RetryableError("coordinator not available")
+
+    monkeypatch.setattr(fake, "hosts", away)
+    ended = run("enable", "clicks", "--json")
+    assert ended.code == 0
+    assert ended.json["hosts"] is None
+
+
+def test_wait_ends_when_the_topic_runs(run: Callable[..., Any]) -> None:
+    """--wait prints the status once a host runs the topic."""
+    ended = run("enable", "clicks", "--wait", "5", "--json")
+    assert ended.code == 0
+    assert ended.json["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [("no_host", "clicks is no_host: told so after 0 s"), ("failed", "clicks failed: told so")],
+)
+def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, message: str) -> None:
+    """A topic that fails, or does not run in time, ends --wait with 1 and the reason."""
+    fake.found = [dataclasses.replace(fake.found[0], state=state, error="told so")]
+    ended = run("enable", "clicks", "--wait", "0")
+    assert ended.code == 1
+    assert message in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "part", "told"),
+    [
+        (
+            "disable",
+            "the table default.clicks stays",
+            {"topic": "clicks", "table": "default.clicks", "run": "off"},
+        ),
+        ("pause", "tabletopic resume clicks", {"topic": "clicks", "run": "paused"}),
+        ("resume", "goes on", {"topic": "clicks", "run": "on"}),
+    ],
+)
+def test_the_other_switches(
+    run: Callable[..., Any], fake: Any, command: str, part: str, told: dict[str, str]
+) -> None:
+    """disable, pause and resume ask the workbench once and say what follows."""
+    ended = run(command, "clicks")
+    assert ended.code == 0
+    assert part in ended.out
+    assert fake.asked == [(command, "clicks")]
+    assert run(command, "clicks", "--json").json == told
+
+
+def test_markup_in_names_stays_text(run: Callable[..., Any]) -> None:
+    """A topic may be called what it wants: brackets are not taken for colours."""
+    assert "[bold]x[/bold]" in run("pause", "[bold]x[/bold]").out

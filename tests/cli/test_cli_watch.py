@@ -1,0 +1,193 @@
+"""status and events."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.cli.event_text import event_text
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.events import EVENT_ADAPTER, Progress, SchemaVersion
+
+CONTRACT = {
+    "topic",
+    "table",
+    "state",
+    "error",
+    "lag_records",
+    "lag_seconds",
+    "next_offsets",
+    "end_offsets",
+    "schema_versions",
+    "snapshot_id",
+    "commits",
+    "rows_per_second",
+}
+
+
+def test_status_of_all_is_a_list(run: Callable[..., Any]) -> None:
+    """`status --json` is a list with an object for every topic."""
+    (told,) = run("status", "--json").json
+    assert told.keys() >= CONTRACT
+
+
+def test_status_of_one_is_an_object(run: Callable[..., Any]) -> None:
+    """`status TOPIC --json` is one object; partitions are its keys' text."""
+    told = run("status", "clicks", "--json").json
+    assert told.keys() >= CONTRACT
+    assert told["next_offsets"] == {"0": 100, "1": 200}
+    assert (told["lag_records"], told["lag_seconds"], told["snapshot_id"]) == (1234, 2.5, 42)
+
+
+def test_status_of_an_unknown_topic(run: Callable[..., Any]) -> None:
+    """A topic that is not switched on is wrong use."""
+    assert run("status", "nope").code == 2
+
+
+def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
+    """People see lag, rows and rate, and copy the servers from the last line; no password is in it."""
+    text = run("status").out
+    for part in (
+        "clicks",
+        "default.clicks",
+        "running",
+        "1,234",
+        "2.5 s",
+        "1,000,000",
+        "560",
+        "v1",
+        "127.0.0.1:9092",
+    ):
+        assert part in text
+    assert "registry http://***@127.0.0.1:8081" in text
+    assert "hidden" not in text
+
+
+def test_one_topic_shows_its_partitions(run: Callable[..., Any]) -> None:
+    """The view of one topic has next and end offsets of each partition, and the schemas."""
+    lines = [line.split() for line in run("status", "clicks").out.splitlines()]
+    assert ["0", "100", "1,334", "1,234"] in lines
+    assert ["1", "200", "200", "0"] in lines
+    assert ["schemas", "clicks-value", "v1", "(id", "1)"] in lines
+
+
+def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> None:
+    """A failed topic tells why, in a line of its own."""
+    fake.found = [
+        dataclasses.replace(fake.found[0], state="failed", error="schema [v2] refused", lag_records=None)
+    ]
+    text = run("status").out
+    assert "clicks: schema [v2] refused" in text
+    assert "failed" in text
+
+
+def test_no_topics_yet(run: Callable[..., Any], fake: Any) -> None:
+    """Where nothing is switched on, status says how to begin, and still shows the servers."""
+    fake.found = []
+    text = run("status").out
+    assert "tabletopic enable TOPIC" in text
+    assert "127.0.0.1:9092" in text
+    assert run("status", "--json").json == []
+
+
+def _told() -> list[events.ControlEvent]:
+    progress = Progress(topic="clicks", table="default.clicks")
+    return [
+        events.Enabled(topic="clicks", at_ms=1, host="h", epoch=1, next_offsets={0: 5}),
+        events.Heartbeat(topic="clicks", at_ms=2, host="h", progress=progress),
+        events.Stopped(topic="clicks", at_ms=3, host="h"),
+    ]
+
+
+def test_events_hide_heartbeats(run: Callable[..., Any], fake: Any) -> None:
+    """Heartbeats are shown only on request."""
+    fake.told = _told()
+    assert [line.split()[2] for line in run("events").out.splitlines()] == ["Enabled", "Stopped"]
+    assert "Heartbeat" in run("events", "--all").out
+
+
+def test_events_as_json_are_one_object_a_line(run: Callable[..., Any], fake: Any) -> None:
+    """Each line of --json is a whole event that can be read back."""
+    fake.told = _told()
+    lines = run("events", "--json", "--all").out.splitlines()
+    assert [EVENT_ADAPTER.validate_python(json.loads(line)) for line in lines] == fake.told
+
+
+@pytest.mark.parametrize(("since", "span_ms"), [("10m", 600_000), ("all", None), ("2h", 7_200_000)])
+def test_since(run: Callable[..., Any], fake: Any, since: str, span_ms: int | None) -> None:
+    """--since takes a span of time or all; --follow goes on."""
+    before = time.time() * 1000
+    run("events", "clicks", "--since", since, "--follow")
+    (_, (topic, since_ms, follows)) = fake.asked[0]
+    assert (topic, follows) == ("clicks", True)
+    if span_ms is None:
+        assert since_ms is None
+    else:
+        assert before - span_ms - 5 <= since_ms <= time.time() * 1000 - span_ms
+
+
+def test_a_wrong_since(run: Callable[..., Any]) -> None:
+    """A span that is none is wrong use, with examples."""
+    ended = run("events", "--since", "soon")
+    assert ended.code == 2
+    assert "--since: 'soon' is no duration" in ended.err
+
+
+def test_nothing_happened(run: Callable[..., Any]) -> None:
+    """An empty log is said on stderr."""
+    ended = run("events")
+    assert (ended.code, ended.out) == (0, "")
+    assert "nothing happened in the last 1h" in ended.err
+
+
+_CAUSE = SchemaVersion(id=3, subject="clicks-value", version=2)
+_BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            events.Enabled(**_BASE, epoch=2, next_offsets={0: 5, 1: 6}),
+            "taken by h, epoch 2, at offset 11 over 2 partitions",
+        ),
+        (
+            events.FilesStaged(**_BASE, rows=1000, files=1, bytes=2048, seconds=0.5),
+            "1,000 rows in 1 file (2.0 KiB) in 0.5 s",
+        ),
+        (
+            events.Committed(
+                **_BASE,
+                snapshot_id=9,
+                rows=1,
+                files=2,
+                bytes=5,
+                seconds=0.25,
+                progress=Progress(topic="a", table="b"),
+            ),
+            "1 rows in 2 files (5 B) in 0.2 s, snapshot 9",
+        ),
+        (events.CommitFailed(**_BASE, reason="conflict"), "conflict"),
+        (events.Failed(**_BASE, reason="broker down", waits=True), "broker down; waits and tries again"),
+        (events.Failed(**_BASE, reason="gap", waits=False), "gap"),
+        (
+            events.SchemaEvolved(
+                **_BASE, changes=["add city string", "widen n"], cause=_CAUSE, table_schema_id=1
+            ),
+            "add city string; widen n (by clicks-value v2, id 3)",
+        ),
+        (events.SchemaRefused(**_BASE, refused={"n": "cannot narrow"}, cause=None), "n cannot narrow"),
+        (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3"),
+        (events.GapDetected(**_BASE, missing={2: (10, 50)}), "partition 2: next was 10, first is 50"),
+        (events.Paused(**_BASE), ""),
+        (events.Stopped(**_BASE), "let go by h"),
+    ],
+)
+def test_every_kind_of_event_has_words(event: events.ControlEvent, text: str) -> None:
+    """Each event says in one line what happened."""
+    assert event_text(event) == text

@@ -1,0 +1,40 @@
+"""A small catalog, written by PyIceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.adapters.catalog import open_catalog
+from tabletopic_kernel.query.duckdb import DuckLake
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """Two tables: ``default.clicks`` (three rows) and ``web.Orders`` (two)."""
+    opened = open_catalog(
+        {
+            "name": "lake",
+            "type": "sql",
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "warehouse": f"file://{tmp_path}/warehouse",
+        }
+    )
+    clicks = pa.table({"id": [1, 2, 3], "url": ["/", "/a", "/b"]})
+    orders = pa.table({"order_id": [10, 11], "click_id": [2, 3]})
+    for name, rows in (("default.clicks", clicks), ("web.Orders", orders)):
+        opened.create_namespace_if_not_exists(name.split(".", maxsplit=1)[0])
+        opened.create_table(name, rows.schema).append(rows)
+    return opened
+
+
+@pytest.fixture
+def lake(catalog: Catalog) -> Iterator[DuckLake]:
+    """DuckDB over the small catalog."""
+    made = DuckLake(catalog)
+    yield made
+    made.close()

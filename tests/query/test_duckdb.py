@@ -1,0 +1,306 @@
+"""Queries by DuckDB over tables that PyIceberg wrote."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.query.duckdb_connection import connect, give_secret
+
+
+def one(lake: DuckLake, sql: str, **more: object) -> object:
+    """The only value of a query."""
+    return lake.sql(sql, **more).column(0)[0].as_py()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clicks",
+        "default.clicks",
+        '"default".clicks',
+        "lake.default.clicks",
+        'LAKE."default".CLICKS',
+        "DEFAULT.clicks",
+    ],
+)
+def test_a_table_has_several_names(lake: DuckLake, name: str) -> None:
+    """A table is found by its own name, with its namespace, and with the catalog's name, in any case."""
+    assert one(lake, f"SELECT count(*) FROM {name}") == 3
+
+
+@pytest.mark.parametrize("name", ["web.Orders", "web.orders", 'lake.web."Orders"'])
+def test_other_namespaces_are_named(lake: DuckLake, name: str) -> None:
+    """A table of another namespace is found under it, by SQL's rules on letter case."""
+    assert one(lake, f"SELECT count(*) FROM {name} AS o") == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT count(*) FROM clicks c JOIN web.orders o ON c.id = o.click_id", 2),
+        ("WITH clicks AS (SELECT 1) SELECT count(*) FROM clicks", 1),
+        ("WITH c AS (FROM clicks) SELECT max(id) FROM c", 3),
+        ("SELECT count(*) FROM clicks WHERE id IN (SELECT click_id FROM web.orders)", 2),
+        ("SELECT (SELECT max(order_id) FROM web.orders) FROM clicks LIMIT 1", 11),
+        ("CREATE OR REPLACE TEMP TABLE mine AS FROM clicks; SELECT sum(id) FROM mine", 6),
+        ("SELECT column_name FROM (DESCRIBE clicks)", "id"),
+        ("SELECT 'default.x' AS \"default.y\" -- default.z", "default.x"),
+        ("SELECT 'é' FROM default.clicks", "é"),
+        ("SELECT count(*) FROM (PIVOT clicks ON url USING sum(id))", 1),
+    ],
+)
+def test_tables_are_found_wherever_sql_names_them(lake: DuckLake, sql: str, expected: object) -> None:
+    """Joins, subqueries, common table expressions, several statements: each table is there."""
+    assert one(lake, sql) == expected
+
+
+def test_statements_that_are_no_select(lake: DuckLake) -> None:
+    """DESCRIBE, SUMMARIZE, EXPLAIN, PIVOT and SHOW TABLES answer too."""
+    for sql in (
+        "DESCRIBE clicks",
+        "SUMMARIZE web.orders",
+        "EXPLAIN SELECT * FROM clicks",
+        "PIVOT clicks ON url USING sum(id)",
+    ):
+        assert lake.sql(sql).num_rows > 0
+    assert lake.sql("show tables;").to_pylist() == [
+        {"namespace": "default", "name": "clicks"},
+        {"namespace": "web", "name": "Orders"},
+    ]
+
+
+def test_only_tables_that_are_named_are_opened(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog of many tables costs nothing: only what the text names is loaded."""
+    loaded: list[object] = []
+    load = catalog.load_table
+    monkeypatch.setattr(catalog, "load_table", lambda name: loaded.append(name) or load(name))
+    DuckLake(catalog).sql("SELECT c.id, c.url FROM clicks c WHERE url = 'web.orders'")
+    assert loaded == [("default", "clicks")]
+
+
+def test_each_query_sees_the_newest_snapshot(lake: DuckLake, catalog: Catalog) -> None:
+    """What was committed after the first query is in the second one, and so is a new column."""
+    assert one(lake, "SELECT count(*) FROM clicks") == 3
+    table = catalog.load_table("default.clicks")
+    table.append(pa.table({"id": [4], "url": ["/c"]}))
+    assert one(lake, "SELECT count(*) FROM clicks") == 4
+    with table.update_schema() as update:
+        update.union_by_name(pa.schema([("city", pa.string())]))
+    assert one(lake, "SELECT count(*) FROM clicks WHERE city IS NULL") == 4
+
+
+def test_a_table_that_is_gone_is_not_answered_from_an_old_view(lake: DuckLake, catalog: Catalog) -> None:
+    """After a table is dropped the query says that there is none; a view of one's own stays."""
+    lake.sql("CREATE VIEW mine AS SELECT 7 AS seven; FROM clicks")
+    catalog.drop_table("default.clicks")
+    with pytest.raises(UsageError, match="there is no table clicks"):
+        lake.sql("SELECT count(*) FROM clicks")
+    assert one(lake, "SELECT seven FROM mine") == 7
+
+
+def test_use_does_not_outlive_its_query(lake: DuckLake) -> None:
+    """A query that says USE does not change what the next one means."""
+    lake.sql("USE memory.main; SELECT 1")
+    assert one(lake, "SELECT count(*) FROM clicks") == 3
+
+
+def test_time_travel_by_snapshot_and_by_time(lake: DuckLake, catalog: Catalog) -> None:
+    """``at`` takes a snapshot id, as a number or as text, or a time, with or without a zone."""
+    table = catalog.load_table("default.clicks")
+    first = table.current_snapshot()
+    assert first is not None
+    time.sleep(0.01)
+    with table.update_schema() as update:
+        update.rename_column("url", "page")
+    table.append(pa.table({"id": [4], "page": ["/c"]}))
+    between = datetime.fromtimestamp(first.timestamp_ms / 1000, UTC) + timedelta(milliseconds=1)
+    moments = [
+        first.snapshot_id,
+        str(first.snapshot_id),
+        between,
+        between.isoformat(),
+        between.replace(tzinfo=None),
+    ]
+    for moment in moments:
+        rows = lake.sql("SELECT * FROM clicks", at=moment)
+        assert (rows.num_rows, rows.column_names) == (3, ["id", "url"])
+    answer = lake.query("SELECT * FROM clicks")
+    assert (answer.rows.num_rows, answer.rows.column_names) == (4, ["id", "page"])
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        (12345, "default.clicks has no snapshot 12345; its newest: "),
+        ("2001-01-01", "no snapshot as old as 2001-01-01"),
+        ("yesterday", "neither a snapshot id nor a time"),
+    ],
+)
+def test_a_moment_that_is_not_there(lake: DuckLake, at: int | str, message: str) -> None:
+    """A snapshot that a table does not have is a mistake of the question, said with what there is."""
+    with pytest.raises(UsageError, match=message):
+        lake.sql("FROM clicks", at=at)
+
+
+def test_freshness_is_told(lake: DuckLake, catalog: Catalog) -> None:
+    """An answer names the tables it read and their snapshots; a table without one has none."""
+    catalog.create_table("default.empty", pa.schema([("id", pa.int64())]))
+    answer = lake.query("SELECT count(*) FROM clicks, empty")
+    snapshot = catalog.load_table("default.clicks").current_snapshot()
+    assert snapshot is not None
+    told = {read.table: (read.snapshot_id, read.snapshot_ms) for read in answer.tables}
+    assert told == {
+        "default.clicks": (snapshot.snapshot_id, snapshot.timestamp_ms),
+        "default.empty": (None, None),
+    }
+
+
+def test_a_table_without_snapshot_has_columns_and_no_rows(lake: DuckLake, catalog: Catalog) -> None:
+    """A table that was switched on and has no records yet can be queried."""
+    catalog.create_table("default.empty", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
+    rows = lake.sql("FROM empty")
+    assert (rows.num_rows, rows.column_names) == (0, ["id", "at"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (
+            "SELECT * FROM clikcs",
+            r"there is no table clikcs; did you mean default\.clicks\?\n\nLINE 1: SELECT",
+        ),
+        ("SELECT * FROM orders", r"there is no table orders; did you mean web\.Orders\?"),
+        ("SELECT * FROM wbe.orders", r"did you mean web\.Orders\?"),
+        (
+            "SELECT * FROM nothing.like.it",
+            "there is no table nothing.like.it; there are: default.clicks, web.Orders",
+        ),
+    ],
+)
+def test_an_unknown_table_names_those_that_may_be_meant(lake: DuckLake, sql: str, message: str) -> None:
+    """A misspelt table is answered with the catalog's names, not with DuckDB's own."""
+    with pytest.raises(UsageError, match=message):
+        lake.sql(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELEC 1", r'syntax error at or near "SELEC"\n\nLINE 1: SELEC 1\n        \^'),
+        ("SELECT nope FROM clicks", r'"nope" not found in FROM clause'),
+        ("SELECT CAST('a' AS INT)", "Could not convert string 'a' to INT32"),
+        ("SELECT error('stop')", "stop"),
+        ("INSERT INTO clicks VALUES (1, '/')", "clicks is not an table"),
+        ("SELECT ?", "Values were not provided"),
+    ],
+)
+def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, message: str) -> None:
+    """What is wrong in a query is the asker's to correct; DuckDB's message shows where."""
+    with pytest.raises(UsageError, match=message):
+        lake.sql(sql)
+    assert one(lake, "SELECT count(*) FROM clicks") == 3
+
+
+def test_names_that_differ_only_in_case_are_not_mixed_up(lake: DuckLake, catalog: Catalog) -> None:
+    """Two tables that SQL cannot tell apart are refused together and answered one at a time."""
+    catalog.create_table("default.Clicks", pa.schema([("id", pa.int64())]))
+    with pytest.raises(UsageError, match="differ only in case"):
+        lake.sql('SELECT * FROM clicks, "Clicks" b')
+    assert one(lake, "SELECT count(*) FROM clicks") == 3
+    assert one(lake, 'SELECT count(*) FROM "Clicks"') == 0
+
+
+@pytest.mark.parametrize("name", ['"team.web".clicks', "team.web.clicks"])
+def test_nested_namespaces(lake: DuckLake, catalog: Catalog, name: str) -> None:
+    """A table in a nested namespace is found with and without quotes."""
+    for namespace in ("team", "team.web"):
+        catalog.create_namespace(namespace)
+    catalog.create_table("team.web.clicks", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1]}))
+    assert one(lake, f"SELECT count(*) FROM {name}") == 1
+
+
+def test_odd_names(lake: DuckLake, catalog: Catalog) -> None:
+    """Names with spaces, quotes and hyphens work in quotes."""
+    catalog.create_table(("default", 'my "odd" table-1'), pa.schema([("id", pa.int64())]))
+    assert one(lake, 'SELECT count(*) FROM "my ""odd"" table-1" AS "x y"') == 0
+
+
+def test_values_are_given_apart(lake: DuckLake) -> None:
+    """Values for placeholders need no quoting."""
+    assert one(lake, "SELECT id FROM clicks WHERE url = ?", params=["/a"]) == 2
+    assert one(lake, "SELECT id FROM clicks WHERE url = $url", params={"url": "/b"}) == 3
+
+
+def test_a_limit_says_whether_there_is_more(lake: DuckLake) -> None:
+    """With a limit only that many rows are fetched, and the answer says if it was too small."""
+    cut = lake.query("SELECT range FROM range(100000)", limit=5)
+    assert (cut.rows.num_rows, cut.truncated) == (5, True)
+    whole = lake.query("FROM clicks", limit=3)
+    assert (whole.rows.num_rows, whole.truncated) == (3, False)
+
+
+def test_several_threads_may_ask(lake: DuckLake) -> None:
+    """Queries of several threads, at different moments of one table, do not disturb each other."""
+    wrong: list[object] = []
+
+    def ask() -> None:
+        for _ in range(5):
+            got = one(lake, "SELECT sum(id) FROM clicks")
+            if got != 6:
+                wrong.append(got)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_nothing_is_downloaded_and_times_are_utc() -> None:
+    """Extensions come from wheels alone; timestamps with zone are shown in UTC."""
+    connection = connect()
+    settings = dict(
+        connection.execute(
+            "SELECT name, value FROM duckdb_settings() "
+            "WHERE name LIKE 'auto%known_extensions' OR name = 'TimeZone'"
+        ).fetchall()
+    )
+    assert settings == {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "TimeZone": "UTC",
+    }
+    connection.close()
+
+
+def test_s3_properties_become_a_secret() -> None:
+    """What PyIceberg calls the S3 settings reaches DuckDB under its own names."""
+    connection = connect()
+    give_secret(
+        connection,
+        {
+            "s3.endpoint": "http://127.0.0.1:7070",
+            "s3.access-key-id": "ad'min",
+            "s3.secret-access-key": "x",
+            "s3.region": "us-east-1",
+        },
+    )
+    (told,) = connection.execute("SELECT secret_string FROM duckdb_secrets()").fetchone() or ("",)
+    for part in (
+        "endpoint=127.0.0.1:7070",
+        "key_id=ad'min",
+        "region=us-east-1",
+        "url_style=path",
+        "use_ssl=false",
+    ):
+        assert part in told
+    connection.close()

@@ -1,0 +1,87 @@
+"""Names of tables in a text of SQL."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from tabletopic_kernel.query.answer import no_such_table
+from tabletopic_kernel.query.tables_in_sql import quote, quote_default, tables_in, wants_table_list
+
+
+@pytest.fixture(scope="module")
+def connection() -> duckdb.DuckDBPyConnection:
+    """A DuckDB without tables."""
+    return duckdb.connect()
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT a.b FROM x AS a JOIN web.y ON true", {("x",), ("web", "y")}),
+        ("WITH t AS (FROM q) FROM t", {("q",)}),
+        ('FROM lake."default".y z', {("lake", "default", "y")}),
+        ('FROM "we""ird"."a AS b" AS "x AS y"', {('we"ird', "a AS b")}),
+        ("FROM a; FROM b", {("a",), ("b",)}),
+        ("SELECT 'x.y' -- FROM z", set()),
+        ("EXPLAIN FROM a", {("a",)}),
+        ("COPY a TO 'x.csv'", {("a",)}),
+        ("", set()),
+    ],
+)
+def test_names_come_from_the_parser(
+    connection: duckdb.DuckDBPyConnection, sql: str, names: set[tuple[str, ...]]
+) -> None:
+    """Aliases, common table expressions, texts and comments are no tables."""
+    assert set(tables_in(connection, sql)) == names
+
+
+def test_where_the_parser_cannot_tell_every_name_counts(connection: duckdb.DuckDBPyConnection) -> None:
+    """PIVOT and INSERT are not taken apart: every name of the text is a candidate."""
+    assert ("web", "clicks") in tables_in(connection, "PIVOT web.clicks ON a USING sum(b)")
+    assert ("clicks",) in tables_in(connection, "INSERT INTO clicks SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("sql", "quoted"),
+    [
+        ("FROM default.clicks", 'FROM "default".clicks'),
+        ("FROM lake.Default . x", 'FROM lake."Default" . x'),
+        (
+            "SELECT 'ü', 'default.x', default.a.b FROM default.a",
+            "SELECT 'ü', 'default.x', \"default\".a.b FROM \"default\".a",
+        ),
+        ("CREATE TABLE t (a INT DEFAULT 1)", "CREATE TABLE t (a INT DEFAULT 1)"),
+        ("/* default.x */ SELECT 1", "/* default.x */ SELECT 1"),
+    ],
+)
+def test_the_main_namespace_needs_no_quotes(sql: str, quoted: str) -> None:
+    """``default`` before a dot is a name; elsewhere, and in texts and comments, it stays as it is."""
+    assert quote_default(sql) == quoted
+
+
+def test_quoting_doubles_quotes() -> None:
+    """A name with quotes in it stays one name."""
+    assert quote('a"b') == '"a""b"'
+
+
+def test_show_tables_is_recognised() -> None:
+    """SHOW TABLES in any case, with or without a semicolon."""
+    assert [
+        wants_table_list(sql)
+        for sql in ("SHOW TABLES", " show  all tables; ", "SHOW TABLES FROM x", "FROM t")
+    ] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_messages_about_missing_tables() -> None:
+    """The nearest names come first; without near ones all are listed, up to ten."""
+    assert no_such_table("a", []) == "there is no table a; the catalog has no tables yet"
+    assert no_such_table("web.clicks", ["default.clicks"]).endswith("did you mean default.clicks?")
+    many = no_such_table("zzz", [f"default.t{number}" for number in range(20)])
+    assert many.endswith(", …")
+    assert many.count("default.") == 10
