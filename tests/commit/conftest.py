@@ -26,7 +26,7 @@ from tabletopic_kernel.core.events import ControlEvent
 from tabletopic_kernel.core.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.conform import file_schema
+from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.worker import StagedBatch
 
 TOPIC = "clicks"
@@ -73,8 +73,8 @@ def write_rows(table: TopicTable, rows: int, epoch: int) -> list[DataFile]:
     """Stage one data file with ``rows`` rows."""
     writer = DataFileWriter(table.staging_metadata(), {}, epoch)
     schema = file_schema(writer.schema)
-    columns = [pa.array(range(rows), pa.int32())]
-    files = writer.write(pa.Table.from_arrays(columns, schema=schema))
+    columns = conform({"a": pa.array(range(rows), pa.int32())}, rows, schema)
+    files = writer.write(pa.Table.from_batches([columns]))
     for file in files:
         file.spec_id = writer.spec_id
     return files
@@ -105,6 +105,12 @@ class FlakyCatalog:
     def load_table(self, identifier: Any) -> Any:
         """As the real one, but the table commits through here."""
         table = self.real.load_table(identifier)
+        table.catalog = self
+        return table
+
+    def create_table(self, *args: Any, **more: Any) -> Any:
+        """As the real one, but the table commits through here."""
+        table = self.real.create_table(*args, **more)
         table.catalog = self
         return table
 

@@ -1,0 +1,360 @@
+"""The coordinator: what it commits, when, and what it does in trouble. The worker is a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.commit import coordinator as module
+from tabletopic_kernel.commit.coordinator import Coordinator, Services
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.errors import BadRecordError, RetryableError
+from tabletopic_kernel.core.ledger import StagedOffsets
+from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.ingest.worker import StagedBatch
+from tests.commit.conftest import (
+    IDENTIFIER,
+    TOPIC,
+    FakeBroker,
+    FakeControl,
+    FakeRegistry,
+    FlakyCatalog,
+    answer_lost,
+    batch,
+    never_arrived,
+    refused,
+)
+
+
+class FakeWorker:
+    """Stages what the test says, when the test says it."""
+
+    made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
+
+    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any) -> None:
+        self.spec, self.plan, self.listener = spec, plan, listener
+        self.stopping = False
+        FakeWorker.made.append(self)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def stop(self) -> None:
+        """Nothing to wait for."""
+        self.stopping = True
+
+
+@dataclass
+class Rig:
+    """A coordinator whose clock and surroundings the test moves."""
+
+    catalog: FlakyCatalog
+    properties: dict[str, str]
+    broker: FakeBroker = field(default_factory=FakeBroker)
+    registry: FakeRegistry = field(default_factory=FakeRegistry)
+    control: FakeControl = field(default_factory=FakeControl)
+    now_ms: int = 1_000_000
+    mine: bool = True
+
+    def make(self, **settings: Any) -> Coordinator:
+        """A coordinator; its thread is not started, the test takes the steps."""
+        services = Services(
+            catalog=lambda: self.catalog,  # type: ignore[arg-type,return-value]
+            catalog_properties=self.properties,
+            spark=lambda: None,  # type: ignore[arg-type,return-value]
+            broker=self.broker,  # type: ignore[arg-type]
+            registry=self.registry,  # type: ignore[arg-type]
+            control=self.control,  # type: ignore[arg-type]
+            host="test",
+            still_mine=lambda _: self.mine,
+            now_ms=lambda: self.now_ms,
+        )
+        return Coordinator(TOPIC, TopicSettings(**settings), services)
+
+    def running(self, **settings: Any) -> Coordinator:
+        """A coordinator that has taken its topic."""
+        coordinator = self.make(**settings)
+        coordinator.wish(Event.START)
+        drain(coordinator)
+        assert coordinator.state is State.RUNNING
+        return coordinator
+
+    @property
+    def worker(self) -> FakeWorker:
+        """The newest worker."""
+        return FakeWorker.made[-1]
+
+    def stage(self, start: int, end: int, *, epoch: int = 1) -> None:
+        """Let the worker stage offsets of partition 0."""
+        self.worker.listener.staged(batch(self.table, start, end, epoch=epoch))
+
+    @property
+    def table(self) -> TopicTable:
+        """The table as another process sees it."""
+        found = TopicTable.load(self.catalog.real, IDENTIFIER, TOPIC)
+        assert found is not None
+        return found
+
+    def rows(self) -> int:
+        """Rows in the table."""
+        return self.table.table.scan().count()
+
+    def offset(self) -> int:
+        """The table's next offset of partition 0."""
+        ledger = self.table.ledger
+        assert ledger is not None
+        return ledger.next_offsets[0]
+
+
+def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True) -> None:
+    """Take steps until nothing waits; bounded, so that a loop of events fails."""
+    for _ in range(200):
+        if coordinator._inbox.empty() and coordinator._due() is None and until():
+            return
+        coordinator.step()
+    pytest.fail(f"it does not settle: {coordinator}")
+
+
+@pytest.fixture
+def rig(
+    catalog: Catalog, catalog_properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Rig]:
+    """Everything around a coordinator."""
+    FakeWorker.made = []
+    monkeypatch.setattr(module, "Worker", FakeWorker)
+    monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
+    yield Rig(FlakyCatalog(catalog), catalog_properties)
+
+
+def test_it_creates_claims_and_starts(rig: Rig) -> None:
+    """Starting makes the table from the registry's schema, claims it and starts at its ledger."""
+    rig.running()
+    assert rig.worker.spec.start == {0: 0, 1: 0}
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 1
+    assert rig.control.types() == ["SchemaEvolved", "Enabled"]
+
+
+def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
+    """Staged files wait for the interval, then they and the ledger are one snapshot."""
+    coordinator = rig.running(commit_interval_ms="5s")
+    rig.stage(0, 3)
+    rig.stage(3, 5)
+    drain(coordinator)
+    assert (coordinator.state, rig.rows()) == (State.STAGED, 0)
+    assert coordinator.progress().staged_rows == 5
+    rig.now_ms += 5_000
+    drain(coordinator)
+    assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 5, 5)
+    assert rig.control.types()[-1] == "Committed"
+    assert coordinator.progress().commits == 1
+
+
+def test_it_commits_early_when_enough_is_staged_or_somebody_asks(rig: Rig) -> None:
+    """Bytes and people can be faster than the interval."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 3)
+    drain(coordinator)
+    assert rig.rows() == 0
+    coordinator.commit_now()
+    drain(coordinator)
+    assert rig.rows() == 3
+    coordinator.settings = coordinator.settings.model_copy(update={"commit_bytes": 1})
+    rig.stage(3, 4)
+    drain(coordinator)
+    assert rig.rows() == 4
+
+
+def test_nothing_staged_makes_no_snapshot(rig: Rig) -> None:
+    """Time alone commits nothing."""
+    coordinator = rig.running()
+    before = len(rig.table.table.metadata.snapshots)
+    for _ in range(5):
+        rig.now_ms += 60_000
+        coordinator.step()
+    assert len(rig.table.table.metadata.snapshots) == before
+
+
+def test_offsets_without_rows_move_the_ledger(rig: Rig) -> None:
+    """Control records of transactions are no rows, and the lag must reach 0 all the same."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.worker.listener.staged(StagedBatch(StagedOffsets({0: 0}, {0: 9}), (), 0, 0.1))
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (rig.rows(), rig.offset()) == (0, 9)
+
+
+@pytest.mark.parametrize("faults", [[answer_lost], [never_arrived], [never_arrived, answer_lost], [refused] * 3])
+def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: list[Any]) -> None:
+    """Lost answers, lost requests and conflicts end in exactly one commit (I3, I4)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.catalog.faults = list(faults)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 4, 4)
+    assert rig.catalog.faults == []
+
+
+def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is discarded while the catalog is away; afterwards the same files are committed (I9)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    away = True
+    real = rig.catalog.real.load_table
+
+    def load(identifier: Any) -> Any:
+        if away:
+            raise OSError("no route to host")
+        table = real(identifier)
+        table.catalog = rig.catalog
+        return table
+
+    monkeypatch.setattr(rig.catalog, "load_table", load)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert coordinator.state is State.STAGED
+    assert "no route to host" in str(coordinator.progress().error)
+    for _ in range(3):
+        rig.now_ms += 60_000
+        coordinator.step()
+    away = False
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (coordinator.state, rig.rows(), coordinator.progress().error) == (State.RUNNING, 4, None)
+
+
+def test_a_worker_that_dies_is_replaced_from_the_ledger(rig: Rig) -> None:
+    """What it had staged is committed first; the next one starts where the table ends (I6)."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 4)
+    rig.worker.listener.ended(RetryableError("the broker went away"))
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    assert (rig.rows(), rig.offset()) == (4, 4)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+    assert len(FakeWorker.made) == 2
+    assert rig.worker.spec.start == {0: 4, 1: 0}
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 2
+
+
+def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
+    """The reason stays visible, staged rows are committed, and a resume tries again."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 2)
+    rig.worker.listener.ended(BadRecordError("partition 0 offset 2: rubbish"))
+    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    assert coordinator.progress().error == "partition 0 offset 2: rubbish"
+    assert rig.rows() == 2
+    rig.now_ms += 10**9
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
+
+
+def test_pause_and_stop_commit_what_is_staged(rig: Rig) -> None:
+    """Neither a pause nor a stop throws work away."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 2)
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    assert rig.rows() == 2
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    rig.stage(2, 5, epoch=2)
+    coordinator.wish(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert rig.rows() == 5
+
+
+def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
+    """After somebody else claimed the table, nothing more is committed and the files are removed (I5, I10)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    path = Path(coordinator._staged[0].files[0].file_path.removeprefix("file://"))
+    assert path.exists()
+    other = rig.table
+    assert other.ledger is not None
+    other.claim(other.ledger.claimed(2, "somebody else"), other.ledger)
+    rig.mine = False
+    rig.now_ms += 100
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    assert rig.rows() == 0
+    assert not path.exists()
+    rig.now_ms += 10**6
+    drain(coordinator)
+    assert coordinator.state is State.WAITING
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 2
+
+
+def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
+    """Starting tries again with growing waits until it works (I9)."""
+    rig.broker.trouble = [RetryableError("down")] * 3
+    coordinator = rig.make()
+    coordinator.wish(Event.START)
+    drain(coordinator)
+    assert (coordinator.state, coordinator.progress().error) == (State.WAITING, "down")
+    for _ in range(3):
+        rig.now_ms += 60_000
+        drain(coordinator)
+    assert coordinator.state is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"topic_id": "another"}, "made anew"),
+        ({"cluster_id": "another"}, "another cluster"),
+        ({"first": {0: 10, 1: 0}}, "deleted by retention"),
+        ({"end": {0: 2, 1: 100}}, "further than the topic reaches"),
+        ({"first": {0: 0}, "end": {0: 100}}, "no partitions"),
+    ],
+)
+def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[str, Any], told: str) -> None:
+    """Nothing is skipped in silence, nothing of another topic is appended (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.broker.change(**change)
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert told in str(coordinator.progress().error)
+    assert rig.offset() == 4
+
+
+def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None:
+    """The worker asks for the schema it meets; table, claim and plan follow."""
+    schemas, rig.registry.schemas = rig.registry.schemas, {}
+    coordinator = rig.running()
+    assert rig.worker.plan.table_metadata is None
+    rig.registry.schemas = schemas
+    import threading
+
+    plans: list[Any] = []
+    asking = threading.Thread(target=lambda: plans.append(rig.worker.listener.plan_for(frozenset({1}))))
+    asking.start()
+    drain(coordinator, until=lambda: bool(plans))
+    asking.join()
+    assert plans[0].table_metadata is not None
+    assert set(plans[0].schemas) == {1}
+    rig.stage(0, 2)
+    coordinator.commit_now()
+    drain(coordinator)
+    assert rig.rows() == 2
