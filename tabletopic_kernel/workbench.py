@@ -283,7 +283,6 @@ class Workbench:
 
         services = Services(
             catalog=self.open_catalog,
-            catalog_properties=self.servers.catalog,
             spark=self.spark,
             broker=self.broker,
             registry=self.registry,

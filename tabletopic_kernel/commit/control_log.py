@@ -51,7 +51,7 @@ def ensure_control_topic(broker: Broker) -> None:
 def read_events(
     properties: Mapping[str, str], since_ms: int | None, *, follow: Callable[[], bool] | None = None
 ) -> Iterator[ControlEvent]:
-    """Events from ``since_ms`` on (None: all that are kept), in order; with ``follow`` goes on while it is true.
+    """Events from ``since_ms`` on (None: all that are kept), in order; ``follow`` keeps going while true.
 
     Messages that are no events of this version are passed over.
     """

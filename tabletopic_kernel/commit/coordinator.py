@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -42,6 +42,7 @@ from tabletopic_kernel.core.commit_cycle import (
 )
 from tabletopic_kernel.core.errors import (
     ActionNeededError,
+    GapError,
     HeadMovedError,
     OutcomeUnknownError,
     RetryableError,
@@ -71,7 +72,6 @@ class Services:
     """What a coordinator works with. ``catalog`` and ``spark`` are made when first called."""
 
     catalog: Callable[[], Catalog]
-    catalog_properties: Mapping[str, str]
     spark: Callable[[], SparkSession]
     broker: Broker
     registry: Registry
@@ -312,6 +312,8 @@ class Coordinator:
                 table.claim(ledger, before)
             keeper.adopt(table, ledger)
         except TableTopicError as error:
+            if isinstance(error, GapError):
+                self._write(events.GapDetected(**self._stamp(), missing=error.missing))
             event = self._sorted(error)
             return Event.DEPENDENCY_DOWN if event is Event.HEAD_MOVED else event
         self._table, self._keeper, self._ledger, self._pending = table, keeper, ledger, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -38,8 +38,6 @@ class SchemaServices(Protocol):
     def control(self) -> ControlLog: ...  # noqa: D102
     @property
     def host(self) -> str: ...  # noqa: D102
-    @property
-    def catalog_properties(self) -> Any: ...  # noqa: D102
     @property
     def now_ms(self) -> Callable[[], int]: ...  # noqa: D102
 
@@ -75,7 +73,7 @@ class SchemaKeeper:
         return None if latest is None else self._create(latest)
 
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
-        """Take over the table and the ledger, and the schemas that it covers as far as the registry answers."""
+        """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
         self.table, self.ledger = table, ledger
         for schema_id in sorted(table.covered() if table else ())[-8:]:
             try:
@@ -90,9 +88,7 @@ class SchemaKeeper:
         covered = table.covered() if table else {}
         return StagePlan(
             table_metadata=table.staging_metadata() if table else None,
-            io_properties={
-                k: v for k, v in self._services.catalog_properties.items() if k not in ("name", "uri")
-            },
+            io_properties=table.io_properties() if table else {},
             epoch=self.ledger.epoch if self.ledger else 1,
             schemas={one: text for one, text in self._texts.items() if one in covered},
             covers_tombstones=not any(column.required for column in columns),
@@ -136,7 +132,8 @@ class SchemaKeeper:
     def _columns(self, registered: RegisteredSchema) -> Schema:
         if registered.kind != "AVRO":
             raise ActionNeededError(
-                f"schema id {registered.id} of {self._topic} is {registered.kind}; only Avro is understood so far"
+                f"schema id {registered.id} of {self._topic} is {registered.kind}; "
+                "only Avro is understood so far"
             )
         writer = iceberg_struct_of_avro(registered.text, dict(registered.references))
         return value_columns(writer, self._settings)

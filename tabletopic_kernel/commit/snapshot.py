@@ -222,7 +222,8 @@ class TopicTable:
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
             new = schema.model_copy(update={"schema_id": self.next_schema_id})
-            updates = (AddSchemaUpdate(schema=new), SetCurrentSchemaUpdate(schema_id=-1))
+            add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
+            updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
         texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
         updates += (SetPropertiesUpdate(updates={SCHEMAS_PROPERTY: json.dumps(texts)}),)
         requirements: tuple[TableRequirement, ...] = (
@@ -265,9 +266,14 @@ class TopicTable:
             ],
         }
 
+    def io_properties(self) -> dict[str, str]:
+        """What tasks need to open the table's storage, credentials that the catalog lent included."""
+        own = {"uri", "name", "type"}  # the catalog's own address is nobody else's business
+        return {key: str(value) for key, value in self.table.io.properties.items() if key not in own}
+
     def staging_metadata(self) -> str:
         """The metadata that tasks need to write files, as JSON; without history it stays small and equal."""
-        bare = {
+        bare: dict[str, object] = {
             "current_snapshot_id": None,
             "snapshots": [],
             "snapshot_log": [],

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
-from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.errors import ActionNeededError, GapError
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
 
@@ -33,8 +33,8 @@ def next_ledger(before: Ledger, facts: TopicFacts) -> Ledger:
     """The ledger of the next owner: one epoch higher, new partitions from their first record.
 
     Raises:
-        ActionNeededError: the topic is another one than the ledger's, or records between the ledger and
-            the topic's first offset are gone (I8).
+        GapError: records between the ledger and the topic's first offset are gone (I8).
+        ActionNeededError: the topic is another one than the ledger's, or has fewer records.
     """
     if before.cluster_id != facts.cluster_id or before.topic_id != facts.topic_id:
         what = "was made anew" if before.cluster_id == facts.cluster_id else "is on another cluster"
@@ -51,15 +51,16 @@ def next_ledger(before: Ledger, facts: TopicFacts) -> Ledger:
         told = ", ".join(
             f"partition {p}: {first - at} records from offset {at}" for p, (at, first) in gaps.items()
         )
-        raise ActionNeededError(
+        raise GapError(
+            gaps,
             f"records of {facts.topic} were deleted by retention before they were read ({told}). "
-            "Enable it with another --table to go on without them"
+            "Enable it with another --table to go on without them",
         )
     ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
     if ahead:
         raise ActionNeededError(
-            f"the table has read {facts.topic} further than the topic reaches ({ahead}); the topic lost records. "
-            "Enable it with another --table once the topic is whole"
+            f"the table has read {facts.topic} further than the topic reaches ({ahead}); the topic lost "
+            "records. Enable it with another --table once the topic is whole"
         )
     missing = set(before.next_offsets) - set(facts.end)
     if missing:

@@ -220,4 +220,4 @@ def commit_is_due(
 
 def backoff_ms(attempt: int) -> int:
     """Wait before try ``attempt`` (0, 1, …): 0.5 s doubling to 30 s, so an outage costs little."""
-    return min(30_000, 500 * 2 ** min(attempt, 6))
+    return min(30_000, 500 << min(attempt, 6))

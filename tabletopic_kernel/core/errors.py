@@ -33,6 +33,14 @@ class BadRecordError(ActionNeededError):
     """A record that cannot become a row."""
 
 
+class GapError(ActionNeededError):
+    """Records were gone before they were read; ``missing``: partition → (next, first there is)."""
+
+    def __init__(self, missing: dict[int, tuple[int, int]], message: str) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class StackError(ActionNeededError):
     """The embedded stack could not be started, found or stopped."""
 

@@ -6,8 +6,9 @@ Transforms and the types they take: Iceberg spec, "Partition Transforms".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -26,14 +27,17 @@ from pyiceberg.types import IcebergType
 from tabletopic_kernel.core.errors import UsageError
 
 _CALL = re.compile(r"^\s*([A-Za-z]+)\s*\((.*)\)\s*$", re.DOTALL)
-_PLAIN = {
+_PLAIN: dict[str, type[Transform[Any, Any]]] = {
     "identity": IdentityTransform,
     "year": YearTransform,
     "month": MonthTransform,
     "day": DayTransform,
     "hour": HourTransform,
 }
-_SIZED = {"bucket": BucketTransform, "truncate": TruncateTransform}
+_SIZED: dict[str, Callable[[int], Transform[Any, Any]]] = {
+    "bucket": BucketTransform,
+    "truncate": TruncateTransform,
+}
 _SUFFIX = {"identity": "", "truncate": "_trunc"}
 _HELP = "write a column, or identity, year, month, day, hour (column), or bucket, truncate (number, column)"
 
@@ -48,7 +52,7 @@ class PartitionExpression:
     size: int | None = None
 
     @property
-    def transform(self) -> Transform[object, object]:
+    def transform(self) -> Transform[Any, Any]:
         """PyIceberg's transform."""
         return _SIZED[self.name](self.size) if self.size is not None else _PLAIN[self.name]()
 

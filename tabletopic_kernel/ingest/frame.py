@@ -71,7 +71,7 @@ def split(values: pa.Array) -> tuple[list[Group], list[Unframed]]:
     return groups, unframed
 
 
-def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start, length and bytes of every value, as views of the array's buffers."""
     wide = pa.types.is_large_binary(values.type)
     _, offsets_buffer, data_buffer = values.buffers()
@@ -81,7 +81,7 @@ def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # t
     return offsets[:-1], np.diff(offsets), data
 
 
-def _ids(data: np.ndarray, starts: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _ids(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The schema ids behind the magic bytes: 4 bytes, big-endian."""
     ids = np.zeros(len(starts), dtype=np.int64)
     for place in range(1, wire.PREFIX_BYTES):

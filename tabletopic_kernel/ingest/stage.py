@@ -303,7 +303,7 @@ def _headers(headers: pa.Array) -> pa.Array:
     )
 
 
-def _repeats(parents: np.ndarray, keys: pa.Array) -> bool:  # type: ignore[type-arg]
+def _repeats(parents: np.ndarray, keys: pa.Array) -> bool:
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = parents.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes
     return len(np.unique(pairs)) != len(pairs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,6 @@ class Rig:
     """A coordinator whose clock and surroundings the test moves."""
 
     catalog: FlakyCatalog
-    properties: dict[str, str]
     broker: FakeBroker = field(default_factory=FakeBroker)
     registry: FakeRegistry = field(default_factory=FakeRegistry)
     control: FakeControl = field(default_factory=FakeControl)
@@ -66,7 +65,6 @@ class Rig:
         """A coordinator; its thread is not started, the test takes the steps."""
         services = Services(
             catalog=lambda: self.catalog,  # type: ignore[arg-type,return-value]
-            catalog_properties=self.properties,
             spark=lambda: None,  # type: ignore[arg-type,return-value]
             broker=self.broker,  # type: ignore[arg-type]
             registry=self.registry,  # type: ignore[arg-type]
@@ -122,14 +120,12 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True)
 
 
 @pytest.fixture
-def rig(
-    catalog: Catalog, catalog_properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Rig]:
+def rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Everything around a coordinator."""
     FakeWorker.made = []
     monkeypatch.setattr(module, "Worker", FakeWorker)
     monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
-    yield Rig(FlakyCatalog(catalog), catalog_properties)
+    return Rig(FlakyCatalog(catalog))
 
 
 def test_it_creates_claims_and_starts(rig: Rig) -> None:
@@ -190,7 +186,9 @@ def test_offsets_without_rows_move_the_ledger(rig: Rig) -> None:
     assert (rig.rows(), rig.offset()) == (0, 9)
 
 
-@pytest.mark.parametrize("faults", [[answer_lost], [never_arrived], [never_arrived, answer_lost], [refused] * 3])
+@pytest.mark.parametrize(
+    "faults", [[answer_lost], [never_arrived], [never_arrived, answer_lost], [refused] * 3]
+)
 def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: list[Any]) -> None:
     """Lost answers, lost requests and conflicts end in exactly one commit (I3, I4)."""
     coordinator = rig.running(commit_interval_ms="100ms")
@@ -280,7 +278,7 @@ def test_pause_and_stop_commit_what_is_staged(rig: Rig) -> None:
 
 
 def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
-    """After somebody else claimed the table, nothing more is committed and the files are removed (I5, I10)."""
+    """After somebody else claimed the table, nothing is committed and the files are removed (I5, I10)."""
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
     drain(coordinator)
