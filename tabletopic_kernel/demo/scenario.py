@@ -35,20 +35,17 @@ def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> i
     """See ``demo.run``."""
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)
-    with interruptible():
-        try:
-            stage = Stage(state_dir, keep=keep)
-            with stage:
+    try:
+        with interruptible(), Stage(state_dir, keep=keep) as stage:
+            try:
                 outcome = Demo(script, stage, screen).play()
-        except KeyboardInterrupt:
-            return _interrupted(screen, signal.SIGINT)
-        except Interrupted as interrupt:
-            return _interrupted(screen, interrupt.signal_number)
-        except TableTopicError:
-            screen.step(
-                "✗", f"the demo broke off; everything is stopped, the logs are in {stage.folder / 'logs'}"
-            )
-            raise
+            except TableTopicError:
+                screen.step("✗", f"the demo breaks off; the logs stay in {stage.folder / 'logs'}")
+                raise
+    except KeyboardInterrupt:
+        return _interrupted(screen, signal.SIGINT)
+    except Interrupted as interrupt:
+        return _interrupted(screen, interrupt.signal_number)
     if as_json:
         json.dump(outcome.to_json(), sys.stdout, indent=2, default=str)
         sys.stdout.write("\n")
