@@ -26,10 +26,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream, Tallies
 from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Row
 from tabletopic_kernel.commit.snapshot import CoveredSchema
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.errors import StackError, UsageError
 from tabletopic_kernel.core.events import SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.demo import history, hosts, pages, proof, run, scenario
+from tabletopic_kernel.demo.leash import Leash
 from tabletopic_kernel.demo.outcome import Outcome, Story
 from tabletopic_kernel.demo.processes import ProcessTree
 from tabletopic_kernel.demo.screen import Screen, StreamView
@@ -250,7 +251,7 @@ def test_pages_fit_100_columns(sent: tuple[list[dict[str, Any]], Tallies]) -> No
         for page in (
             pages.commit_table(outcome.commits),
             pages.schema_table(outcome.schemas),
-            pages.answer_page(outcome.answers),
+            pages.answer_page(outcome.answers, 100),
             pages.partition_table(outcome.partitions),
             pages.check_table(outcome.checks),
             pages.summary(outcome),
@@ -331,10 +332,10 @@ def test_cells_are_written_for_people() -> None:
 
 @pytest.mark.parametrize("events", [1_000, 6_000, 100_000, 5_000_000])
 def test_scenes_come_in_their_order(events: int) -> None:
-    """Hold, switch, kill; from 10 to 30 seconds of sending whatever the number of events."""
+    """Hold, switch, kill; from 10 to 36 seconds of sending whatever the number of events."""
     script = Script(events)
     assert 0 < script.hold_at < script.switch_at < script.kill_at < events
-    assert 10 <= events / script.rate <= 30
+    assert 10 <= events / script.rate <= 36
 
 
 def test_too_few_events_are_refused(tmp_path: Path) -> None:
@@ -355,6 +356,22 @@ def test_hosts_see_the_demo_s_servers_alone(tmp_path: Path, monkeypatch: pytest.
     settings = load_settings(environ=hosts.environment(folder), cwd=folder).settings
     assert (settings.kafka, settings.registry, settings.catalog) == ({}, {}, {})
     assert settings.state_dir == str(folder)
+
+
+@pytest.mark.integration
+def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
+    """Without servers a host cannot run: the error has its output and says where the rest is."""
+    (tmp_path / "logs").mkdir()
+    leash = Leash(tmp_path, temporary=False)
+    try:
+        host = hosts.HostProcess(tmp_path, 1, leash)
+        host.wait()
+        with pytest.raises(StackError, match=r"host 1 .* ended by itself") as caught:
+            host.check()
+        assert "no servers" in str(caught.value)
+        assert str(tmp_path / "logs") in str(caught.value)
+    finally:
+        leash.release()
 
 
 def test_orphans_are_remembered_and_ended() -> None:

@@ -24,7 +24,11 @@ class Story:
 
 @dataclass
 class Outcome:
-    """Filled scene by scene. ``seconds`` has the time of every scene; sizes are in bytes."""
+    """Filled scene by scene. ``seconds`` has the time of every scene.
+
+    ``peak_memory_bytes`` is of all processes together; ``peak_rss_bytes`` counts a page that several
+    processes share for each of them.
+    """
 
     events: int
     sent: int = 0
@@ -36,6 +40,7 @@ class Outcome:
     checks: list[Check] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     peak_memory_bytes: int = 0
+    peak_rss_bytes: int = 0
     ended_by_force: list[str] = field(default_factory=list)
 
     @property

@@ -25,6 +25,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _BAR_WIDTH = 14
 _MOST_DIFFERENCES = 5
 _NONE = "-"
+_TWO_COLUMNS = 96
 
 
 def grid(*columns: str, left: Sequence[str] = (), wraps: Sequence[str] = ()) -> Table:
@@ -65,7 +66,11 @@ def size(count: float) -> str:
 
 def commit_table(commits: Sequence[Commit]) -> Table:
     """A row for each snapshot; a new epoch is marked, for that is a host taking the table."""
-    table = grid("time", "snapshot", "epoch", "rows", "files", "size", "ledger", "sent → table")
+    # A snapshot id is cut off where the terminal is narrow; it is the least of the news.
+    table = grid(
+        "time", "snapshot", "epoch", "rows", "files", "size", "ledger", "sent → table", wraps=("snapshot",)
+    )
+    table.columns[1].overflow = "ellipsis"
     epoch = None
     for commit in commits:
         moment = datetime.fromtimestamp(commit.at_ms / 1000).strftime("%H:%M:%S")
@@ -84,14 +89,8 @@ def commit_table(commits: Sequence[Commit]) -> Table:
 
 def schema_table(steps: Sequence[SchemaStep]) -> Table:
     """A row for each schema of the table."""
-    table = grid(
-        "schema",
-        "columns",
-        "what changed",
-        "because of",
-        left=("what changed", "because of"),
-        wraps=("what changed",),
-    )
+    texts = ("what changed", "because of")
+    table = grid("schema", *texts, left=texts, wraps=texts)
     for step in steps:
         changes = "\n".join(map(short_change, step.changes)) or _NONE
         table.add_row(str(step.schema_id), Text(changes), "\n".join(step.causes) or _NONE)
@@ -124,7 +123,7 @@ def answer_block(answer: Answer) -> Group:
 
 def partition_table(parts: Sequence[Partition]) -> Table:
     """A row for each partition and a last one with the sums."""
-    table = grid("", "partition", "end offset in Kafka", "ledger of the table", "rows", "distinct offsets")
+    table = grid("", "partition", "Kafka's end offset", "table's ledger", "rows", "distinct offsets")
     for part in parts:
         ledger = _NONE if part.ledger is None else f"{part.ledger:,}"
         table.add_row(
@@ -175,9 +174,9 @@ def _figure(value: Any) -> str:
     return _NONE if value is None else str(value)
 
 
-def answer_page(answers: Sequence[Answer]) -> Group:
-    """The answers in two columns of about the same height."""
-    columns: tuple[list[Answer], list[Answer]] = ([], [])
+def answer_page(answers: Sequence[Answer], width: int) -> Group:
+    """The answers in two columns of about the same height, in one where ``width`` is small."""
+    columns: list[list[Answer]] = [[], []] if width >= _TWO_COLUMNS else [[]]
     for answer in sorted(answers, key=lambda answer: -len(answer.found)):
         min(columns, key=lambda column: sum(len(one.found) + 4 for one in column)).append(answer)
     page = Table.grid(padding=(0, 4))
@@ -207,8 +206,16 @@ def summary(outcome: Outcome) -> Table:
         took_s, whole_s = story.takeover_s - story.killed_s, (story.caught_up_s or 0.0) - story.killed_s
         words = f"{took_s:.1f} s after the kill; {whole_s:.1f} s after it the table was complete"
         table.add_row("take-over", words)
+    files, stored = (sum(getattr(commit, name) for commit in outcome.commits) for name in ("files", "bytes"))
+    commits = sum(commit.files > 0 for commit in outcome.commits)
+    rows = sum(commit.rows for commit in outcome.commits)
+    table.add_row("table", f"{rows:,} rows by {commits} commits, {files} files, {size(stored)}")
     table.add_row("time", f"{outcome.total_s:.0f} s: {scenes}")
-    table.add_row("memory", f"{size(outcome.peak_memory_bytes)} at most, all processes together")
+    table.add_row(
+        "memory",
+        f"{size(outcome.peak_memory_bytes)} at most, all processes together "
+        f"({size(outcome.peak_rss_bytes)} with shared pages counted in each)",
+    )
     if outcome.ended_by_force:
         table.add_row(
             "by force", f"[yellow]{escape(', '.join(outcome.ended_by_force))} did not end by itself[/]"

@@ -84,6 +84,7 @@ class Demo:
         with self._scene("stop"):
             self._stage.close()
         outcome.peak_memory_bytes = self._stage.tree.peak_bytes
+        outcome.peak_rss_bytes = self._stage.tree.peak_rss_bytes
         outcome.ended_by_force = self._stage.killed
         self._say_goodbye()
         return outcome
@@ -157,7 +158,7 @@ class Demo:
         screen.show(pages.schema_table(outcome.schemas))
         outcome.answers = proof.answers(ask, TOPIC, tallies)
         screen.section("6. Five questions to the table, answered by DuckDB", words.ANSWERS)
-        screen.show(pages.answer_page(outcome.answers))
+        screen.show(pages.answer_page(outcome.answers, screen.console.width))
         ends = workbench.broker.end_offsets([TOPIC])[TOPIC]
         outcome.partitions = proof.partitions(ask, TOPIC, ends, table.ledger.next_offsets)
         on_disk = list_files(table.table, data_root(metadata), recursive=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import textwrap
 import time
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ class Screen:
     """A console of at most 100 columns; colours and moving parts only in a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a tick that ASCII cannot show must not end the demo
         self.console = Console(file=stream, highlight=False, width=None if stream.isatty() else _WIDTH)
         self.console.width = min(self.console.width, _WIDTH)
         self._status: Status | None = None
@@ -115,6 +118,7 @@ class StreamView:
         self._last_line = 0.0
         self._live = Live(console=screen.console, refresh_per_second=8, transient=True)
         self._moving = screen.console.is_terminal
+        self._bar_width = max(10, screen.console.width - 58)
 
     def __enter__(self) -> StreamView:
         if self._moving:
@@ -147,7 +151,7 @@ class StreamView:
         rows = status.rows if status else 0
         bars = Table.grid(padding=(0, 2))
         bars.add_column(width=14)
-        bars.add_column(width=40)
+        bars.add_column(width=self._bar_width)
         bars.add_column(justify="right", width=10)
         bars.add_column()
         commits = f"{status.commits} commits, {status.files} files" if status else "no commit yet"
@@ -163,7 +167,7 @@ class StreamView:
         return Group(Text(), bars, facts)
 
     def _bar(self, done: int) -> ProgressBar:
-        return ProgressBar(total=self._events, completed=done, width=40)
+        return ProgressBar(total=self._events, completed=done, width=self._bar_width)
 
 
 def _lag(status: TopicStatus | None) -> str:

@@ -13,7 +13,7 @@ SEED = 7
 COMMITS_BEFORE_KILL = 3
 RESTART_AFTER_S = 1.0
 # Longest and shortest time of sending: long enough for a dozen commits and for a host to come back.
-_SEND_S = 30.0
+_SEND_S = 36.0
 _SEND_AT_LEAST_S = 10.0
 _USUAL_EVENTS = 100_000
 _FEWEST_EVENTS = 1_000

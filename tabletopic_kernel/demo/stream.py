@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.core.events import (
     CommitFailed,
@@ -34,6 +35,8 @@ from tabletopic_kernel.demo.script import (
 from tabletopic_kernel.workbench import Servers
 
 _LOOK_EVERY_S = 0.1
+# States that come and go with every commit.
+_WORKING = frozenset({State.RUNNING, State.STAGED, State.COMMITTING})
 
 
 class StreamScene:
@@ -107,6 +110,10 @@ class StreamScene:
     def _hold(self) -> bool:
         """Asked before each event: after the first ones, wait for the first commit; Spark starts slowly."""
         if self._sent >= self._script.hold_at and self._commits == 0:
+            assert self._view is not None
+            self._view.say(
+                "·", "Spark is starting; the events wait in Kafka, the rest is sent after the first commit"
+            )
             deadline = time.monotonic() + CAUGHT_UP_LIMIT_S
             while self._commits == 0:
                 if time.monotonic() > deadline:
@@ -197,7 +204,7 @@ class StreamScene:
             return f"{name} killed"
         if status is None or (self.story.killed_s is not None and self.story.takeover_s is None):
             return f"{name} starting"
-        return f"{name} {status.state}"
+        return f"{name} {'running' if status.state in _WORKING else status.state}"
 
     def _too_late(self) -> str:
         status = self._monitor.status
