@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
 
 _SHOWN_ROWS = 50
-_ENDLESS = 100_000  # columns of a terminal that nothing is too wide for
 _FOLDABLE_COLUMNS = 3  # so few are readable too where their text breaks
 
 
@@ -87,8 +86,7 @@ def _show_table(answer: Answer) -> None:
     for row in cells:
         table.add_row(*row)
     out = screen.console()
-    natural = out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
-    if cells and natural > out.width and rows.num_columns > _FOLDABLE_COLUMNS:
+    if cells and screen.natural_width(out, table) > out.width and rows.num_columns > _FOLDABLE_COLUMNS:
         _show_records(out, rows.column_names, cells)
     else:
         out.print(table)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 # Wide enough that nothing is cut where there is no terminal to fit into.
 _PIPE_WIDTH = 1000
+_ENDLESS = 100_000
 
 
 class _Console(Console):
@@ -65,10 +66,17 @@ def show_json_line(value: object) -> None:
 
 def grid(*columns: str, right: Iterable[str] = ()) -> Table:
     """An empty table with these headings; those in ``right`` hold numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+    )
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return table
+
+
+def natural_width(out: Console, table: Table) -> int:
+    """How wide the table would be if nothing had to be folded."""
+    return out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
 
 
 def facts(pairs: Mapping[str, str]) -> Table:
@@ -119,8 +127,11 @@ def seconds(value: float | None) -> str:
 
 
 def age(moment_ms: int | None) -> str:
-    """How long ago a moment was."""
-    return "-" if moment_ms is None else f"{seconds(max(0.0, time.time() - moment_ms / 1000))} ago"
+    """How long ago a moment was, in its largest unit."""
+    if moment_ms is None:
+        return "-"
+    span = seconds(max(0.0, time.time() - moment_ms / 1000)).split()
+    return f"{' '.join(span[:2])} ago"
 
 
 def clock(moment_ms: int) -> str:

@@ -145,9 +145,10 @@ def _say_enabled(call: Call, wish: TopicWish, table: str, hosts: list[str] | Non
     begin = settings.start if isinstance(settings.start, str) else screen.clock(settings.start)
     screen.show(where)
     every = screen.seconds(settings.commit_interval_ms / 1000)
-    screen.show(f"  a commit every {every} while records come; a new table begins at {begin}")
-    if settings.partition_by:
-        screen.show(f"  partitioned by {screen.plain(', '.join(settings.partition_by))}")
+    by = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
+    screen.show(
+        f"  a commit every {every} while records come; a new table begins at {begin}{screen.plain(by)}"
+    )
     if hosts:
         screen.show(
             f"  a host runs and takes it; see [cyan]{screen.plain(call.command('status', wish.topic))}[/]"

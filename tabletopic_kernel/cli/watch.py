@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tabletopic_kernel.cli import screen
@@ -32,6 +32,7 @@ _STATE_STYLE = {
     "stopped": "dim",
 }
 _NUMBERS = ("lag", "behind", "rows", "files", "commits", "rows/s")
+_DISPENSABLE = ("files", "commits", "schema", "rows/s")
 _REFRESH_S = 1.0
 
 
@@ -62,7 +63,8 @@ def status(
     if as_json:
         _show_json(found, topic)
     else:
-        screen.console().print(_page(call, found, topic))
+        out = screen.console()
+        out.print(_page(call, found, topic, out))
 
 
 def _show_json(found: Sequence[TopicStatus], topic: str | None) -> None:
@@ -81,72 +83,52 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
     out = screen.console()
     if not out.is_terminal:
         while True:
-            out.print(_page(call, call.workbench.status(topic), topic))
+            out.print(_page(call, call.workbench.status(topic), topic, out))
             time.sleep(_REFRESH_S)
     with Live(console=out, auto_refresh=False) as live:
         while True:
             began = time.monotonic()
-            live.update(_page_or_trouble(call, topic), refresh=True)
+            live.update(_page_or_trouble(call, topic, out), refresh=True)
             time.sleep(max(0.0, _REFRESH_S - (time.monotonic() - began)))
 
 
-def _page_or_trouble(call: Call, topic: str | None) -> RenderableType:
+def _page_or_trouble(call: Call, topic: str | None, out: Console) -> RenderableType:
     """Who watches wants to see when the servers are back, too."""
     try:
-        return _page(call, call.workbench.status(topic), topic)
+        return _page(call, call.workbench.status(topic), topic, out)
     except RetryableError as error:
         return Text(f"{error}; trying again …", style="yellow")
 
 
-def _page(call: Call, found: Sequence[TopicStatus], topic: str | None) -> RenderableType:
+def _page(call: Call, found: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
     from tabletopic_kernel.core.redact import mask
 
     servers = call.workbench.servers
     footer = Text(
-        f"bootstrap servers {servers.kafka.get('bootstrap.servers', '')}   "
-        f"registry {mask(servers.registry.get('url', ''))}",
+        f"bootstrap servers  {servers.kafka.get('bootstrap.servers', '')}\n"
+        f"registry URL       {mask(servers.registry.get('url', ''))}",
         style="dim",
-        no_wrap=True,
-        overflow="ignore",
+        overflow="fold",
     )
     if not found:
         hint = f"no table topics yet; make one: {call.command('enable', 'TOPIC')}"
         return Group(Text(hint), Text(), footer)
     if topic is not None:
         return Group(_detail(found[0]), Text(), footer)
-    return Group(_overview(found), *_troubles(found), Text(), footer)
+    return Group(_overview(found, out), *_troubles(found), Text(), footer)
 
 
-def _overview(found: Sequence[TopicStatus]) -> RenderableType:
-    table = screen.grid(
-        "topic",
-        "table",
-        "state",
-        "lag",
-        "behind",
-        "rows",
-        "files",
-        "commits",
-        "rows/s",
-        "schema",
-        "committed",
-        right=_NUMBERS,
-    )
-    for one in found:
-        table.add_row(
-            Text(one.topic, style="bold"),
-            Text(one.table),
-            _state(one.state),
-            screen.number(one.lag_records),
-            screen.seconds(one.lag_seconds),
-            screen.number(one.rows),
-            screen.number(one.files),
-            screen.number(one.commits),
-            screen.number(one.rows_per_second),
-            Text(_versions(one)),
-            Text(screen.age(one.last_commit_ms)),
-        )
-    return table
+def _overview(found: Sequence[TopicStatus], out: Console) -> RenderableType:
+    """One line for each topic; in a narrow terminal without the columns that people miss least."""
+    columns = list(_COLUMNS)
+    for dispensable in (*_DISPENSABLE, None):
+        table = screen.grid(*columns, right=_NUMBERS)
+        for one in found:
+            table.add_row(*(_COLUMNS[name](one) for name in columns))
+        if dispensable is None or screen.natural_width(out, table) <= out.width:
+            return table
+        columns.remove(dispensable)
+    raise AssertionError("the loop ends with None")
 
 
 def _troubles(found: Sequence[TopicStatus]) -> list[RenderableType]:
@@ -211,6 +193,21 @@ def _last_commit(one: TopicStatus) -> str:
 def _schemas(one: TopicStatus) -> str:
     told = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in one.schema_versions]
     return ", ".join(told) or "none yet"
+
+
+_COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
+    "topic": lambda one: Text(one.topic, style="bold"),
+    "table": lambda one: Text(one.table),
+    "state": lambda one: _state(one.state),
+    "lag": lambda one: Text(screen.number(one.lag_records)),
+    "behind": lambda one: Text(screen.seconds(one.lag_seconds)),
+    "rows": lambda one: Text(screen.number(one.rows)),
+    "files": lambda one: Text(screen.number(one.files)),
+    "commits": lambda one: Text(screen.number(one.commits)),
+    "rows/s": lambda one: Text(screen.number(one.rows_per_second)),
+    "schema": lambda one: Text(_versions(one)),
+    "committed": lambda one: Text(screen.age(one.last_commit_ms)),
+}
 
 
 def events(

@@ -1,0 +1,248 @@
+"""The program against real servers: what fails leaves nothing behind, what works works end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog import Catalog, load_catalog
+
+from tabletopic_kernel.local.stack import StackInfo
+
+pytestmark = pytest.mark.integration
+_NOBODY = "127.0.0.1:1"  # a port that answers to nobody
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Stdout as JSON."""
+        return json.loads(self.out)
+
+
+Tabletopic = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(stack: StackInfo) -> list[str]:
+    """The program as a process of its own, on the servers of the tests."""
+    return [sys.executable, "-m", "tabletopic_kernel.cli", "--state-dir", str(stack.state_dir)]
+
+
+@pytest.fixture
+def tabletopic(command: list[str], tmp_path: Path) -> Tabletopic:
+    """Call the program and wait for it."""
+
+    def call(*arguments: str, environ: Mapping[str, str] | None = None) -> Outcome:
+        ended = subprocess.run(
+            [*command, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **(environ or {})},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return Outcome(ended.returncode, ended.stdout, ended.stderr)
+
+    return call
+
+
+@pytest.fixture
+def catalog(stack: StackInfo) -> Catalog:
+    """The catalog of the tests' servers."""
+    properties = {key: value for key, value in stack.catalog.items() if key != "name"}
+    return load_catalog(stack.catalog["name"], **properties)
+
+
+@pytest.fixture
+def topic(stack: StackInfo, request: pytest.FixtureRequest) -> str:
+    """An empty topic, named for the test."""
+    name = re.sub(r"\W+", "-", f"cli-{request.node.name}").strip("-")
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers, "log_level": 0})
+    admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=1)])[name].result(30)
+    return name
+
+
+def test_info_opens_the_catalog(tabletopic: Tabletopic, stack: StackInfo) -> None:
+    """What `info --json` tells is enough for PyIceberg, and the addresses are the stack's."""
+    told = tabletopic("info", "--json").json
+    opened = load_catalog(told["catalog"]["name"], **told["catalog"]["properties"])
+    assert opened.list_namespaces() is not None
+    assert told["bootstrap_servers"] == stack.bootstrap_servers
+    assert told["registry_url"] == stack.registry_url
+    assert told["state_dir"] == str(stack.state_dir)
+    assert isinstance(told["hosts"], list)
+
+
+def test_enable_without_a_topic(tabletopic: Tabletopic, catalog: Catalog) -> None:
+    """A topic that is not there cannot be switched on, and no table appears."""
+    ended = tabletopic("enable", "cli-not-there")
+    assert ended.code == 2
+    assert ended.err.startswith("error: there is no topic 'cli-not-there'")
+    assert tabletopic("status", "cli-not-there").code == 2
+    assert not catalog.table_exists(("default", "cli_not_there"))
+
+
+@pytest.mark.parametrize("expression", ["hourly(event_time)", "bucket(x, y, z)", "day("])
+def test_enable_with_a_wrong_partition(
+    tabletopic: Tabletopic, catalog: Catalog, topic: str, expression: str
+) -> None:
+    """A partition expression that cannot be read leaves no table and no topic switched on."""
+    ended = tabletopic("enable", topic, "--partition-by", expression, "--table", "cli_wrong_partition")
+    assert ended.code == 2
+    assert ended.err.startswith("error: partition ")
+    assert tabletopic("status", topic).code == 2
+    assert not catalog.table_exists(("default", "cli_wrong_partition"))
+
+
+def test_enable_partitions_by_a_missing_column(tabletopic: Tabletopic, catalog: Catalog) -> None:
+    """Where the schema is known, a column that it does not have is refused before anything is made."""
+    assert tabletopic("produce-clickstream", "--topic", "cli-columns", "--count", "1").code == 0
+    ended = tabletopic("enable", "cli-columns", "--partition-by", "day(nope)")
+    assert ended.code == 2
+    assert "there is no column 'nope'" in ended.err
+    assert not catalog.table_exists(("default", "cli_columns"))
+    assert tabletopic("status", "cli-columns").code == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (
+            "TABLETOPIC_REGISTRY__URL",
+            f"http://{_NOBODY}",
+            f"the registry at http://{_NOBODY} does not answer",
+        ),
+        ("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", _NOBODY, f"the broker at {_NOBODY} does not answer"),
+    ],
+)
+def test_enable_while_a_server_is_away(
+    tabletopic: Tabletopic, catalog: Catalog, topic: str, variable: str, value: str, message: str
+) -> None:
+    """Without registry or broker nothing is switched on; the message names the server, the code is 1."""
+    ended = tabletopic("enable", topic, "--table", "cli_away", environ={variable: value})
+    assert ended.code == 1
+    assert message in ended.err
+    assert "Traceback" not in ended.err
+    assert tabletopic("status", topic).code == 2
+    assert not catalog.table_exists(("default", "cli_away"))
+
+
+def test_enable_on_a_foreign_table(tabletopic: Tabletopic, catalog: Catalog, topic: str) -> None:
+    """A table that is somebody else's is not taken: it keeps its rows and its columns."""
+    catalog.create_namespace_if_not_exists("default")
+    rows = pa.table({"mine": [1, 2, 3]})
+    catalog.create_table(("default", "cli_foreign"), rows.schema).append(rows)
+    before = catalog.load_table(("default", "cli_foreign")).metadata_location
+    ended = tabletopic("enable", topic, "--table", "cli_foreign")
+    assert ended.code == 2
+    assert "cli_foreign" in ended.err
+    assert catalog.load_table(("default", "cli_foreign")).metadata_location == before
+    assert tabletopic("status", topic).code == 2
+
+
+def test_a_disk_that_cannot_be_used(tabletopic: Tabletopic, tmp_path: Path) -> None:
+    """A state folder that is a file is said, without a trace."""
+    (tmp_path / "file").write_text("")
+    ended = tabletopic("up", "--detach", "--state-dir", str(tmp_path / "file"))
+    assert ended.code == 2
+    assert "file" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_doctor_finds_the_servers(tabletopic: Tabletopic) -> None:
+    """With servers, doctor tries each of them, and storage by a file that is gone afterwards."""
+    ended = tabletopic("doctor", "--json")
+    found = {check["name"]: check["status"] for check in ended.json}
+    assert ended.code == 0
+    for name in ("JDK", "Java libraries", "broker", "registry", "catalog", "storage", "query extensions"):
+        assert found[name] == "ok"
+
+
+@pytest.fixture
+def host(command: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A host in a process of its own."""
+    with (tmp_path / "serve.err").open("w") as errors:
+        running = subprocess.Popen(
+            [*command, "serve"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    yield running
+    running.kill()
+    running.wait()
+
+
+def _until(condition: Callable[[], bool], seconds: float = 200) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(1)
+    return False
+
+
+def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]) -> None:
+    """Events that were produced are in the table, and every command tells the same story."""
+    name = "cli-story"
+    tallies = tabletopic("produce-clickstream", "--topic", name, "--count", "2000", "--json").json
+    assert tallies["events"] == 2000
+    enabled = tabletopic("enable", name, "--commit-interval", "1s", "--wait", "200", "--json")
+    assert enabled.code == 0, enabled.err
+    assert _until(lambda: tabletopic("status", name, "--json").json["lag_records"] == 0)
+
+    status = tabletopic("status", name, "--json").json
+    assert (status["topic"], status["table"], status["error"]) == (name, "default.cli_story", None)
+    assert sum(status["next_offsets"].values()) == 2000
+    assert status["next_offsets"] == status["end_offsets"]
+    assert status["schema_versions"][0]["subject"] == f"{name}-value"
+    assert status["rows"] == 2000
+
+    sql = "SELECT event_type, count(*) AS n FROM default.cli_story GROUP BY event_type"
+    rows = tabletopic("query", sql, "--json").json
+    assert sum(row["n"] for row in rows) == 2000
+    by_spark = tabletopic("query", "--engine", "spark", "SELECT count(*) AS n FROM cli_story", "--json")
+    assert by_spark.json == [{"n": 2000}], by_spark.err
+    wrong = tabletopic("query", "--engine", "spark", "SELECT * FROM cli_stroy")
+    assert wrong.code == 2
+    assert len(wrong.err.splitlines()) < 20
+
+    lines = tabletopic("events", name, "--json", "--since", "10m").out.splitlines()
+    kinds = [json.loads(line)["type"] for line in lines]
+    assert kinds.index("Enabled") < kinds.index("Committed")
+
+    host.send_signal(signal.SIGTERM)
+    told, _ = host.communicate(timeout=120)
+    assert host.returncode == 0
+    if not tabletopic("info", "--json").json["hosts"]:  # else it may be another one's
+        assert "Committed" in told
+        assert tabletopic("status", name, "--json").json["state"] == "no_host"
+    assert tabletopic("disable", name).code == 0
+    assert tabletopic("status", name).code == 2
+
+
+def test_status_costs_little(tabletopic: Tabletopic) -> None:
+    """status is for watching: it takes less than 1.5 s of CPU time, whatever else the machine does."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert tabletopic("status").code == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
