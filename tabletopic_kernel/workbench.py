@@ -220,8 +220,10 @@ class Workbench:
         """Events of the control topic, oldest first; with ``follow`` goes on while it is true."""
         from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, read_events  # noqa: PLC0415
 
-        if CONTROL_TOPIC not in self.broker.topics():
-            return
+        while CONTROL_TOPIC not in self.broker.topics():  # no host has ever run here
+            if follow is None or not follow():
+                return
+            time.sleep(0.3)
         for event in read_events(self.broker.properties, since_ms, follow=follow):
             if topic is None or event.topic == topic:
                 yield event

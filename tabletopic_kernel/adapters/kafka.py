@@ -153,6 +153,11 @@ class Broker:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._trouble(error) from error
+        deadline = time.monotonic() + TIMEOUT_S
+        while topic not in self.end_offsets([topic]):  # the answer comes before every broker knows
+            if time.monotonic() > deadline:
+                raise RetryableError(f"the broker at {self.address} made {topic} and does not show it")
+            time.sleep(0.1)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's configuration, e.g. ``retention.ms``."""

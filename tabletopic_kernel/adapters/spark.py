@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.adapters.catalog import catalog_name
@@ -32,6 +35,8 @@ appender.file.strategy.max = 3
 
 ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_CHECKPOINT = "tabletopic-checkpoint-"
 
 # Why each: see the comment at its side; a person's [spark] conf wins over all of them.
 _DEFAULTS = {
@@ -95,6 +100,19 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     return session
 
 
+def new_checkpoint(session: SparkSession) -> Path:
+    """A folder for a query's checkpoint, beside Spark's own temporary files; the caller removes it.
+
+    Those that a killed process left are removed here.
+    """
+    parent = Path(session.conf.get("spark.local.dir") or tempfile.gettempdir())
+    parent.mkdir(parents=True, exist_ok=True)
+    for folder in parent.glob(f"{_CHECKPOINT}*"):
+        if not psutil.pid_exists(int(folder.name.removeprefix(_CHECKPOINT).split("-")[0])):
+            shutil.rmtree(folder, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_CHECKPOINT}{os.getpid()}-", dir=parent))
+
+
 def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
     """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog."""
     if not properties:
@@ -138,13 +156,3 @@ class _environment:  # noqa: N801 - reads as a statement: with _environment(JAVA
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def cores(session: SparkSession) -> int:
-    """Tasks that run at the same time."""
-    return int(session.sparkContext.defaultParallelism)
-
-
-def jar_list(paths: Sequence[Path]) -> tuple[str, ...]:
-    """Jar paths as the session takes them."""
-    return tuple(str(path) for path in paths)

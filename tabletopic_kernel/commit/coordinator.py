@@ -131,7 +131,7 @@ class Coordinator:
         self._retry_at_ms = 0
         self._last_commit_ms = services.now_ms()
         self._commit_asked = False
-        self._ending = False
+        self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
     def __repr__(self) -> str:
@@ -167,6 +167,11 @@ class Coordinator:
         """Where the topic stands."""
         with self._lock:
             return self._state
+
+    @property
+    def has_died(self) -> bool:
+        """Whether a bug ended the thread; only a new coordinator helps."""
+        return self._crashed
 
     def progress(self) -> events.Progress:
         """The progress record as of now."""
@@ -551,6 +556,7 @@ class Coordinator:
             self._write(events.Stopped(**self._stamp()))
 
     def _crash(self, error: Exception) -> None:
+        self._crashed = True
         with self._lock:
             self._state, self._error = State.FAILED, f"our bug: {type(error).__name__}: {error}"
         if self._worker is not None:

@@ -16,12 +16,13 @@ from dataclasses import replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
-from tabletopic_kernel.adapters.kafka import TIMEOUT_S, make_consumer
+from tabletopic_kernel.adapters.kafka import make_consumer
 from tabletopic_kernel.commit.control_log import ensure_control_topic
 from tabletopic_kernel.commit.coordinator import Coordinator, Services
 from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC, Wished, ensure_settings_topic, parse_wish
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.core.settings import TopicWish
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Host:
         self._coordinators: dict[str, Coordinator] = {}
         self._place: dict[str, int] = {}  # topic → settings partition
         self._held: set[int] = set()
-        self._catching_up: dict[int, tuple[int, dict[str, Wished]]] = {}
+        self._catching_up: dict[int, dict[str, Wished]] = {}
         self._last_poll = time.monotonic()
         self._told: dict[str, State] = {}
         self.error: Exception | None = None
@@ -150,8 +151,7 @@ class Host:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for place in partitions:
             place.offset = OFFSET_BEGINNING
-            _, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
-            self._catching_up[place.partition] = (high, {})
+            self._catching_up[place.partition] = {}
             self._held.add(place.partition)
         consumer.incremental_assign(partitions)
         self._joined.set()
@@ -183,20 +183,24 @@ class Host:
         if wished is None or partition is None:
             return
         if partition in self._catching_up:
-            self._catching_up[partition][1][wished.topic] = wished  # only the newest of a topic counts
+            self._catching_up[partition][wished.topic] = wished  # only the newest of a topic counts
         else:
             self._apply(wished, partition)
 
     def _finish_catching_up(self, consumer: Consumer) -> None:
+        """Apply a new partition's wishes once all of them are read: only the newest counts."""
         if not self._catching_up:
             return
         places = [TopicPartition(SETTINGS_TOPIC, partition) for partition in self._catching_up]
         try:
+            ends = self._services.broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
             positions = {place.partition: place.offset for place in consumer.position(places)}
-        except KafkaException:
+        except (KafkaException, RetryableError, KeyError) as error:
+            _LOG.warning("host %s: %s", self.id, error)  # the broker is away: again at the next poll
             return
-        for partition, (high, newest) in list(self._catching_up.items()):
-            if high == 0 or positions.get(partition, -1) >= high:
+        for partition, newest in list(self._catching_up.items()):
+            end = ends.get(partition, 0)
+            if end == 0 or positions.get(partition, -1) >= end:
                 del self._catching_up[partition]
                 for wished in newest.values():
                     self._apply(wished, partition)
@@ -208,7 +212,7 @@ class Host:
         elif running is None:
             self._place[wished.topic] = partition
             self._open(wished.topic, wished.wish)
-        elif running.settings != wished.wish.settings:
+        elif running.settings != wished.wish.settings or running.has_died:
             self._close_all([wished.topic])
             self._place[wished.topic] = partition
             self._open(wished.topic, wished.wish)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import shutil
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from pyiceberg.manifest import DataFile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS
+from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
@@ -74,7 +72,7 @@ class Worker:
         self._plan = plan
         self._listener = listener
         self._position = dict(spec.start)
-        self._checkpoint = Path(tempfile.mkdtemp(prefix="tabletopic-checkpoint-"))
+        self._checkpoint = new_checkpoint(spark)
         self._cores = int(spark.sparkContext.defaultParallelism)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch is under way
@@ -160,6 +158,8 @@ class Worker:
         self._listener.staged(StagedBatch(staged, tuple(result.files), result.rows, seconds))
 
     def _run(self, frame: DataFrame, records: int) -> StageResult:
+        # A pool for each topic: the FAIR scheduler shares the cores between pools.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
         tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
         columns = [name for name in SOURCE_COLUMNS if name != "headers" or self._spec.headers]
         task: Any = StageTask(self._plan)  # the stubs want a function of any iterable
