@@ -9,14 +9,14 @@ from itertools import cycle, islice
 from time import monotonic, sleep
 from typing import Final, Literal
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, SchemaVersion, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream, Prebuilt
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.adapters.kafka import Broker, checked
+from tabletopic_kernel.adapters.kafka import Broker, make_producer
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic).
@@ -237,11 +237,7 @@ class _Sender:
     """A producer that counts delivery reports and raises what went wrong with the first lost record."""
 
     def __init__(self, bootstrap: Mapping[str, str], topic: str) -> None:
-        properties = {**_PRODUCER, **bootstrap}
-        try:
-            self._producer = Producer(checked(properties))
-        except KafkaException as error:
-            raise UsageError(f"the producer settings are not usable: {error.args[0].str()}") from error
+        self._producer = make_producer({**_PRODUCER, **bootstrap})
         self._topic = topic
         self._lost: KafkaError | None = None
         self.acknowledged = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -45,37 +46,31 @@ class TopicFacts:
     end: dict[int, int]
 
 
-def client_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Properties for a librdkafka client of ours."""
-    return {"log_level": 0, "logger": _LOG, **properties}
-
-
 def make_admin(properties: Mapping[str, str]) -> AdminClient:
-    """An admin client; raises SettingsError on an unknown or wrong property."""
-    return AdminClient(checked(properties))
+    """An admin client; raises SettingsError on properties that librdkafka refuses."""
+    return _made(AdminClient, properties, {})
 
 
 def make_consumer(properties: Mapping[str, str], **more: Any) -> Consumer:
-    """A consumer; ``more`` has underscores where the property has dots."""
-    return Consumer({**checked(properties), **{key.replace("_", "."): value for key, value in more.items()}})
+    """A consumer; ``more`` has underscores for dots, and wins. Raises as ``make_admin``."""
+    return _made(Consumer, properties, more)
 
 
-def checked(properties: Mapping[str, str]) -> dict[str, Any]:
-    """``client_properties``, tried out without a connection.
+def make_producer(properties: Mapping[str, str], **more: Any) -> Producer:
+    """A producer; see ``make_consumer``."""
+    return _made(Producer, properties, more)
 
-    Raises:
-        SettingsError: librdkafka does not know or accept a property.
-    """
-    ready = client_properties(properties)
-    if "bootstrap.servers" not in ready:
+
+def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], more: Mapping[str, Any]) -> T:
+    if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         raise SettingsError(
-            "[kafka] bootstrap.servers is not set and no local stack is running; see `tabletopic up`"
+            "[kafka] bootstrap.servers is not set and no local stack runs; see `tabletopic up`"
         )
+    ours = {key.replace("_", "."): value for key, value in more.items()}
     try:
-        AdminClient(ready)
+        return kind({"log_level": 0, "logger": _LOG, **properties, **ours})
     except KafkaException as error:
         raise SettingsError(f"[kafka] {error.args[0].str()}") from error
-    return ready
 
 
 class Broker:

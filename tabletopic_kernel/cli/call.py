@@ -92,8 +92,11 @@ class Call:
     @cached_property
     def workbench(self) -> Workbench:
         """The workbench of these settings."""
+        from tabletopic_kernel.config import check_kafka_properties
         from tabletopic_kernel.workbench import Workbench
 
+        if self.loaded.settings.kafka:
+            check_kafka_properties(self.loaded)
         return Workbench(self.loaded.settings)
 
     def hosts(self) -> list[str] | None:

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from pydantic import ValidationError
 
-from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, checked, make_consumer
+from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer, make_producer
 from tabletopic_kernel.core.events import EVENT_ADAPTER, ControlEvent
 
 CONTROL_TOPIC = "__tabletopic.control"
@@ -21,9 +21,7 @@ class ControlLog:
     """Writes events without ever holding up a commit: what cannot be sent is dropped, and counted."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._producer = Producer(
-            {**checked(properties), "linger.ms": 5, "queue.buffering.max.messages": 100_000}
-        )
+        self._producer = make_producer(properties, linger_ms=5, queue_buffering_max_messages=100_000)
         self._lock = threading.Lock()
         self.dropped = 0
 

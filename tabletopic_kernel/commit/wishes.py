@@ -6,10 +6,10 @@ import zlib
 from dataclasses import dataclass
 from time import monotonic
 
-from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 from pydantic import ValidationError
 
-from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, checked, make_consumer
+from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer, make_producer
 from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.core.settings import TopicWish
 
@@ -45,7 +45,7 @@ def write_wish(broker: Broker, topic: str, wish: TopicWish | None) -> None:
     """
     ensure_settings_topic(broker)
     partitions = len(broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC])
-    producer = Producer({**checked(broker.properties), "acks": "all", "message.timeout.ms": 10_000})
+    producer = make_producer(broker.properties, acks="all", message_timeout_ms=10_000)
     failures: list[str] = []
 
     def delivered(error: object, _: object) -> None:
