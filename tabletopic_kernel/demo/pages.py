@@ -227,14 +227,14 @@ def next_steps(kept: Path | None) -> Group:
     """What to do next, as commands to copy; ``kept`` is the folder where topic and table stay."""
     if kept is None:
         steps = {
-            "make up": "servers that stay; outside of a checkout: tabletopic up",
+            "make up": "servers that stay; outside of a checkout: tabletopic up --detach",
             "make lab": "JupyterLab with the notebooks",
             "README.md": "the first cells to try",
         }
     else:
         here = shlex.join(["tabletopic", "--state-dir", str(kept)])
         steps = {
-            f"{here} up": "start the servers again",
+            f"{here} up --detach": "start the servers again",
             f'{here} query "SELECT count(*) FROM clicks"': "ask the table",
             f"{here} down": "stop them; then remove the folder",
         }
