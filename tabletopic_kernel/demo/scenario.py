@@ -18,7 +18,7 @@ from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.adapters.catalog import list_files
 from tabletopic_kernel.adapters.datafiles import data_root
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.errors import InternalError, TableTopicError, UsageError
+from tabletopic_kernel.core.errors import InternalError, UsageError
 from tabletopic_kernel.core.settings import Settings, table_identifier
 from tabletopic_kernel.demo import history, pages, proof, words
 from tabletopic_kernel.demo.monitor import Monitor
@@ -39,7 +39,7 @@ def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> i
         with interruptible(), Stage(state_dir, keep=keep) as stage:
             try:
                 outcome = Demo(script, stage, screen).play()
-            except TableTopicError:
+            except Exception:
                 screen.step("✗", f"the demo breaks off; the logs stay in {stage.folder / 'logs'}")
                 raise
     except KeyboardInterrupt:
