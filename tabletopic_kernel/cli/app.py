@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our arrows still gets the words
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As scripts start what they put into the background; who interrupts us all the same, means it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="tabletopic")
     except SystemExit as end:

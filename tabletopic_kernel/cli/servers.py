@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from tabletopic_kernel.cli import screen
@@ -21,6 +22,7 @@ from tabletopic_kernel.cli.call import FAILED, INTERRUPTED, Call, JsonOption, co
 from tabletopic_kernel.core.errors import StackError, TableTopicError
 
 if TYPE_CHECKING:
+    from tabletopic_kernel.doctor import Check
     from tabletopic_kernel.local.stack import LocalStack, StackInfo
 
 _LOOK_EVERY_S = 2.0
@@ -122,9 +124,10 @@ def stop_event() -> threading.Event:
             os._exit(INTERRUPTED)
         asked.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            signal.signal(number, ask)
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, ask)
     return asked
 
 
@@ -228,21 +231,24 @@ def doctor(call: Call, as_json: JsonOption = False) -> None:
     """
     from tabletopic_kernel.doctor import run_checks
 
-    style = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     checks = []
     out = screen.console()
     for check in run_checks(call.loaded):
         checks.append(check)
-        if as_json:
-            continue
-        out.print(
-            Text.assemble(
-                (f"{check.status:<5}", style[check.status]), (f"{check.name:<20}", "bold"), check.detail
-            )
-        )
-        if check.remedy:
-            out.print(Text(f"{'':5}→ {check.remedy}", style=style[check.status]))
+        if not as_json:
+            out.print(_check_line(check))
     if as_json:
         screen.show_json([check.to_json() for check in checks])
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(FAILED)
+
+
+def _check_line(check: Check) -> Table:
+    style = {"ok": "green", "warn": "yellow", "fail": "bold red"}[check.status]
+    line = Table.grid(padding=(0, 2))
+    for width in (4, 16, None):
+        line.add_column(width=width)
+    line.add_row(Text(check.status, style), Text(check.name, "bold"), Text(check.detail))
+    if check.remedy:
+        line.add_row("", "", Text(f"→ {check.remedy}", style))
+    return line

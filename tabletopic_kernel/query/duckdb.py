@@ -22,7 +22,13 @@ from pyiceberg.table.snapshots import Snapshot
 from tabletopic_kernel.adapters.catalog import reachable
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, no_such_table
-from tabletopic_kernel.query.duckdb_connection import connect, give_secret, position, sql_errors
+from tabletopic_kernel.query.duckdb_connection import (
+    connect,
+    give_secret,
+    interruptible,
+    position,
+    sql_errors,
+)
 from tabletopic_kernel.query.moment import Moment, dotted, snapshot_at
 from tabletopic_kernel.query.tables_in_sql import Name, quote, quote_default, tables_in, wants_table_list
 
@@ -87,20 +93,18 @@ class DuckLake:
         limit: int | None = None,
     ) -> Answer:
         """As ``sql``, with the tables that were read; at most ``limit`` rows are fetched."""
-        with self._lock:
+        with self._lock, sql_errors():
             if wants_table_list(sql):
                 return Answer(self._table_list())
             connection = self._open()
-            with sql_errors():
-                text = quote_default(sql)
-                names = tables_in(self._parser, text)
+            text = quote_default(sql)
+            names = tables_in(self._parser, text)
             views, unknown = self._views(names, at)
             self._drop(connection, unknown)
             for view in views:
                 self._make(connection, view)
-            with sql_errors(), self._unknown_tables(unknown):
-                connection.execute(text, params)
-                rows, truncated = _fetch(connection, limit)
+            with self._unknown_tables(unknown):
+                rows, truncated = interruptible(connection, lambda: _run(connection, text, params, limit))
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def close(self) -> None:
@@ -199,10 +203,9 @@ class DuckLake:
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""
         self._made.add(view.place)
-        with sql_errors():
-            connection.execute(
-                f"CREATE OR REPLACE VIEW {view.place} AS SELECT * FROM iceberg_scan('{location}'{chosen})"
-            )
+        connection.execute(
+            f"CREATE OR REPLACE VIEW {view.place} AS SELECT * FROM iceberg_scan('{location}'{chosen})"
+        )
 
     # -- names
 
@@ -249,8 +252,14 @@ def _dotted_place(*parts: str) -> str:
     return ".".join(map(quote, parts))
 
 
-def _fetch(connection: duckdb.DuckDBPyConnection, limit: int | None) -> tuple[pa.Table, bool]:
+def _run(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    limit: int | None,
+) -> tuple[pa.Table, bool]:
     """The rows of the last statement, at most ``limit``, and whether there are more."""
+    connection.execute(sql, params)
     if limit is None:
         return connection.to_arrow_table(), False
     reader = connection.to_arrow_reader(min(_BATCH_ROWS, limit + 1))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 
+T = TypeVar("T")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
 _SECRET = "tabletopic_storage"
 
@@ -71,6 +74,17 @@ def give_secret(connection: duckdb.DuckDBPyConnection, io: Mapping[str, str]) ->
     connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {_SECRET} (TYPE s3, {told})")
 
 
+def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+    """Do what runs inside DuckDB so that Ctrl-C ends it: while DuckDB fetches, it looks at no signals."""
+    with ThreadPoolExecutor(1, "duckdb") as executor:
+        running = executor.submit(work)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
+
+
 @contextmanager
 def sql_errors() -> Iterator[None]:
     """DuckDB's errors by remedy.
@@ -79,7 +93,7 @@ def sql_errors() -> Iterator[None]:
         UsageError: the SQL is wrong.
         RetryableError: files could not be read.
         ActionNeededError: DuckDB ran out of memory or failed.
-        KeyboardInterrupt: the query was interrupted.
+        KeyboardInterrupt: Ctrl-C.
     """
     try:
         yield
@@ -96,8 +110,8 @@ def sql_errors() -> Iterator[None]:
         raise RetryableError(f"DuckDB could not read the table: {error}") from error
     except duckdb.Error as error:  # those it gives no class of its own
         raise UsageError(str(error)) from error
-    except RuntimeError as error:  # how DuckDB tells Ctrl-C
-        if "interrupted" in str(error):
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # how DuckDB tells Ctrl-C in a short statement
             raise KeyboardInterrupt from None
         raise
 

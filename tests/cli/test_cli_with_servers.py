@@ -240,6 +240,29 @@ def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]
     assert tabletopic("status", name).code == 2
 
 
+@pytest.mark.parametrize(
+    "words", [["status", "--watch", "--json"], ["events", "--follow", "--since", "all", "--json"]]
+)
+def test_ctrl_c_ends_what_goes_on(
+    tabletopic: Tabletopic, command: list[str], tmp_path: Path, words: list[str]
+) -> None:
+    """What watches or follows ends at Ctrl-C with 130 and without a word."""
+    assert tabletopic("produce-clickstream", "--topic", "cli-watched", "--count", "1").code == 0
+    assert tabletopic("enable", "cli-watched").code == 0
+    running = subprocess.Popen(
+        [*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    if words[0] == "status":
+        assert json.loads(running.stdout.readline())["topic"]
+    else:
+        time.sleep(3)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=30)
+    assert (running.returncode, errors) == (130, "")
+    assert tabletopic("disable", "cli-watched").code == 0
+
+
 def test_status_costs_little(tabletopic: Tabletopic) -> None:
     """status is for watching: it takes less than 1.5 s of CPU time, whatever else the machine does."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

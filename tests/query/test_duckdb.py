@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -263,6 +264,19 @@ def test_several_threads_may_ask(lake: DuckLake) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_a_query_can_be_interrupted(lake: DuckLake) -> None:
+    """Ctrl-C ends a long query at once, also one whose rows are being fetched; the next one works."""
+    endless = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+    main = threading.main_thread().ident
+    assert main is not None
+    assert one(lake, "SELECT count(*) FROM clicks") == 3
+    for limit in (None, 5):
+        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            lake.query(endless, limit=limit)
+    assert one(lake, "SELECT count(*) FROM clicks") == 3
 
 
 def test_nothing_is_downloaded_and_times_are_utc() -> None:
