@@ -1,0 +1,68 @@
+"""Servers of these tests alone: what is killed here must not be anybody else's host or broker."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.workbench import Workbench
+from tests.recovery.hosts import Hosts
+from tests.recovery.stream import Stream
+
+_LOG = logging.getLogger(__name__)  # pytest shows it with a test that failed
+
+
+@pytest.fixture(scope="package")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
+    """Broker, registry and catalog of these tests alone."""
+    local = LocalStack(tmp_path_factory.mktemp("recovery"))
+    yield local.up(die_with_parent=True)
+    local.down()
+
+
+@pytest.fixture(scope="package")
+def bench(stack: StackInfo) -> Workbench:
+    """A workbench that only asks; hosts are processes of their own."""
+    return Workbench(Settings(state_dir=str(stack.state_dir)))
+
+
+@pytest.fixture(scope="package")
+def hosts(stack: StackInfo, bench: Workbench) -> Iterator[Hosts]:
+    """Starts hosts, and ends them even if the tests are killed."""
+    leash = Leash(stack.state_dir, temporary=False)
+    started = Hosts(stack.state_dir, bench, leash)
+    yield started
+    started.end_all()
+    leash.release()
+
+
+@pytest.fixture
+def new_stream(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Stream]]:
+    """Makes topics with a producer each; afterwards they are switched off, so that no host goes on."""
+    made: list[Stream] = []
+
+    def make(partitions: int = 3, topic: str | None = None) -> Stream:
+        stream = Stream(stack, topic or f"t{uuid.uuid4().hex[:10]}", partitions)
+        made.append(stream)
+        return stream
+
+    yield make
+    for stream in made:
+        stream.end()
+        if stream.topic in bench.wishes():
+            bench.disable(stream.topic)
+
+
+@pytest.fixture(autouse=True)
+def _last_words(hosts: Hosts) -> Iterator[None]:
+    """What hosts printed goes into the report of a test that failed."""
+    yield
+    for host in hosts.everyone:
+        if words := host.last_words():
+            _LOG.warning("%r printed:\n%s", host, words)

@@ -1,0 +1,181 @@
+"""Hosts as processes of their own: to be killed, frozen, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from tabletopic_kernel.core.errors import RetryableError
+from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.workbench import Workbench
+from tests.recovery.waiting import wait_until
+
+# Settings of a person's own cluster must not get here; these only say where programs lie.
+_KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
+
+
+class HostProcess:
+    """``tabletopic serve`` on the servers of ``folder``; what it prints is in ``output``."""
+
+    def __init__(self, folder: Path, number: int, leash: Leash, environment: Mapping[str, str]) -> None:
+        temporary = folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
+        # Beside the state folder: no file of the product.
+        self.output = folder.with_name(f"{folder.name}-host-{number}.log")
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tabletopic_kernel.cli", "serve", "--quiet"],
+                cwd=temporary,  # no tabletopic.toml is near
+                env={
+                    **ours,
+                    "TABLETOPIC_STATE_DIR": str(folder),
+                    "TMPDIR": str(temporary),
+                    **environment,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        leash.hold(self.pid)
+        self._tree: set[psutil.Process] = set()
+
+    def __repr__(self) -> str:
+        return f"<host {self.pid}, ended: {self._process.poll()}>"
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs (or is frozen)."""
+        return self._process.poll() is None
+
+    def is_called(self, host_id: str | None) -> bool:
+        """Whether this is the host's id in events, statuses and in its group."""
+        return host_id is not None and f"-{self.pid}-" in host_id
+
+    def kill(self) -> None:
+        """``kill -9`` of the host alone: no handler runs, and its Spark is not told."""
+        self._look()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(self.pid).send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self, limit_s: float = 90) -> tuple[int, float]:
+        """SIGTERM; the exit code, and how many seconds it took."""
+        self._look()
+        began = time.monotonic()
+        self._process.terminate()
+        code = self._process.wait(limit_s)
+        return code, time.monotonic() - began
+
+    def freeze(self) -> None:
+        """SIGSTOP to the host and everything below it: it is gone for others and does not know."""
+        frozen: set[psutil.Process] = set()
+        while new := self._look() - frozen:  # a process that was about to start another one
+            for process in new:
+                _send(process, signal.SIGSTOP)
+            frozen |= new
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on where it was."""
+        for process in self._tree:
+            _send(process, signal.SIGCONT)
+
+    def left(self) -> list[str]:
+        """What still runs of this host: children that outlived it."""
+        return [process.name() for process in self._look() if _runs(process)]
+
+    def end(self) -> None:
+        """Leave nothing of it, however it is."""
+        for process in self._look():
+            _send(process, signal.SIGKILL)
+        self._process.wait()
+
+    def last_words(self) -> str:
+        """The end of what it printed."""
+        return self.output.read_text("utf-8", "replace")[-2000:]
+
+    def _look(self) -> set[psutil.Process]:
+        """All processes that are or once were seen below it, itself included."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self._process.poll() is None:
+                own = psutil.Process(self.pid)
+                self._tree |= {own, *own.children(recursive=True)}
+        return set(self._tree)
+
+
+class Hosts:
+    """All hosts of these tests: one group, on one set of servers. Tests share them, a start takes 8 s."""
+
+    def __init__(self, folder: Path, bench: Workbench, leash: Leash) -> None:
+        self._folder = folder
+        self._bench = bench
+        self._leash = leash
+        self.everyone: list[HostProcess] = []
+
+    def start(self, **environment: str) -> HostProcess:
+        """One more host."""
+        host = HostProcess(self._folder, len(self.everyone) + 1, self._leash, environment)
+        self.everyone.append(host)
+        return host
+
+    @property
+    def alive(self) -> list[HostProcess]:
+        """Those that run."""
+        return [host for host in self.everyone if host.is_alive]
+
+    def exactly(self, count: int) -> list[HostProcess]:
+        """So many hosts, sharing all settings partitions between them."""
+        for extra in self.alive[count:]:
+            extra.stop()
+        while len(self.alive) < count:
+            self.start()
+        if count:
+            wait_until(f"{count} hosts share the partitions", self.share)
+        return self.alive
+
+    def share(self) -> dict[int, set[int]] | None:
+        """Settings partitions by pid, once the live hosts alone hold all of them and each has some."""
+        from tabletopic_kernel.commit.host import GROUP
+        from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC
+
+        try:
+            members = self._bench.broker.group_members(GROUP)
+        except RetryableError:  # the group's coordinator is only just being made
+            return None
+        held = {
+            host.pid: {p for client, places in members if host.is_called(client) for _, p in places}
+            for host in self.alive
+        }
+        everything = set(self._bench.broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {}))
+        complete = everything and set().union(*held.values()) == everything
+        return held if complete and len(members) == len(held) and all(held.values()) else None
+
+    def end_all(self) -> None:
+        """Leave none."""
+        for host in self.everyone:
+            host.end()
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False

@@ -1,0 +1,122 @@
+"""A producer that goes on while things break, in two schema versions, and remembers what was taken."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tabletopic_kernel.local.stack import StackInfo
+from tests.integration.conftest import Sender
+
+
+def _record(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Row", "fields": list(fields)})
+
+
+_ID, _TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": "string"}
+_EXTRA = {"name": "extra", "type": ["null", "double"], "default": None}
+V1 = _record(_ID, _TEXT, {"name": "count", "type": "int"})
+# A column more, and a wider one.
+V2 = _record(_ID, _TEXT, {"name": "count", "type": "long"}, _EXTRA)
+V3 = _record(
+    _ID,
+    _TEXT,
+    {"name": "count", "type": "long"},
+    _EXTRA,
+    {"name": "late", "type": ["null", "string"], "default": None},
+)
+
+
+def value_of(number: int, schema: str = V1) -> dict[str, Any]:
+    """Record ``number`` as ``schema`` has it."""
+    value: dict[str, Any] = {"id": number, "text": f"text {number} ✓", "count": number % 1000}
+    if schema in (V2, V3):
+        value |= {"count": 5_000_000_000 + number, "extra": number / 8}
+    return value | ({"late": f"late {number}"} if schema == V3 else {})
+
+
+class Stream(Sender):
+    """Sends to a topic of its own; ``begin`` and ``end`` frame a steady rate from a thread.
+
+    The first records are of version 1, later ones of both, as from producers of which some are old.
+    """
+
+    def __init__(self, stack: StackInfo, topic: str, partitions: int, seed: int = 1) -> None:
+        super().__init__(stack, topic)
+        self.partitions = partitions
+        self._random = random.Random(seed)
+        self._number = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+        self.make_topic()
+
+    def __post_init__(self) -> None:
+        """As its base class, but a send that is tried again is no second record."""
+        super().__post_init__()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self.stack.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+                "message.timeout.ms": 240_000,
+            }
+        )
+
+    def make_topic(self) -> None:
+        """Create the topic."""
+        admin = AdminClient({"bootstrap.servers": self.stack.bootstrap_servers})
+        admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result(30)
+
+    def send(self, count: int, schema: str = V1) -> None:
+        """Send so many records now, spread over the partitions, and wait until they are taken."""
+        for _ in range(count):
+            self._send_one(schema)
+        self.flush()
+
+    def begin(self, per_second: int, mixed_after: int = 100) -> None:
+        """Go on sending; from record ``mixed_after`` on in both versions."""
+
+        def run() -> None:
+            next_at = time.monotonic()
+            while not self._stop.is_set():
+                newer = self._number >= mixed_after and self._random.random() < 0.5
+                self._send_one(V2 if newer else V1)
+                next_at += 1 / per_second
+                self._producer.poll(0)
+                self._stop.wait(max(0.0, next_at - time.monotonic()))
+
+        def guarded() -> None:
+            try:
+                run()
+            except Exception as error:
+                self._error = error
+
+        for schema in (V1, V2):  # the registry is asked now, not while it may be away
+            self.serialize(schema, value_of(0, schema))
+        self._thread = threading.Thread(target=guarded, name=f"stream {self.topic}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> int:
+        """Stop sending and wait until everything is taken; how many records were sent. Idempotent."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._producer.flush(120) == 0
+        assert len(self.sent) == self._number
+        return self._number
+
+    def _send_one(self, schema: str) -> None:
+        number = self._number
+        self._number += 1
+        value = value_of(number, schema)
+        self.raw(self.serialize(schema, value), value, key=None, partition=number % self.partitions)
