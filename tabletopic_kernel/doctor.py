@@ -185,6 +185,10 @@ def _ports(state_dir: Path) -> str:
     return f"loopback works; {told}"
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 # --- servers ----------------------------------------------------------------------------------------------
 
 
@@ -193,14 +197,14 @@ def _broker(properties: Mapping[str, str]) -> str:
 
     broker = Broker(properties)
     topics = [topic for topic in broker.topics() if not topic.startswith("__")]
-    return f"{broker.address} answers, cluster {broker.cluster_id()}, {len(topics)} topics"
+    return f"{broker.address} answers, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
 
 
 def _registry(properties: Mapping[str, str]) -> str:
     from tabletopic_kernel.adapters.registry import Registry
 
     registry = Registry(properties)
-    return f"{registry.url} answers, {len(registry.check())} subjects"
+    return f"{registry.url} answers, {_count(len(registry.check()), 'subject')}"
 
 
 def _catalog(properties: Mapping[str, str]) -> str:
@@ -210,7 +214,8 @@ def _catalog(properties: Mapping[str, str]) -> str:
     with reachable("the catalog"):
         namespaces = catalog.list_namespaces()
         tables = sum(len(catalog.list_tables(namespace)) for namespace in namespaces)
-    return f"{catalog_name(properties)} opens, {tables} tables in {len(namespaces)} namespaces"
+    found = f"{_count(tables, 'table')} in {_count(len(namespaces), 'namespace')}"
+    return f"{catalog_name(properties)} opens, {found}"
 
 
 def _storage(servers: Servers) -> str:

@@ -34,6 +34,8 @@ FAILED, WRONG_USE = 1, 2
 # As shells tell a death by signal: 128 + SIGINT, 128 + SIGPIPE.
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
+_HOSTS_WAIT_S = 3.0
+
 _PANEL = "Options of every command"
 ConfigOption = Annotated[
     Path | None,
@@ -101,12 +103,14 @@ class Call:
 
     def hosts(self) -> list[str] | None:
         """Ids of the live hosts; None where the broker cannot say at the moment."""
-        for wait_s in (0.5, 1.0, 0.0):
+        deadline = time.monotonic() + _HOSTS_WAIT_S
+        while True:
             try:
                 return self.workbench.hosts()
             except RetryableError:  # a broker that has just started does not know its groups yet
-                time.sleep(wait_s)
-        return None
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(0.5)
 
     def stack(self, report: Report, **ports: int | None) -> LocalStack:
         """The local stack of these settings."""

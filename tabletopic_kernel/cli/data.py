@@ -78,7 +78,7 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
     versions = ", ".join(f"{version} {count:,}" for version, count in tallies.events_by_version.items())
     devices = ", ".join(f"{kind} {tally.events:,}" for kind, tally in tallies.devices.items())
     steps = ", ".join(f"{step} {count:,}" for step, count in tallies.sessions_by_step.items())
-    revenue = sum(tallies.revenue_cents_by_hour.values()) / 100
+    revenue, hours = sum(tallies.revenue_cents_by_hour.values()) / 100, len(tallies.revenue_cents_by_hour)
     screen.console().print(
         screen.facts(
             {
@@ -86,7 +86,7 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
                 "by schema": versions,
                 "by device": devices,
                 "sessions": steps,
-                "revenue": f"{revenue:,.2f} in {len(tallies.revenue_cents_by_hour)} hours",
+                "revenue": f"{revenue:,.2f} in {hours} hour{'' if hours == 1 else 's'}",
             }
         )
     )

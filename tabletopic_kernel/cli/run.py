@@ -64,7 +64,7 @@ def serve(
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
     if not quiet:
-        screen.side().print(f"host {screen.plain(host.id)} joins; Ctrl-C commits what is staged and leaves")
+        screen.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
         teller.start()
     try:
         while not asked.wait(_LOOK_EVERY_S) and not host.wait(0):

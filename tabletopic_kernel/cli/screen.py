@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -39,12 +40,14 @@ def side() -> Console:
 
 def error(message: str) -> None:
     """One clear message about what went wrong."""
-    side().print(f"[bold red]error:[/] {escape(message)}")
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        side().print(f"[bold red]error:[/] {escape(message)}")
 
 
 def note(message: str) -> None:
     """A remark beside the data."""
-    side().print(escape(message), style="dim")
+    with contextlib.suppress(OSError):
+        side().print(escape(message), style="dim")
 
 
 def show(*lines: str) -> None:

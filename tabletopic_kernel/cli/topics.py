@@ -61,6 +61,7 @@ def _setting_option(name: str) -> inspect.Parameter:
         metavar=_METAVARS.get(name) or choices or "TEXT",
         help=_help(name, field.description or "", default),
         rich_help_panel="Settings of the table topic",
+        hidden="|" not in choices and bool(choices),  # nothing to choose yet
         show_default=False,
     )
     annotation: Any = list[str] if several else str

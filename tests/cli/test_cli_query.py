@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tabletopic_kernel.cli import values
 from tabletopic_kernel.query.answer import Answer
@@ -114,6 +116,18 @@ def test_values_as_text_and_json(value: Any, text: str, as_json: str) -> None:
     assert values.text(value) == text
     assert values.json_text(value) == as_json
     json.loads(values.json_text(value))
+
+
+_NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(_NESTED)
+def test_json_text_is_json(value: Any) -> None:
+    """Whatever JSON can hold comes back from our JSON as it was."""
+    assert json.loads(values.json_text(value)) == value
 
 
 def test_csv_cells_hold_nested_values_as_json() -> None:

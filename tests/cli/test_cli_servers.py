@@ -226,7 +226,7 @@ def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pyte
     ended = run(*words)
     assert ended.code == 0
     assert "v1 6, v2 4" in ended.out
-    assert "12.34 in 1 hours" in ended.out
+    assert "12.34 in 1 hour " in ended.out
     assert (asked["topic"], asked["count"], asked["rate"], asked["switch_at"], asked["seed"]) == (
         "t",
         10,
