@@ -280,8 +280,8 @@ class Workbench:
     def host(self) -> Host:
         """A host in this process; the caller starts and stops it."""
         from tabletopic_kernel.commit.control_log import ControlLog  # noqa: PLC0415
-        from tabletopic_kernel.commit.coordinator import Services  # noqa: PLC0415
         from tabletopic_kernel.commit.host import Host, new_host_id  # noqa: PLC0415
+        from tabletopic_kernel.commit.services import Services  # noqa: PLC0415
 
         services = Services(
             catalog=self.open_catalog,

@@ -9,26 +9,22 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
-from pyspark.sql import SparkSession
 
 from tabletopic_kernel.adapters.catalog import delete_files
-from tabletopic_kernel.adapters.kafka import Broker, java_properties
-from tabletopic_kernel.adapters.registry import Registry
-from tabletopic_kernel.commit.control_log import ControlLog
+from tabletopic_kernel.adapters.kafka import java_properties
+from tabletopic_kernel.commit.report import Reporter
 from tabletopic_kernel.commit.schemas import SchemaKeeper
+from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.start import first_ledger, next_ledger
+from tabletopic_kernel.commit.start import check_topic, first_ledger, next_ledger
 from tabletopic_kernel.commit.sweep import sweep
-from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import (
     CLOSED_EVENT,
     Action,
@@ -50,7 +46,8 @@ from tabletopic_kernel.core.errors import (
     TableTopicError,
     UsageError,
 )
-from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.events import Progress
+from tabletopic_kernel.core.ledger import Ledger, Offsets
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.ingest.source import SourceSpec
 from tabletopic_kernel.ingest.stage import StagePlan
@@ -64,21 +61,6 @@ _MAX_STAGED_COMMITS = 4  # times commit_bytes
 # so that two hosts do not take it from each other in turns.
 _LOST_WAIT_MS = 10_000
 _IDLE_WAIT_S = 1.0
-_RATE_WINDOW_S = 10.0
-
-
-@dataclass(frozen=True)
-class Services:
-    """What a coordinator works with. ``catalog`` and ``spark`` are made when first called."""
-
-    catalog: Callable[[], Catalog]
-    spark: Callable[[], SparkSession]
-    broker: Broker
-    registry: Registry
-    control: ControlLog
-    host: str
-    still_mine: Callable[[str], bool] = lambda _: True
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)
@@ -103,7 +85,7 @@ class _PlanRequest:
 class Coordinator:
     """One table topic on this host. Public methods may be called from any thread.
 
-    Under ``_lock``: state, goal, error, staged batches and the progress record. The table, the ledger
+    Under ``_lock``: state, goal and staged batches. The table, the ledger
     and the pending commit belong to the thread that runs ``step``.
     """
 
@@ -117,13 +99,13 @@ class Coordinator:
         self._room = threading.Condition(self._lock)
         self._state = State.STOPPED
         self._goal = Goal.RETRY
-        self._error: str | None = None
         self._staged: list[StagedBatch] = []
-        self._progress = events.Progress(topic=topic, table=".".join(self._identifier))
-        self._rates: deque[tuple[float, int]] = deque()
+        table = ".".join(self._identifier)
+        self._report = Reporter(topic, table, settings.commit_interval_ms, services)
         self._table: TopicTable | None = None
         self._keeper: SchemaKeeper | None = None
         self._ledger: Ledger | None = None
+        self._start: Offsets = {}
         self._pending: _PendingCommit | None = None
         self._worker: Worker | None = None
         self._swept_epoch = 0
@@ -153,7 +135,7 @@ class Coordinator:
         """Commit what is staged without waiting for the interval."""
         self._commit_asked = True
         self._inbox.put((Event.COMMIT_DUE, None))
-        self._write(events.CommitRequested(**self._stamp()))
+        self._report.commit_asked()
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Commit what is staged, stop, end the thread; whether it ended within the time."""
@@ -173,21 +155,11 @@ class Coordinator:
         """Whether a bug ended the thread; only a new coordinator helps."""
         return self._crashed
 
-    def progress(self) -> events.Progress:
+    def progress(self) -> Progress:
         """The progress record as of now."""
-        now = time.monotonic()
         with self._lock:
-            while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:
-                self._rates.popleft()
-            return self._progress.model_copy(
-                update={
-                    "state": self._state,
-                    "error": self._error,
-                    "staged_rows": sum(batch.rows for batch in self._staged),
-                    "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,
-                    "commit_interval_ms": self.settings.commit_interval_ms,
-                }
-            )
+            state, staged = self._state, tuple(self._staged)
+        return self._report.progress(state, staged)
 
     # -- the loop
 
@@ -248,17 +220,19 @@ class Coordinator:
         while pending:
             event, payload = pending.popleft()
             if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
-                self._note_trouble(payload, waits=event is Event.WORKER_DIED)
+                self._report.trouble(payload, waits=event is Event.WORKER_DIED)
             with self._lock:
                 if isinstance(payload, StagedBatch):
                     self._staged.append(payload)
                 before = self._state
                 self._goal = next_goal(self._goal, event)
                 self._state, actions = transition(before, event)
-                if self._state is State.RUNNING and event is not Event.COMMIT_DUE:
-                    self._error = None
                 after = self._state
-            self._announce(event, before, after)
+            if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
+                self._report.fine()
+            if event is Event.RESUME:
+                self._attempt = self._retry_at_ms = 0
+            self._report.moved(event, before, after)
             for action in actions:
                 outcome = self._perform(action)
                 if outcome is not None:
@@ -281,17 +255,17 @@ class Coordinator:
         if isinstance(error, HeadMovedError):
             return Event.HEAD_MOVED
         if isinstance(error, OutcomeUnknownError):
-            self._note_trouble(error, waits=True)
+            self._report.trouble(error, waits=True)
             return Event.ANSWER_LOST
         if isinstance(error, StartOverError):
-            self._note_trouble(error, waits=True)
+            self._report.trouble(error, waits=True)
             self._retry_at_ms = self._services.now_ms() + _LOST_WAIT_MS
             return Event.OWNERSHIP_LOST
         if isinstance(error, ActionNeededError | UsageError):
-            self._note_trouble(error, waits=False)
+            self._report.trouble(error, waits=False)
             return Event.REFUSED
         if isinstance(error, RetryableError):
-            self._note_trouble(error, waits=True)
+            self._report.trouble(error, waits=True)
             return Event.DEPENDENCY_DOWN
         raise error
 
@@ -312,34 +286,38 @@ class Coordinator:
             if before is None:
                 ledger = first_ledger(facts, self.settings, services.broker)
             else:
-                ledger = next_ledger(before, facts)
-            if table is not None:
+                check_topic(before, facts)
+                ledger = before if self._still_owns(before) else next_ledger(before)
+            if table is not None and ledger is not before:
                 table.claim(ledger, before)
             keeper.adopt(table, ledger)
         except TableTopicError as error:
             if isinstance(error, GapError):
-                self._write(events.GapDetected(**self._stamp(), missing=error.missing))
+                self._report.gap(error.missing)
             event = self._sorted(error)
             return Event.DEPENDENCY_DOWN if event is Event.HEAD_MOVED else event
         self._table, self._keeper, self._ledger, self._pending = table, keeper, ledger, None
+        self._start = {**facts.first, **ledger.next_offsets}  # partitions that are new begin at their first
         with self._lock:
             self._staged = []  # of an earlier run whose commit stayed unknown: the sweep decides
-        self._note_table()
-        self._write(
-            events.Enabled(**self._stamp(), epoch=ledger.epoch, next_offsets=dict(ledger.next_offsets))
-        )
+        self._report.table(ledger, table)
+        self._report.owned(ledger)
         self._swept_epoch = ledger.swept_epoch
         if table is not None and ledger.swept_epoch < ledger.epoch - 1:
             threading.Thread(target=self._sweep, args=(ledger,), name="sweep", daemon=True).start()
         return Event.OWNED
 
+    def _still_owns(self, found: Ledger) -> bool:
+        """Whether the table is as this coordinator left it: then an outage costs no new epoch."""
+        mine = self._ledger is not None and found.commit_id == self._ledger.commit_id
+        return mine and not (self._pending is not None and self._pending.unsure)
+
     def _start_worker(self) -> Event | None:
         assert self._keeper is not None
-        assert self._ledger is not None
         spec = SourceSpec(
             topic=self.topic,
             java=java_properties(self._services.broker.properties),
-            start=self._ledger.next_offsets,
+            start=self._start,
             commit_interval_ms=self.settings.commit_interval_ms,
             headers="header" in self.settings.metadata_columns,
         )
@@ -349,7 +327,7 @@ class Coordinator:
             listener.worker = self._worker = worker
             worker.start()
         except TableTopicError as error:
-            self._note_trouble(error, waits=True)
+            self._report.trouble(error, waits=True)
             self._worker = None
             return Event.WORKER_DIED
         self._last_commit_ms = self._services.now_ms()
@@ -369,31 +347,47 @@ class Coordinator:
         return None
 
     def _commit(self) -> Event | None:
+        """Commit until nothing is staged: a plan that was made earlier first, then what came since."""
+        while (pending := self._plan_commit()) is not None:
+            assert self._table is not None
+            began = self._services.now_ms()
+            try:
+                self._table.commit(pending.files, self._ledger, pending.after)
+            except TableTopicError as error:
+                event = self._sorted(error)
+                if event is Event.ANSWER_LOST:
+                    self._pending = replace(pending, unsure=True)
+                self._report.commit_failed(error)
+                return event
+            self._take_over(pending, began)
+        return Event.COMMITTED
+
+    def _plan_commit(self) -> _PendingCommit | None:
+        """The commit under way, else one of all that is staged; None where nothing is."""
         if self._pending is None:
             with self._lock:
                 batches = tuple(self._staged)
             if not batches:
-                return Event.COMMITTED
+                return None
             assert self._ledger is not None
             offsets = batches[0].offsets
             for batch in batches[1:]:
                 offsets = offsets.then(batch.offsets)
-            after = replace(
-                self._ledger.advanced(offsets, commit_id=str(uuid.uuid4())), swept_epoch=self._swept_epoch
-            )
-            self._pending = _PendingCommit(batches, after)
+            after = self._ledger.advanced(offsets, commit_id=str(uuid.uuid4()))
+            self._pending = _PendingCommit(batches, replace(after, swept_epoch=self._swept_epoch))
+        return self._pending
+
+    def _take_over(self, pending: _PendingCommit, began_ms: int) -> None:
+        """The commit is in the table: its ledger is ours, its batches are no longer staged."""
+        assert self._keeper is not None
         assert self._table is not None
-        began = self._services.now_ms()
-        try:
-            self._table.commit(self._pending.files, self._ledger, self._pending.after)
-        except TableTopicError as error:
-            event = self._sorted(error)
-            if event is Event.ANSWER_LOST:
-                self._pending = replace(self._pending, unsure=True)
-            self._write(events.CommitFailed(**self._stamp(), reason=str(error)))
-            return event
-        self._note_commit(began)
-        return Event.COMMITTED
+        self._ledger = self._keeper.ledger = pending.after
+        self._pending, self._last_commit_ms, self._attempt = None, began_ms, 0
+        self._commit_asked = False
+        with self._room:
+            self._staged = self._staged[len(pending.batches) :]
+            self._room.notify_all()
+        self._report.committed(pending.batches, pending.after, self._table, began_ms)
 
     def _settle(self) -> Event | None:
         assert self._table is not None
@@ -405,7 +399,7 @@ class Coordinator:
             return self._sorted(error)
         if not self._table.has_commit(self._pending.after.commit_id):
             return Event.HEAD_MOVED
-        self._note_commit(self._services.now_ms())
+        self._take_over(self._pending, self._services.now_ms())
         return Event.COMMITTED
 
     def _discard_staged(self) -> Event | None:
@@ -433,15 +427,7 @@ class Coordinator:
 
     def take_batch(self, batch: StagedBatch, stopping: Callable[[], bool]) -> None:
         """Queue a staged batch; waits while too much is uncommitted."""
-        self._write(
-            events.FilesStaged(
-                **self._stamp(),
-                rows=batch.rows,
-                files=len(batch.files),
-                bytes=batch.bytes,
-                seconds=round(batch.seconds, 3),
-            )
-        )
+        self._report.staged(batch)
         self._inbox.put((Event.STAGE, batch))
         limit = _MAX_STAGED_COMMITS * self.settings.commit_bytes
         with self._room:
@@ -483,10 +469,8 @@ class Coordinator:
             return
         self._table = self._keeper.table
         self._ledger = self._keeper.ledger if self._ledger is None else self._ledger
-        self._note_table()
+        self._report.table(self._ledger, self._table)
         request.answer.set_result(plan)
-
-    # -- notes for people
 
     def _sweep(self, ledger: Ledger) -> None:
         assert self._table is not None
@@ -499,75 +483,13 @@ class Coordinator:
         if gone:
             _LOG.info("%s: removed %d data files that no commit took", self.topic, gone)
 
-    def _note_commit(self, began_ms: int) -> None:
-        pending, self._pending = self._pending, None
-        assert pending is not None
-        self._ledger, self._last_commit_ms, self._attempt = pending.after, began_ms, 0
-        self._commit_asked = False
-        assert self._keeper is not None
-        self._keeper.ledger = pending.after
-        rows = sum(batch.rows for batch in pending.batches)
-        with self._room:
-            self._staged = self._staged[len(pending.batches) :]
-            self._rates.append((time.monotonic(), rows))
-            self._room.notify_all()
-        now = self._services.now_ms()
-        self._note_table(last_commit_ms=now)
-        progress = self.progress()
-        self._write(
-            events.Committed(
-                **self._stamp(),
-                snapshot_id=progress.snapshot_id,
-                rows=rows,
-                files=len(pending.files),
-                bytes=sum(batch.bytes for batch in pending.batches),
-                seconds=(now - began_ms) / 1000,
-                progress=progress,
-            )
-        )
-
-    def _note_table(self, **more: object) -> None:
-        """Bring the progress record in step with table and ledger."""
-        update: dict[str, object] = dict(more)
-        if self._ledger is not None:
-            update |= {
-                "epoch": self._ledger.epoch,
-                "next_offsets": dict(self._ledger.next_offsets),
-                "newest_ms": dict(self._ledger.newest_ms),
-                "commits": self._ledger.commits,
-            }
-        if self._table is not None:
-            update |= self._table.figures()
-        with self._lock:
-            self._progress = self._progress.model_copy(update=update)
-
-    def _note_trouble(self, error: Exception, *, waits: bool) -> None:
-        with self._lock:
-            self._error = str(error)
-        self._write(events.Failed(**self._stamp(), reason=str(error), waits=waits))
-
-    def _announce(self, event: Event, before: State, after: State) -> None:
-        if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
-            self._attempt, self._retry_at_ms = 0, 0
-            self._write(events.Resumed(**self._stamp()))
-        if after is not before and after is State.PAUSED:
-            self._write(events.Paused(**self._stamp()))
-        if after is not before and after is State.STOPPED:
-            self._write(events.Stopped(**self._stamp()))
-
     def _crash(self, error: Exception) -> None:
         self._crashed = True
         with self._lock:
-            self._state, self._error = State.FAILED, f"our bug: {type(error).__name__}: {error}"
+            self._state = State.FAILED
+        self._report.trouble(f"our bug: {type(error).__name__}: {error}", waits=False)
         if self._worker is not None:
             self._worker.stop()
-        self._write(events.Failed(**self._stamp(), reason=self._error or "", waits=False))
-
-    def _stamp(self) -> dict[str, object]:
-        return {"topic": self.topic, "at_ms": self._services.now_ms(), "host": self._services.host}
-
-    def _write(self, event: events.ControlEvent) -> None:
-        self._services.control.write(event)
 
 
 class _WorkerListener:

@@ -18,7 +18,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 
 from tabletopic_kernel.adapters.kafka import make_consumer
 from tabletopic_kernel.commit.control_log import ensure_control_topic
-from tabletopic_kernel.commit.coordinator import Coordinator, Services
+from tabletopic_kernel.commit.coordinator import Coordinator
+from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC, Wished, ensure_settings_topic, parse_wish
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import Event, State

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Protocol
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.kafka import Broker
-from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError
-from tabletopic_kernel.commit.control_log import ControlLog
+from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, HeadMovedError, RetryableError
@@ -27,21 +24,6 @@ _TRIES = 5  # another writer changed the schema at the same moment
 _NO_COLUMNS = Schema()  # what a tombstone brings: every column of the value must be optional
 
 
-class SchemaServices(Protocol):
-    """The part of the coordinator's services that is needed here."""
-
-    @property
-    def broker(self) -> Broker: ...  # noqa: D102
-    @property
-    def registry(self) -> Registry: ...  # noqa: D102
-    @property
-    def control(self) -> ControlLog: ...  # noqa: D102
-    @property
-    def host(self) -> str: ...  # noqa: D102
-    @property
-    def now_ms(self) -> Callable[[], int]: ...  # noqa: D102
-
-
 class SchemaKeeper:
     """One table topic's schemas. Used by the coordinator's thread alone."""
 
@@ -51,7 +33,7 @@ class SchemaKeeper:
         identifier: tuple[str, ...],
         topic: str,
         settings: TopicSettings,
-        services: SchemaServices,
+        services: Services,
     ) -> None:
         self._catalog = catalog
         self._identifier = identifier

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.core.errors import ActionNeededError, GapError
@@ -29,8 +28,13 @@ def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> 
     )
 
 
-def next_ledger(before: Ledger, facts: TopicFacts) -> Ledger:
-    """The ledger of the next owner: one epoch higher, new partitions from their first record.
+def next_ledger(before: Ledger) -> Ledger:
+    """The ledger of the next owner: one epoch higher, all else as it was (I5)."""
+    return before.claimed(before.epoch + 1, str(uuid.uuid4()))
+
+
+def check_topic(before: Ledger, facts: TopicFacts) -> None:
+    """See that the topic is the one the ledger speaks of, and still has what comes next (I8).
 
     Raises:
         GapError: records between the ledger and the topic's first offset are gone (I8).
@@ -65,5 +69,3 @@ def next_ledger(before: Ledger, facts: TopicFacts) -> Ledger:
     missing = set(before.next_offsets) - set(facts.end)
     if missing:
         raise ActionNeededError(f"the topic {facts.topic} has no partitions {sorted(missing)} any more")
-    offsets = {**facts.first, **before.next_offsets}
-    return replace(before, next_offsets=offsets).claimed(before.epoch + 1, str(uuid.uuid4()))

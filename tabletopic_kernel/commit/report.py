@@ -1,0 +1,135 @@
+"""What a coordinator tells people: the progress record of its topic, and events."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.ingest.worker import StagedBatch
+
+_RATE_WINDOW_S = 10.0
+
+
+class Reporter:
+    """One topic's progress and events. May be used from any thread; ``_lock`` guards all it keeps."""
+
+    def __init__(self, topic: str, table: str, commit_interval_ms: int, services: Services) -> None:
+        self._topic = topic
+        self._services = services
+        self._lock = threading.Lock()
+        self._record = events.Progress(topic=topic, table=table, commit_interval_ms=commit_interval_ms)
+        self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
+
+    def progress(self, state: State, staged: Sequence[StagedBatch]) -> events.Progress:
+        """The progress record as of now."""
+        now = time.monotonic()
+        with self._lock:
+            while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:
+                self._rates.popleft()
+            return self._record.model_copy(
+                update={
+                    "state": state,
+                    "staged_rows": sum(batch.rows for batch in staged),
+                    "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,
+                }
+            )
+
+    def table(self, ledger: Ledger | None, table: TopicTable | None, **more: object) -> None:
+        """Bring the record in step with ledger and table."""
+        update: dict[str, object] = dict(more)
+        if ledger is not None:
+            update |= {
+                "epoch": ledger.epoch,
+                "next_offsets": dict(ledger.next_offsets),
+                "newest_ms": dict(ledger.newest_ms),
+                "commits": ledger.commits,
+            }
+        if table is not None:
+            update |= table.figures()
+        self._update(update)
+
+    def owned(self, ledger: Ledger) -> None:
+        """The topic runs here now."""
+        offsets = dict(ledger.next_offsets)
+        self.write(events.Enabled(**self._stamp(), epoch=ledger.epoch, next_offsets=offsets))
+
+    def staged(self, batch: StagedBatch) -> None:
+        """The worker staged a batch."""
+        self.write(
+            events.FilesStaged(
+                **self._stamp(),
+                rows=batch.rows,
+                files=len(batch.files),
+                bytes=batch.bytes,
+                seconds=round(batch.seconds, 3),
+            )
+        )
+
+    def committed(
+        self, batches: Sequence[StagedBatch], ledger: Ledger, table: TopicTable, began_ms: int
+    ) -> None:
+        """A commit went through."""
+        now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
+        with self._lock:
+            self._rates.append((time.monotonic(), rows))
+        self.table(ledger, table, last_commit_ms=now)
+        progress = self.progress(State.RUNNING, ())
+        self.write(
+            events.Committed(
+                **self._stamp(),
+                snapshot_id=progress.snapshot_id,
+                rows=rows,
+                files=sum(len(batch.files) for batch in batches),
+                bytes=sum(batch.bytes for batch in batches),
+                seconds=(now - began_ms) / 1000,
+                progress=progress,
+            )
+        )
+
+    def commit_asked(self) -> None:
+        """Somebody wants a commit now."""
+        self.write(events.CommitRequested(**self._stamp()))
+
+    def commit_failed(self, reason: Exception) -> None:
+        """A commit did not go through."""
+        self.write(events.CommitFailed(**self._stamp(), reason=str(reason)))
+
+    def gap(self, missing: dict[int, tuple[int, int]]) -> None:
+        """Records were gone before they were read (I8)."""
+        self.write(events.GapDetected(**self._stamp(), missing=missing))
+
+    def trouble(self, error: Exception | str, *, waits: bool) -> None:
+        """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
+        self._update({"error": str(error)})
+        self.write(events.Failed(**self._stamp(), reason=str(error), waits=waits))
+
+    def fine(self) -> None:
+        """Whatever the trouble was, it is over."""
+        self._update({"error": None})
+
+    def moved(self, event: Event, before: State, after: State) -> None:
+        """The topic changed its state."""
+        if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
+            self.write(events.Resumed(**self._stamp()))
+        if after is not before and after is State.PAUSED:
+            self.write(events.Paused(**self._stamp()))
+        if after is not before and after is State.STOPPED:
+            self.write(events.Stopped(**self._stamp()))
+
+    def write(self, event: events.ControlEvent) -> None:
+        """Send an event; never waits."""
+        self._services.control.write(event)
+
+    def _update(self, update: dict[str, object]) -> None:
+        with self._lock:
+            self._record = self._record.model_copy(update=update)
+
+    def _stamp(self) -> dict[str, object]:
+        return {"topic": self._topic, "at_ms": self._services.now_ms(), "host": self._services.host}
