@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots
+from sqlalchemy.exc import IntegrityError
 
 from tabletopic_kernel.adapters.catalog import reachable
 from tabletopic_kernel.core.errors import (
@@ -102,7 +103,8 @@ class TopicTable:
             for depth in range(1, len(identifier)):
                 try:
                     catalog.create_namespace(identifier[:depth])
-                except NamespaceAlreadyExistsError:
+                # The second: a catalog in a database looks and then inserts, and others do the same.
+                except (NamespaceAlreadyExistsError, IntegrityError):
                     continue
             try:
                 table = catalog.create_table(
