@@ -58,6 +58,8 @@ def query(
     text = sys.stdin.read() if sql == "-" else sql
     if limit is None and not (as_json or as_csv):
         limit = _SHOWN_ROWS
+    if engine == "spark":
+        screen.note("starting Spark, some 10 s …")
     answer = call.workbench.query(text, engine, at=at, limit=limit or None)
     if as_json:
         _show_json(answer)

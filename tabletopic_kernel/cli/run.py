@@ -122,6 +122,8 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
                 since_ms = max(since_ms, event.at_ms + 1)
                 if event.host == host.id and event.type not in _DULL:
                     out.print(event_line(event))
+        except BrokenPipeError:  # nobody listens any more; the work goes on
+            return
         except Exception as error:  # the broker is away; events are only news
             logging.getLogger(__name__).warning("events: %s", error)
         over.wait(_REOPEN_S)

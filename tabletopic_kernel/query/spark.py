@@ -31,9 +31,7 @@ class SparkLake:
             ActionNeededError: the job failed.
         """
         try:
-            self._session.catalog.setCurrentCatalog(self._catalog)
-            if self._session.catalog.databaseExists(self._namespace):
-                self._session.catalog.setCurrentDatabase(self._namespace)
+            self._use_catalog()
             frame = self._session.sql(sql.strip().rstrip(";"))
             rows = (frame if limit is None else frame.limit(limit + 1)).toArrow()
         except (ParseException, AnalysisException) as error:
@@ -42,6 +40,12 @@ class SparkLake:
             raise ActionNeededError(f"Spark could not do it: {_told(str(error))}") from error
         truncated = limit is not None and rows.num_rows > limit
         return Answer(rows.slice(0, limit), (), truncated)
+
+    def _use_catalog(self) -> None:
+        try:
+            self._session.sql(f"USE `{self._catalog}`.`{self._namespace}`")
+        except AnalysisException:  # the namespace comes with the first table
+            self._session.sql(f"USE `{self._catalog}`")
 
 
 def _told(text: str) -> str:

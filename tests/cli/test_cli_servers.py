@@ -237,6 +237,17 @@ def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pyte
     assert run(*words, "--json").json == dataclasses.asdict(tallies)
 
 
+def test_demo_hands_its_options_on(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """demo is one call; its result is the exit code. Only a state folder that was given is used."""
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("tabletopic_kernel.demo.run", lambda *given: asked.append(given) or 1)
+    assert run("demo", "--events", "5000", "--keep", "--json").code == 1
+    assert run("demo", "--state-dir", str(tmp_path / "d")).code == 1
+    assert asked == [(5000, None, True, True), (100_000, tmp_path / "d", False, False)]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "-"), (0.04, "0.0 s"), (59.6, "60 s"), (60, "1 m 0 s"), (3599, "59 m 59 s"), (86400, "1 d 0 h")],
