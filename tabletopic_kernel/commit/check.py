@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from tabletopic_kernel.adapters.kafka import Broker
 from tabletopic_kernel.adapters.registry import Registry
@@ -31,6 +32,13 @@ def check_before_enable(
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
     except ActionNeededError as error:
         raise UsageError(str(error)) from error
+    if table is not None and settings.partition_by:
+        wanted = partition_spec(settings.partition_by, table.table.schema())
+        if not wanted.compatible_with(table.table.spec()):
+            raise UsageError(
+                f"the table {table.identifier} is there and partitioned by [{_told(table.table)}]; a table "
+                "topic does not change that. Leave --partition-by out, or choose another --table"
+            )
     latest = registry.latest(f"{topic}-value")
     if latest is None:
         return  # the table is made with the first record's schema, and checked then
@@ -49,3 +57,8 @@ def check_before_enable(
         raise UsageError(
             f"version {latest.version} of {topic}-value does not fit the table {table.identifier}: {told}"
         )
+
+
+def _told(table: Table) -> str:
+    spec, schema = table.spec(), table.schema()
+    return ", ".join(f"{one.transform}({schema.find_column_name(one.source_id)})" for one in spec.fields)

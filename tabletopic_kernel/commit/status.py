@@ -8,16 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
-from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.adapters.kafka import Broker, make_consumer
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, read_events
 from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
+
+if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
+    from pyiceberg.catalog import Catalog
 
 # A host that has not been heard of for this long is gone: three heartbeats.
 FRESH_MS = 7_000

@@ -487,6 +487,22 @@ def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callab
     assert sender.topic not in bench.wishes()
 
 
+def test_a_table_keeps_its_partitions(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Enabling again with other partitions is refused; with the same ones, or none named, it is fine."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, {**FAST, "partition_by": ["day(at)"]})
+    caught_up(sender.topic)
+    with pytest.raises(UsageError, match=r"partitioned by \[day\(at\)\]"):
+        bench.enable(sender.topic, {**FAST, "partition_by": ["hour(at)"]})
+    with pytest.raises(UsageError, match="no column 'nope'"):
+        bench.enable(sender.topic, {**FAST, "partition_by": ["hour(nope)"]})
+    bench.enable(sender.topic, {**FAST, "partition_by": ["days(at)"]})
+    bench.enable(sender.topic, FAST)
+
+
 def test_a_foreign_commit_in_between(
     bench: Workbench, host: Host, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
