@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition
 from tabletopic_kernel.adapters.kafka import Broker, make_consumer
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, read_events
 from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
 
@@ -117,7 +118,11 @@ def _told(
     wish: TopicWish, heard: Heard | None, catalog: Callable[[], Catalog]
 ) -> tuple[Progress, str, str | None]:
     if heard is not None and heard.progress.state is not State.STOPPED:
-        return heard.progress, str(heard.progress.state), heard.host
+        progress, state = heard.progress, heard.progress.state
+        if progress.epoch == 0:  # the host has not got hold of the table yet: ask the table itself
+            update = {"state": state, "error": progress.error}
+            progress = progress_of_table(wish, catalog()).model_copy(update=update)
+        return progress, str(state), heard.host
     progress = progress_of_table(wish, catalog())
     if wish.run == "paused":
         return progress, str(State.PAUSED), None
@@ -132,7 +137,10 @@ def progress_of_table(wish: TopicWish, catalog: Catalog) -> Progress:
     bare = Progress(
         topic=wish.topic, table=".".join(identifier), commit_interval_ms=wish.settings.commit_interval_ms
     )
-    table = TopicTable.load(catalog, identifier, wish.topic)
+    try:
+        table = TopicTable.load(catalog, identifier, wish.topic)
+    except ActionNeededError as error:
+        return bare.model_copy(update={"error": str(error)})
     if table is None:
         return bare
     ledger = table.ledger

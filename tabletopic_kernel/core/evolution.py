@@ -81,7 +81,7 @@ class _Merge:
     def _added(self, path: str, column: NestedField) -> NestedField:
         fresh = NestedField(next(self.ids), column.name, column.field_type, required=False, doc=column.doc)
         added = fresh.model_copy(update={"field_type": with_fresh_ids(column.field_type, self.ids)})
-        self.changes.append(Change("add", path + column.name, None, str(column.field_type)))
+        self.changes.append(Change("add", path + column.name, None, spell(column.field_type)))
         return added
 
     def _required(self, name: str, table: bool, writer: bool) -> bool:
@@ -106,12 +106,14 @@ class _Merge:
         if _widens(table, writer):
             self.changes.append(Change("widen", name, str(table), str(writer)))
             return writer
-        self.refused[name] = f"is {table} in the table and {writer} in the new schema"
+        self.refused[name] = f"is {spell(table)} in the table and {spell(writer)} in the new schema"
         return table
 
     def _map(self, name: str, table: MapType, writer: MapType) -> MapType:
         if table.key_type != writer.key_type and not _same_shape(table.key_type, writer.key_type):
-            self.refused[f"{name}.key"] = f"is {table.key_type} in the table and {writer.key_type} in the new"
+            self.refused[f"{name}.key"] = (
+                f"is {spell(table.key_type)} in the table and {spell(writer.key_type)} in the new"
+            )
         value = f"{name}.value"
         return MapType(
             key_id=table.key_id,
@@ -120,6 +122,21 @@ class _Merge:
             value_type=self._type(value, table.value_type, writer.value_type),
             value_required=self._required(value, table.value_required, writer.value_required),
         )
+
+
+def spell(kind: IcebergType) -> str:
+    """A type in words for people: without field ids and docs.
+
+    >>> spell(StructType(NestedField(3, "width", IntegerType(), required=True)))
+    'struct<width: int>'
+    """
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{one.name}: {spell(one.field_type)}' for one in kind.fields)}>"
+    if isinstance(kind, ListType):
+        return f"list<{spell(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{spell(kind.key_type)}, {spell(kind.value_type)}>"
+    return str(kind)
 
 
 def _widens(narrow: IcebergType, wide: IcebergType) -> bool:

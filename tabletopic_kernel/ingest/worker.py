@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS, new_checkpoint
-from tabletopic_kernel.core.errors import BadRecordError, RetryableError
+from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StagePlan, StageResult, StageTask
@@ -132,8 +132,11 @@ class Worker:
                 return  # the checkpoint is not used again, so nothing is skipped
             try:
                 self._stage_batch(frame, batch_id)
-            except Exception as error:
+            except TableTopicError as error:
                 self._error = error
+                raise
+            except Exception as error:  # of Spark, with a trace in its message
+                self._error = RetryableError(_reason(error))
                 raise
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
@@ -191,7 +194,7 @@ def _explain(topic: str, result: StageResult) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The telling line of a Spark failure."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error" in line or "Exception" in line]
-    return (told[-1] if told else lines[0] if lines else type(error).__name__)[:500]
+    """The telling line of a Spark failure: where a Python trace ends, else where the message begins."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    traced = any(line.startswith("Traceback") for line in lines)
+    return lines[-1 if traced else 0][:500]
