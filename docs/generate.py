@@ -1,0 +1,240 @@
+"""Writes the parts of the documents that follow from the code: ``python -m docs.generate``.
+
+A part stands between ``<!-- generated: name -->`` and ``<!-- end -->``. ``tests/test_architecture.py`` fails
+while a document differs from what this would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import typer.main
+from pydantic.fields import FieldInfo
+
+from tabletopic_kernel.cli import app
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.commit_cycle import TRANSITIONS, Action, Event, State
+from tabletopic_kernel.core.settings import Settings, SparkSettings, TopicSettings
+
+ROOT = Path(__file__).parents[1]
+_PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# What each of librdkafka, the registry client and PyIceberg list in their own manuals.
+_PROPERTY_EXAMPLES = {
+    "kafka": "TABLETOPIC_KAFKA__SASL__PASSWORD",
+    "registry": "TABLETOPIC_REGISTRY__URL",
+    "catalog": "TABLETOPIC_CATALOG__S3__ACCESS_KEY_ID",
+}
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    lines = [list(head), *(list(row) for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def code(text: object) -> str:
+    """Text in the type of code; nothing for nothing."""
+    return f"`{text}`" if str(text) else ""
+
+
+# --- the state machine ------------------------------------------------------------------------------------
+
+
+def state_machine() -> str:
+    """``TRANSITIONS`` as a Mermaid diagram; pairs that stay in their state are left to ``states``."""
+    labels: dict[tuple[State, State], list[Event]] = {}
+    for (before, event), (after, _) in TRANSITIONS.items():
+        if before is not after:
+            labels.setdefault((before, after), []).append(event)
+    edges = [f"    {before} --> {after}: {', '.join(which)}" for (before, after), which in labels.items()]
+    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {State.STOPPED}", *edges, "```", ""])
+
+
+def states() -> str:
+    """Every state: its meaning, and for its events where they lead and what the coordinator does."""
+    meaning = _comments(State)
+    rows = []
+    for state in State:
+        ways: dict[tuple[State, tuple[Action, ...]], list[Event]] = {}
+        for (before, event), way in TRANSITIONS.items():
+            if before is state:
+                ways.setdefault(way, []).append(event)
+        told = [_way(state, after, actions, which) for (after, actions), which in ways.items()]
+        rows.append([code(state), meaning[state], "<br>".join(told)])
+    return table(["state", "meaning", "events"], rows)
+
+
+def _way(before: State, after: State, actions: Iterable[Action], which: Iterable[Event]) -> str:
+    told = f"{', '.join(which)}: {'stays' if after is before else code(after)}"
+    return ", ".join([told, *actions])
+
+
+def _comments(kind: type[StrEnum]) -> dict[str, str]:
+    """The comment behind each member of an enum, by the member's value."""
+    return dict(re.findall(r'^    [A-Z_]+ = "([a-z_]+)"  # (.+)$', inspect.getsource(kind), re.MULTILINE))
+
+
+# --- events -----------------------------------------------------------------------------------------------
+
+
+def control_events() -> str:
+    """Every event of the control topic with its own fields."""
+    kinds = get_args(get_args(events.ControlEvent)[0])
+    common = {"topic", "at_ms", "host", "type"}
+    rows = [
+        [
+            code(kind.__name__),
+            _first_sentence(kind.__doc__),
+            ", ".join(code(name) for name in kind.model_fields if name not in common),
+        ]
+        for kind in kinds
+    ]
+    return table(["event", "what happened", "fields beside `topic`, `at_ms`, `host`, `type`"], rows)
+
+
+def progress_record() -> str:
+    """The fields of the progress record, in a line."""
+    return ", ".join(code(name) for name in events.Progress.model_fields) + "\n"
+
+
+def _first_sentence(text: str | None) -> str:
+    first = inspect.cleandoc(text or "").partition("\n\n")[0].replace("\n", " ")
+    return first.removesuffix(".").replace("``", "`")
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+def general_settings() -> str:
+    """The settings of a process: the state folder and the Spark session."""
+    fields = [("state_dir", Settings.model_fields["state_dir"])]
+    fields += [(f"spark.{name}", field) for name, field in SparkSettings.model_fields.items()]
+    rows = [_row(name, field, f"TABLETOPIC_{name.upper().replace('.', '__')}") for name, field in fields]
+    return table(["key", "type", "default", "meaning", "variable"], [row[:3] + row[4:] for row in rows])
+
+
+def server_settings() -> str:
+    """The sections that hold properties of other programs."""
+    rows = [
+        [code(f"[{name}]"), field.description or "", code(_PROPERTY_EXAMPLES[name])]
+        for name, field in Settings.model_fields.items()
+        if name in _PROPERTY_EXAMPLES
+    ]
+    return table(["section", "holds", "a variable of it"], rows)
+
+
+def topic_settings() -> str:
+    """The settings of a table topic, with their limits, options and variables."""
+    shown = (one for one in _commands()["enable"].params if not getattr(one, "hidden", False))
+    options = {one.name: one.opts[0] for one in shown}
+    rows = [
+        [*_row(name, field, name.upper()), code(options.get(name, ""))]
+        for name, field in TopicSettings.model_fields.items()
+    ]
+    return table(["key", "type", "default", "limits", "meaning", "variable", "option"], rows)
+
+
+def _row(name: str, field: FieldInfo, variable: str) -> list[str]:
+    default = field.get_default(call_default_factory=True)
+    limits = [getattr(limit, side, None) for side in ("ge", "le") for limit in field.metadata]
+    bounds = [_text(name, limit) for limit in limits if limit is not None]
+    if get_origin(field.annotation) is dict:
+        variable += "__<PROPERTY>"
+    shown = [code(_text(name, default)), " to ".join(map(code, bounds)), field.description or ""]
+    return [code(name), _type(name, field.annotation), *shown, code(variable)]
+
+
+def _text(name: str, value: object) -> str:
+    """A value as people write it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if name.endswith("_ms") and isinstance(value, int):
+        return _in_units(value, {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000})
+    if name.endswith("_bytes") and isinstance(value, int):
+        return _in_units(value, {"KB": 1024, "MB": 1024**2, "GB": 1024**3})
+    return str(value) if value else ""
+
+
+def _in_units(value: int, units: Mapping[str, int]) -> str:
+    unit, size = [(unit, size) for unit, size in units.items() if value % size == 0][-1]
+    return f"{value // size}{unit}"
+
+
+def _type(name: str, hint: Any) -> str:
+    choices = [choice for choice in _literals(hint) if isinstance(choice, str)]
+    if name == "start":
+        return "`earliest`, `latest` or a time"
+    if get_origin(hint) is tuple:
+        return f"list of {', '.join(map(code, choices))}" if choices else "list"
+    if choices:
+        return ", ".join(map(code, choices))
+    if get_origin(hint) is dict:
+        return "properties"
+    return {"_ms": "duration", "_bytes": "size"}.get(name[name.rfind("_") :], "text")
+
+
+def _literals(hint: Any) -> list[Any]:
+    inner = [found for one in get_args(hint) if one is not type(None) for found in _literals(one)]
+    return inner if get_args(hint) else [hint]
+
+
+# --- commands ---------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """Every command with the first sentence of its help."""
+    rows = [
+        [code(f"tabletopic {name}"), _first_sentence((one.help or "").replace("\b", ""))]
+        for name, one in _commands().items()
+    ]
+    return table(["command", "what it does"], rows)
+
+
+def _commands() -> dict[str, Any]:
+    found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return found
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+PARTS: dict[str, Callable[[], str]] = {
+    "state-machine": state_machine,
+    "states": states,
+    "events": control_events,
+    "progress": progress_record,
+    "general-settings": general_settings,
+    "server-settings": server_settings,
+    "topic-settings": topic_settings,
+    "commands": commands,
+}
+
+
+def documents() -> list[Path]:
+    """The documents with generated parts."""
+    return [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "docs/settings.md")]
+
+
+def written(text: str) -> str:
+    """The text with its generated parts made anew; raises KeyError for a part that nobody makes."""
+    return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}", text)
+
+
+def main() -> int:
+    """Write the documents that differ; returns the exit code."""
+    for path in documents():
+        before = path.read_text(encoding="utf-8")
+        if (after := written(before)) != before:
+            path.write_text(after, encoding="utf-8")
+            sys.stdout.write(f"{path.relative_to(ROOT)} written\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The documents say what the code says, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import re
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from docs import generate
+from tabletopic_kernel.cli import call, servers
+from tabletopic_kernel.commit.status import NO_HOST, TopicStatus
+from tabletopic_kernel.config import PROGRAM_VARIABLES, load_settings
+from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.workbench import Servers
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "adr/*.md", "docs/*.md", "dashboards/*.md", "datasets/*/*.md")
+    for path in ROOT.glob(pattern)
+)
+_LINK = re.compile(r"\[[^\]]*\]\((?!\w+://)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+pytestmark = pytest.mark.skipif(not (ROOT / "ARCHITECTURE.md").exists(), reason="not a checkout")
+
+
+@cache
+def text(name: str) -> str:
+    """A document."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def prose(name: str) -> str:
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text(name), flags=re.DOTALL | re.MULTILINE)
+
+
+def section(name: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level or above."""
+    level = heading.split(maxsplit=1)[0]
+    below = text(name).partition(f"\n{heading}\n")[2]
+    return re.split(rf"^#{{1,{len(level)}}} ", below, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def first_cells(table: str) -> list[str]:
+    """What is set as code in the first column of each row."""
+    rows = re.findall(r"^\| ([^|]*) \|", table, flags=re.MULTILINE)
+    return [found for row in rows for found in re.findall(r"`([^`]+)`", row)]
+
+
+# --- links ------------------------------------------------------------------------------------------------
+
+
+def anchors(path: Path) -> set[str]:
+    """Where links into a document may lead: its headings as the usual renderers name them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_to_files(name: str) -> None:
+    """Each relative link is a file or folder of the checkout, and its anchor a heading there."""
+    for target, anchor in _LINK.findall(prose(name)):
+        path = (ROOT / name).parent / target if target else ROOT / name
+        assert path.exists(), f"{name}: {target}"
+        assert not anchor or anchor in anchors(path), f"{name}: {target}#{anchor}"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_tests_that_are_named_exist(name: str) -> None:
+    """A test that proves something is in the file that the link leads to."""
+    for function, target in re.findall(r"\[`(test_\w+)`\]\(([^)]+\.py)\)", text(name)):
+        tree = ast.parse(((ROOT / name).parent / target).read_text(encoding="utf-8"))
+        assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_invariant_is_explained() -> None:
+    """I1 to I10, and each number that code or tests cite, has a paragraph."""
+    explained = set(re.findall(r"^\*\*(I\d+) ", text("ARCHITECTURE.md"), flags=re.MULTILINE))
+    files = [*ROOT.glob("tabletopic_kernel/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    cited = {one for path in files for one in re.findall(r"[(, ](I\d+)[,)]", path.read_text("utf-8"))}
+    assert explained == {f"I{number}" for number in range(1, 11)}
+    assert cited <= explained
+
+
+# --- in step with the code --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", generate.documents(), ids=lambda path: path.name)
+def test_generated_parts_are_in_step(path: Path) -> None:
+    """State machine, events, settings and commands are as in the code: else run `python -m docs.generate`."""
+    found = path.read_text(encoding="utf-8")
+    assert found == generate.written(found)
+
+
+def test_every_generated_part_has_its_place() -> None:
+    """No part is made for nobody."""
+    wanted = "".join(path.read_text(encoding="utf-8") for path in generate.documents())
+    assert [name for name in generate.PARTS if f"<!-- generated: {name} -->" not in wanted] == []
+
+
+def test_the_diagram_has_every_change_of_state() -> None:
+    """Each line of the diagram is in the table, and each change of state of the table is in a line."""
+    drawn = {
+        (before, event, after)
+        for before, after, events in re.findall(
+            r"^    (\w+) --> (\w+): (.+)$", generate.state_machine(), re.M
+        )
+        for event in events.split(", ")
+    }
+    table = generate.TRANSITIONS.items()
+    assert drawn == {(of, event, to) for (of, event), (to, _) in table if of is not to}
+
+
+def test_the_ledger_s_keys() -> None:
+    """ARCHITECTURE.md lists what a snapshot's summary holds."""
+    ledger = Ledger("t", "c", "i", {0: 1}, 1, "id", newest_ms={0: 1})
+    assert set(first_cells(section("ARCHITECTURE.md", "## The ledger"))) == set(ledger.to_summary())
+
+
+def test_the_contract_of_status() -> None:
+    """docs/cli.md has every field of `status --json` and every state."""
+    found = section("docs/cli.md", "## `tabletopic status [TOPIC] --json`")
+    assert set(first_cells(found)) == {field.name for field in dataclasses.fields(TopicStatus)}
+    states = found[found.index("`state` is one of") :]
+    assert set(re.findall(r"`(\w+)`", states)) - {"state", "error", "lag_records"} == {*State, NO_HOST}
+
+
+def test_the_contract_of_info() -> None:
+    """docs/cli.md has every field of `info --json`."""
+    some = Servers({}, {}, {"name": "lake"}, Path())
+    told = servers._info(SimpleNamespace(workbench=SimpleNamespace(servers=some), hosts=list))  # type: ignore[arg-type]
+    assert set(first_cells(section("docs/cli.md", "## `tabletopic info --json`"))) == set(told)
+
+
+def test_the_exit_codes() -> None:
+    """docs/cli.md has the codes of the program."""
+    codes = re.findall(r"^\| (\d+) \|", section("docs/cli.md", "## Exit codes"), re.M)
+    assert [int(code) for code in codes] == [
+        0,
+        call.FAILED,
+        call.WRONG_USE,
+        call.INTERRUPTED,
+        call.BROKEN_PIPE,
+    ]
+
+
+def test_the_program_s_own_variables() -> None:
+    """docs/settings.md lists those that are no settings."""
+    assert (
+        set(first_cells(section("docs/settings.md", "## The program's own variables"))) == PROGRAM_VARIABLES
+    )
+
+
+# --- examples ---------------------------------------------------------------------------------------------
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """The blocks of code of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text(name), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", blocks("README.md", "toml"))
+def test_settings_examples_are_valid(example: str, tmp_path: Path) -> None:
+    """Whoever copies an example has settings without a mistake."""
+    (tmp_path / "tabletopic.toml").write_text(example)
+    assert set(load_settings(environ={}, cwd=tmp_path).origins.values()) != {"default"}
+
+
+def test_a_variable_of_each_section() -> None:
+    """The variables that docs/settings.md names as examples are known."""
+    found = set(re.findall(r"`(TABLETOPIC_[A-Z_]+__[A-Z_]+)`", text("docs/settings.md")))
+    assert len(found) > 3
+    load_settings(environ=dict.fromkeys(found, "5s"), cwd=ROOT / "docs")
+
+
+@cache
+def notebook() -> dict[str, Any]:
+    """The quickstart."""
+    found: dict[str, Any] = json.loads(
+        (ROOT / "notebooks" / "01_quickstart.ipynb").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def test_the_quickstart_is_the_readme_s_code() -> None:
+    """Each line of the README's cells is in the notebook, in the same order; the cells are short."""
+    cells = [cell for cell in notebook()["cells"] if cell["cell_type"] == "code"]
+    lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
+    told = [
+        line.partition("  #")[0] for block in blocks("README.md", "python") for line in block.splitlines()
+    ]
+    at = -1
+    for line in filter(None, told):
+        at = lines.index(line, at + 1)
+    assert all(len(list(filter(None, block.splitlines()))) <= 8 for block in blocks("README.md", "python"))
+
+
+def test_the_quickstart_has_no_outputs() -> None:
+    """What a run printed is not kept: it would be of another day and machine."""
+    for cell in notebook()["cells"]:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
