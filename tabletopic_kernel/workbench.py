@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from tabletopic_kernel.config import load_settings
 from tabletopic_kernel.core.errors import SettingsError, UsageError
 from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish, table_identifier
 
@@ -81,7 +82,7 @@ class Workbench:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings if settings is not None else load_settings().settings
         self.servers = find_servers(self.settings)
         self._lock = threading.Lock()  # guards _making
         self._making: dict[str, threading.RLock] = {}
@@ -119,7 +120,7 @@ class Workbench:
 
     def spark(self, report: Report | None = None) -> SparkSession:
         """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
-        from tabletopic_kernel.adapters.spark import SparkPlace, start_spark  # noqa: PLC0415
+        from tabletopic_kernel.adapters.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local import jvm  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
 
@@ -129,6 +130,10 @@ class Workbench:
             place = SparkPlace(home, jars, self.servers.state_dir / "logs")
             return start_spark(self.settings.spark, place, self.servers.catalog)
 
+        with self._lock:
+            made = self._made.get("spark")
+            if made is not None and not is_alive(made):
+                forget(self._made.pop("spark"))
         return self._once("spark", start)
 
     # -- switching topics on and off

@@ -211,7 +211,7 @@ class _Schemas:
         self._subject = subject
         self._url = properties.get("url", "")
         try:
-            self._client = SchemaRegistryClient.new_client(dict(properties))
+            self._client = SchemaRegistryClient.new_client({"timeout": 10, **properties})
         except (ValueError, TypeError) as error:
             raise UsageError(f"the registry settings are not usable: {error}") from error
 

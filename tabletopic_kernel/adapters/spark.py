@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.adapters.catalog import catalog_name
@@ -91,13 +93,32 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     builder = SparkSession.builder.appName("tabletopic").master(settings.master)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
+    loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
+    with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
         try:
             session = builder.getOrCreate()
         except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
             raise SettingsError(f"Spark did not start ({error}); see {log}") from error
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether the session's JVM still runs; it can be killed on its own."""
+    gateway = session.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def forget(session: SparkSession) -> None:
+    """Let go of a session whose JVM is gone, so that the next one gets a JVM of its own.
+
+    pyspark keeps them at class level and has no public way to drop what cannot be stopped any more.
+    """
+    with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+        session.stop()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
 
 
 def new_checkpoint(session: SparkSession) -> Path:

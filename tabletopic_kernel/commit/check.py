@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from tabletopic_kernel.adapters.kafka import Broker
 from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
-from tabletopic_kernel.core.evolution import evolve, table_schema, value_columns
+from tabletopic_kernel.core.evolution import (
+    KEY,
+    VALUE,
+    evolve,
+    metadata_columns,
+    table_schema,
+    value_columns,
+)
 from tabletopic_kernel.core.partitions import parse_partition, partition_spec
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.core.types import iceberg_struct_of_avro
@@ -50,6 +58,7 @@ def check_before_enable(
     if table is None:
         partition_spec(settings.partition_by, table_schema(writer, settings))
         return
+    _check_columns(table.table, writer, settings)
     metadata = table.table.metadata
     outcome = evolve(metadata.schema(), value_columns(writer, settings), metadata.last_column_id)
     if outcome.refused:
@@ -57,6 +66,23 @@ def check_before_enable(
         raise UsageError(
             f"version {latest.version} of {topic}-value does not fit the table {table.identifier}: {told}"
         )
+
+
+def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
+    """The settings that shape the columns must be those the table was made with, or fewer columns."""
+    there = {column.name: column.field_type for column in table.schema().fields}
+    for column in metadata_columns(settings):
+        if column.name not in there:
+            raise UsageError(
+                f"the table has no column {column.name}; switch it off with metadata_columns, "
+                "or choose another --table"
+            )
+        if column.name == KEY and there[KEY] != column.field_type:
+            raise UsageError(
+                f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
+            )
+    if (VALUE in there) != (VALUE in value_columns(writer, settings).column_names):
+        raise UsageError("the table was made with another transform; keep it, or choose another --table")
 
 
 def _told(table: Table) -> str:

@@ -326,8 +326,9 @@ class Coordinator:
             worker = Worker(self._services.spark(), spec, self._keeper.plan(), listener)
             listener.worker = self._worker = worker
             worker.start()
-        except TableTopicError as error:
-            self._report.trouble(error, waits=True)
+        except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
+            told = error if isinstance(error, TableTopicError) else RetryableError(f"Spark is gone: {error}")
+            self._report.trouble(told, waits=True)
             self._worker = None
             return Event.WORKER_DIED
         self._last_commit_ms = self._services.now_ms()

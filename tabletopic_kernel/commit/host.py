@@ -48,7 +48,7 @@ class Host:
         self._services = replace(services, still_mine=self._holds)
         self._stop = threading.Event()
         self._joined = threading.Event()
-        self._lock = threading.Lock()  # guards the two maps below
+        self._lock = threading.Lock()  # guards _coordinators; the rest belongs to the host's thread
         self._coordinators: dict[str, Coordinator] = {}
         self._place: dict[str, int] = {}  # topic → settings partition
         self._held: set[int] = set()

@@ -290,7 +290,7 @@ class TopicTable:
 
     def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
         found = self.ledger
-        if found and found.epoch > epoch:
+        if found and (found.epoch > epoch or found.epoch > (planned.epoch if planned else 0)):
             raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
         if (found and found.commit_id) != (planned and planned.commit_id):
             raise ActionNeededError(

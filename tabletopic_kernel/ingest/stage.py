@@ -160,6 +160,8 @@ class _Stage:
             columns = dict(zip(rows.schema.names, rows.columns, strict=True))
             if self._plan.whole_value and list(columns) != [VALUE]:
                 columns = {VALUE: rows.to_struct_array()}
+        if self._plan.key_format == "string":
+            self._refuse_keys(batch, group)
         if self._result.needed or self._result.refused_count:
             return  # this round's files are thrown away: only ids and reasons still matter
         source = batch if len(kept) == len(batch) else batch.take(pa.array(kept))
@@ -167,6 +169,20 @@ class _Stage:
         target = self._loaded.target
         assert target is not None
         self._hold(conform(columns, len(kept), target))
+
+    def _refuse_keys(self, batch: pa.RecordBatch, group: Group) -> None:
+        """Keys that are to be text and are not UTF-8."""
+        keys = batch.column("key")
+        try:
+            keys.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            for position in group.positions.tolist():
+                key = keys[position].as_py()
+                if key is not None and not _is_text(key):
+                    told = (
+                        "the key is not UTF-8; enable the topic with the key format raw and another --table"
+                    )
+                    self._refuse(batch, position, group.schema_id, "key_not_text", told)
 
     def _hold(self, rows: pa.RecordBatch) -> None:
         self._held.append(rows)
@@ -252,6 +268,14 @@ def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:

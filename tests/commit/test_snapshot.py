@@ -99,7 +99,7 @@ def test_two_owners_cannot_claim_the_same_epoch(owned: Owned, catalog: Catalog) 
     table, ledger = owned
     other = fresh(catalog)
     table.claim(ledger.claimed(2, "one"), ledger)
-    with pytest.raises(ActionNeededError):
+    with pytest.raises(LostOwnershipError):
         other.claim(ledger.claimed(2, "two"), ledger)
     assert fresh(catalog).ledger == ledger.claimed(2, "one")
 

@@ -47,7 +47,8 @@ class Sender:
         self._producer = Producer(
             {"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5, "log_level": 0}
         )
-        self.registry = SchemaRegistryClient({"url": self.stack.registry_url})
+        # Without a time limit a request that the registry loses would hang the test.
+        self.registry = SchemaRegistryClient({"url": self.stack.registry_url, "timeout": 10})
         self._serializers: dict[str, AvroSerializer] = {}
 
     def avro(self, schema: str, *values: Any, key: bytes | None = b"k", **more: Any) -> None:

@@ -519,6 +519,50 @@ def test_a_foreign_commit_in_between(
     assert sorted(found) == [1, 1, 2]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"metadata_columns": ["key", "header", "metadata"]}, {"transform": "none"}, {"key_format": "string"}],
+)
+def test_settings_that_shape_the_columns_stay(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], given: dict[str, Any]
+) -> None:
+    """A table does not get other columns by enabling again: that is refused, with what to do."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, {**FAST, "metadata_columns": ["key", "metadata"]})
+    caught_up(sender.topic)
+    with pytest.raises(UsageError, match="another --table"):
+        bench.enable(sender.topic, {**FAST, "metadata_columns": ["key", "metadata"], **given})
+
+
+def test_keys_that_are_no_text(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A key that is not UTF-8 stops a topic whose keys shall be text, and names the record."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0), key="schön".encode())
+    sender.avro(V1, row_v1(1), key=b"\xff\x00")
+    bench.enable(sender.topic, {**FAST, "key_format": "string"})
+    status = caught_up(sender.topic, state="failed")
+    assert "offset 1" in status.error
+    assert "key_not_text" in status.error
+    bench.disable(sender.topic)
+
+
+def test_a_killed_jvm_is_replaced(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Spark's JVM dies alone: the host starts another and goes on, nothing is lost or doubled."""
+    sender = new_topic()
+    sender.avro(V1, *(row_v1(n) for n in range(10)))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    bench.spark().sparkContext._gateway.proc.kill()
+    sender.avro(V1, *(row_v1(n) for n in range(10, 20)))
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+
+
 def _wait(done: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not done():
