@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
+from tabletopic_kernel.cli.event_text import event_line
+from tabletopic_kernel.core.errors import TableTopicError
 from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.demo.leash import Leash
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
@@ -15,7 +17,7 @@ from tabletopic_kernel.workbench import Workbench
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
 
-_LOG = logging.getLogger(__name__)  # pytest shows it with a test that failed
+_DULL = ("Heartbeat", "FilesStaged", "Committed")
 
 
 @pytest.fixture(scope="package")
@@ -59,10 +61,16 @@ def new_stream(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Str
             bench.disable(stream.topic)
 
 
-@pytest.fixture(autouse=True)
-def _last_words(hosts: Hosts) -> Iterator[None]:
-    """What hosts printed goes into the report of a test that failed."""
-    yield
-    for host in hosts.everyone:
-        if words := host.last_words():
-            _LOG.warning("%r printed:\n%s", host, words)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test tells what hosts printed, and what they told of their topics."""
+    report = yield
+    used = getattr(item, "funcargs", {})
+    if report.when == "call" and report.failed and {"hosts", "bench"} <= used.keys():
+        words = [f"{host}: {text}" for host in used["hosts"].everyone if (text := host.last_words())]
+        with contextlib.suppress(TableTopicError):  # the broker may be what is away
+            told = [event for event in used["bench"].events() if event.type not in _DULL]
+            words += [f"{event.host[-10:]} {event_line(event).plain}" for event in told[-200:]]
+            words += [repr(status) for status in used["bench"].status()]
+        report.sections.append(("Hosts", "\n".join(words)))
+    return report

@@ -72,7 +72,7 @@ class Stream(Sender):
 
     def make_topic(self) -> None:
         """Create the topic."""
-        admin = AdminClient({"bootstrap.servers": self.stack.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self.stack.bootstrap_servers, "log_level": 0})
         admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result(30)
 
     def send(self, count: int, schema: str = V1) -> None:

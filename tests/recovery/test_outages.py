@@ -1,0 +1,129 @@
+"""Broker, registry or catalog are away for a while: the host waits, goes on, and nothing is lost (I9)."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tabletopic_kernel.core.events import Failed
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.workbench import Workbench
+from tests.recovery.checks import (
+    check_exact,
+    newest_ledger,
+    wait_for_commits,
+    wait_until_lag_is_0,
+)
+from tests.recovery.checks import load as load_table
+from tests.recovery.hosts import HostProcess, Hosts
+from tests.recovery.stream import V1, V3, Stream, value_of
+from tests.recovery.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+FAST = {"commit_interval_ms": "500ms"}
+BROKER_AWAY_S = 8.0  # longer than a host may be silent in its group
+CATALOG_LOCKED_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def host(stack: StackInfo, hosts: Hosts) -> Iterator[HostProcess]:
+    """The only host. It waits one second for the catalog's file, so that a lock becomes an error."""
+    hosts.exactly(0)
+    properties = {**stack.catalog, "uri": stack.catalog["uri"].replace("timeout=30", "timeout=1")}
+    started = hosts.start(**{f"TABLETOPIC_CATALOG__{key.upper()}": text for key, text in properties.items()})
+    hosts.exactly(1)
+    yield started
+    code, _ = started.stop()
+    assert code == 0, started.last_words()
+
+
+def troubles(bench: Workbench, topic: str, since_ms: int = 0) -> list[Failed]:
+    """What the host told of trouble with a topic."""
+    return [event for event in bench.events(topic, since_ms) if isinstance(event, Failed)]
+
+
+def now_ms() -> int:
+    """Time as events have it."""
+    return time.time_ns() // 1_000_000
+
+
+def test_the_broker_is_away(
+    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
+) -> None:
+    """A broker that is stopped and started again costs time and nothing else."""
+    stream = new_stream(3)
+    stream.begin(per_second=100)
+    bench.enable(stream.topic, FAST)
+    wait_for_commits(bench, stream.topic, 2)
+    local = LocalStack(stack.state_dir)
+    assert local.down(["kafka"]) == ["kafka"]
+    time.sleep(BROKER_AWAY_S)
+    assert local.up(die_with_parent=True).started == ("kafka",)
+    wait_for_commits(bench, stream.topic, 2)
+    stream.end()
+    wait_until_lag_is_0(bench, stream.topic)
+    assert host.is_alive
+    assert all(trouble.waits for trouble in troubles(bench, stream.topic))
+    check_exact(bench, stream)
+
+
+def test_the_registry_is_away_when_a_new_schema_comes(
+    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
+) -> None:
+    """Records of a version that cannot be looked up wait; they are rows once the registry is back."""
+    stream = new_stream(2)
+    stream.send(100)
+    bench.enable(stream.topic, FAST)
+    wait_until_lag_is_0(bench, stream.topic)
+    before = newest_ledger(bench, stream.topic)
+    assert before is not None
+    stream.serialize(V3, value_of(0, V3))  # registers it; the host has no need of it yet
+    local = LocalStack(stack.state_dir)
+    assert local.down(["registry"]) == ["registry"]
+    began_ms = now_ms()
+    stream.send(50, V3)
+    stream.send(50, V1)
+    wait_until("the host tells it", lambda: len(troubles(bench, stream.topic, began_ms)) >= 3)
+    ledger = newest_ledger(bench, stream.topic)
+    assert ledger is not None
+    assert dict(ledger.next_offsets) == dict(before.next_offsets)
+    local.up(die_with_parent=True)
+    wait_until_lag_is_0(bench, stream.topic)
+    for trouble in troubles(bench, stream.topic):
+        assert trouble.waits
+        assert "registry" in trouble.reason
+    assert host.is_alive
+    assert "late" in load_table(bench, stream.topic).schema().column_names
+    check_exact(bench, stream)
+
+
+def test_the_catalog_is_locked(
+    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
+) -> None:
+    """While somebody holds the catalog's file nothing is committed, and nothing staged is lost."""
+    stream = new_stream(3)
+    stream.begin(per_second=100)
+    bench.enable(stream.topic, FAST)
+    wait_for_commits(bench, stream.topic, 2)
+    bench.wishes()
+    began_ms = now_ms()
+    holder = sqlite3.connect(stack.state_dir / "catalog.db", isolation_level=None, timeout=60)
+    holder.execute("BEGIN EXCLUSIVE")
+    until = time.monotonic() + CATALOG_LOCKED_S
+    try:
+        wait_until(
+            "the host tells it",
+            lambda: time.monotonic() > until and troubles(bench, stream.topic, began_ms),
+        )
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    wait_for_commits(bench, stream.topic, 2)
+    stream.end()
+    wait_until_lag_is_0(bench, stream.topic)
+    assert host.is_alive
+    assert all(trouble.waits for trouble in troubles(bench, stream.topic))
+    check_exact(bench, stream)
