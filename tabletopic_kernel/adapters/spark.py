@@ -115,8 +115,11 @@ def forget(session: SparkSession) -> None:
 
     pyspark keeps them at class level and has no public way to drop what cannot be stopped any more.
     """
+    gateway = session.sparkContext._gateway
     with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
         session.stop()
+    with contextlib.suppress(Exception):
+        gateway.proc.stdin.close()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
 
