@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark import SparkContext
@@ -115,7 +116,7 @@ def forget(session: SparkSession) -> None:
 
     pyspark keeps them at class level and has no public way to drop what cannot be stopped any more.
     """
-    gateway = session.sparkContext._gateway
+    gateway: Any = session.sparkContext._gateway
     with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
         session.stop()
     with contextlib.suppress(Exception):
