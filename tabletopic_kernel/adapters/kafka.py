@@ -113,6 +113,10 @@ class Broker:
             end=self._offsets(topic, partitions, OffsetSpec.latest()),
         )
 
+    def topic_id(self, topic: str) -> str:
+        """The topic's id: another one under the same name has another. Raises as ``facts``."""
+        return str(self._describe(topic).topic_id)
+
     def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """End offsets by topic and partition, read-committed; unknown topics are left out."""
         wanted = list(topics)

@@ -23,7 +23,7 @@ from tabletopic_kernel.commit.report import Reporter
 from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.start import check_topic, first_ledger, next_ledger
+from tabletopic_kernel.commit.start import check_same_topic, check_topic, first_ledger, next_ledger
 from tabletopic_kernel.commit.sweep import sweep
 from tabletopic_kernel.core.commit_cycle import (
     CLOSED_EVENT,
@@ -427,7 +427,19 @@ class Coordinator:
     # -- for the worker's threads, through _WorkerListener
 
     def take_batch(self, batch: StagedBatch, stopping: Callable[[], bool]) -> None:
-        """Queue a staged batch; waits while too much is uncommitted."""
+        """Queue a staged batch; waits while too much is uncommitted.
+
+        Raises:
+            ActionNeededError: the topic was made anew before or while the batch was read (I8). Spark knows
+                topics by name and would go on at the old offset as soon as the new one has grown beyond it.
+            RetryableError: the broker does not answer.
+        """
+        assert self._ledger is not None
+        try:
+            check_same_topic(self._ledger, self._services.broker.topic_id(self.topic))
+        except TableTopicError:
+            self.discard(list(batch.files))
+            raise
         self._report.staged(batch)
         self._inbox.put((Event.STAGE, batch))
         limit = _MAX_STAGED_COMMITS * self.settings.commit_bytes

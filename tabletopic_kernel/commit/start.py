@@ -33,6 +33,22 @@ def next_ledger(before: Ledger) -> Ledger:
     return before.claimed(before.epoch + 1, str(uuid.uuid4()))
 
 
+def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = None) -> None:
+    """See that offsets mean what they meant to the ledger (I8); ``cluster_id`` None: not asked.
+
+    Raises:
+        ActionNeededError: it is another topic.
+    """
+    same_cluster = cluster_id in (None, before.cluster_id)
+    if same_cluster and before.topic_id == topic_id:
+        return
+    what = "was made anew" if same_cluster else "is on another cluster"
+    raise ActionNeededError(
+        f"the topic {before.topic} {what} since the table was filled (topic id {before.topic_id}, now "
+        f"{topic_id}); its offsets mean other records. Enable it with another --table"
+    )
+
+
 def check_topic(before: Ledger, facts: TopicFacts) -> None:
     """See that the topic is the one the ledger speaks of, and still has what comes next (I8).
 
@@ -40,12 +56,7 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         GapError: records between the ledger and the topic's first offset are gone (I8).
         ActionNeededError: the topic is another one than the ledger's, or has fewer records.
     """
-    if before.cluster_id != facts.cluster_id or before.topic_id != facts.topic_id:
-        what = "was made anew" if before.cluster_id == facts.cluster_id else "is on another cluster"
-        raise ActionNeededError(
-            f"the topic {facts.topic} {what} since the table was filled (topic id {before.topic_id}, now "
-            f"{facts.topic_id}); its offsets mean other records. Enable it with another --table"
-        )
+    check_same_topic(before, facts.topic_id, facts.cluster_id)
     gaps = {
         p: (offset, facts.first[p])
         for p, offset in before.next_offsets.items()

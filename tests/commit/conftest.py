@@ -156,6 +156,10 @@ class FakeBroker:
             raise self.trouble.pop(0)
         return self.facts_now
 
+    def topic_id(self, topic: str) -> str:
+        """As in the facts."""
+        return self.facts(topic).topic_id
+
     def change(self, **more: Any) -> None:
         """Change the facts."""
         self.facts_now = replace(self.facts_now, **more)

@@ -15,7 +15,7 @@ from tabletopic_kernel.commit.coordinator import Coordinator
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import BadRecordError, RetryableError
+from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.ingest.worker import StagedBatch
@@ -374,6 +374,18 @@ def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[s
     assert coordinator.state is State.FAILED
     assert told in str(coordinator.progress().error)
     assert rig.offset() == 4
+
+
+def test_a_batch_of_a_topic_made_anew_is_not_taken(rig: Rig) -> None:
+    """The worker has read offsets of another topic: its files go, and it ends with the reason (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    read = batch(rig.table, 0, 4)
+    rig.broker.change(topic_id="another")
+    with pytest.raises(ActionNeededError, match="made anew"):
+        rig.worker.listener.staged(read)
+    assert not Path(read.files[0].file_path.removeprefix("file://")).exists()
+    drain(coordinator)
+    assert rig.rows() == 0
 
 
 def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None:
