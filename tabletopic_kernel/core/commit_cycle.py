@@ -22,6 +22,7 @@ class State(StrEnum):
     COMMITTING = "committing"  # one Iceberg transaction is under way
     SETTLING = "settling"  # its outcome is unknown: look for the commit id (I4)
     DRAINING = "draining"  # the worker was told to stop
+    DROPPING = "dropping"  # as DRAINING, but nothing that is staged can be committed any more
     CLOSING = "closing"  # the worker is gone, the rest is being committed
     CLOSING_SETTLING = "closing_settling"  # as SETTLING, with the worker gone
     CLOSED = "closed"  # nothing staged, nothing running; the goal says what is next
@@ -102,8 +103,8 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (S.COMMITTING, E.HEAD_MOVED): (S.COMMITTING, (A.COMMIT,)),
     (S.COMMITTING, E.ANSWER_LOST): (S.SETTLING, (A.SETTLE,)),
     (S.COMMITTING, E.DEPENDENCY_DOWN): (S.STAGED, (A.ARM_RETRY,)),
-    (S.COMMITTING, E.OWNERSHIP_LOST): (S.WAITING, (A.STOP_WORKER, A.DISCARD, A.ARM_RETRY)),
-    (S.COMMITTING, E.REFUSED): (S.FAILED, (A.STOP_WORKER, A.DISCARD)),
+    (S.COMMITTING, E.OWNERSHIP_LOST): (S.DROPPING, (A.DISCARD, A.STOP_WORKER)),
+    (S.COMMITTING, E.REFUSED): (S.DROPPING, (A.DISCARD, A.STOP_WORKER)),
     (S.SETTLING, E.COMMITTED): (S.COMMITTING, (A.COMMIT,)),  # what was staged meanwhile
     (S.SETTLING, E.HEAD_MOVED): (S.COMMITTING, (A.COMMIT,)),
     (S.SETTLING, E.DEPENDENCY_DOWN): (S.SETTLING, (A.ARM_RETRY,)),
@@ -120,6 +121,9 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (S.DRAINING, E.STAGE): (S.DRAINING, ()),
     (S.DRAINING, E.COMMIT_DUE): (S.DRAINING, ()),
     (S.DRAINING, E.WORKER_STOPPED): (S.CLOSING, (A.COMMIT,)),
+    # The next owner, be it this very coordinator, must not meet a batch of this worker (I1).
+    (S.DROPPING, E.STAGE): (S.DROPPING, (A.DISCARD,)),
+    (S.DROPPING, E.WORKER_STOPPED): (S.CLOSED, (A.FINISH,)),
     (S.CLOSING, E.COMMITTED): (S.CLOSED, (A.FINISH,)),
     (S.CLOSING, E.HEAD_MOVED): (S.CLOSING, (A.COMMIT,)),
     (S.CLOSING, E.ANSWER_LOST): (S.CLOSING_SETTLING, (A.SETTLE,)),
@@ -149,21 +153,26 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (S.WAITING, E.RESUME): (S.STARTING, (A.TAKE_OWNERSHIP,)),
     (S.WAITING, E.PAUSE): (S.PAUSED, ()),
     (S.WAITING, E.STOP): (S.STOPPED, ()),
-    (S.WAITING, E.WORKER_STOPPED): (S.WAITING, ()),
-    (S.WAITING, E.STAGE): (S.WAITING, (A.DISCARD,)),
     # A person looked and says: go on.
     (S.FAILED, E.RESUME): (S.STARTING, (A.TAKE_OWNERSHIP,)),
     (S.FAILED, E.START): (S.FAILED, ()),
     (S.FAILED, E.PAUSE): (S.PAUSED, ()),
     (S.FAILED, E.STOP): (S.STOPPED, ()),
-    (S.FAILED, E.WORKER_STOPPED): (S.FAILED, ()),
-    (S.FAILED, E.STAGE): (S.FAILED, (A.DISCARD,)),
 }
 
 # Wishes and troubles that come while the topic is on its way out change the goal, not the way.
-for _state in (S.DRAINING, S.CLOSING_SETTLING):
+for _state in (S.DRAINING, S.DROPPING, S.CLOSING_SETTLING):
     for _event in (E.START, E.RESUME, E.PAUSE, E.STOP, E.REFUSED, E.WORKER_DIED):
         TRANSITIONS.setdefault((_state, _event), (_state, ()))
+
+# Somebody may ask for a commit where there is nothing to commit.
+for _state in (S.STOPPED, S.DROPPING, S.CLOSING_SETTLING, S.PAUSED, S.WAITING, S.FAILED):
+    TRANSITIONS[_state, E.COMMIT_DUE] = (_state, ())
+
+# What a worker says before it is stopped can close a topic whose commit is being settled before it is gone.
+for _state in (S.PAUSED, S.WAITING, S.FAILED):
+    TRANSITIONS[_state, E.WORKER_STOPPED] = (_state, ())
+    TRANSITIONS[_state, E.STAGE] = (_state, (A.DISCARD,))
 
 
 class Goal(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -300,6 +301,37 @@ def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
     assert rig.table.ledger.epoch == 2
 
 
+def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) -> None:
+    """A batch that the old worker was still busy with is dropped, not given to its successor (I1, I10)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    old, may_stop = rig.worker, threading.Event()
+    old.stop = may_stop.wait  # type: ignore[method-assign,assignment]
+    rig.stage(0, 4)
+    drain(coordinator)
+    other = rig.table
+    assert other.ledger is not None
+    other.claim(other.ledger.claimed(2, "somebody else"), other.ledger)
+    rig.now_ms += 100
+    drain(coordinator)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.DROPPING
+    late = batch(rig.table, 0, 4)
+    old.listener.staged(late)
+    drain(coordinator)
+    assert not Path(late.files[0].file_path.removeprefix("file://")).exists()
+    may_stop.set()
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.now_ms += 60_000
+    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 3
+    rig.stage(0, 4, epoch=3)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset()) == (4, 4)
+
+
 def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
     """Starting tries again with growing waits until it works (I9)."""
     rig.broker.trouble = [RetryableError("down")] * 3
@@ -394,8 +426,6 @@ def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None
     coordinator = rig.running()
     assert rig.worker.plan.table_metadata is None
     rig.registry.schemas = schemas
-    import threading
-
     plans: list[Any] = []
     asking = threading.Thread(target=lambda: plans.append(rig.worker.listener.plan_for(frozenset({1}))))
     asking.start()

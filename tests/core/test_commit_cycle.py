@@ -41,12 +41,15 @@ RESTING = {
     State.STAGED,
     State.SETTLING,
     State.DRAINING,
+    State.DROPPING,
     State.CLOSING_SETTLING,
     State.PAUSED,
     State.WAITING,
     State.FAILED,
 }
-WISHES = {Event.START, Event.PAUSE, Event.RESUME, Event.STOP}
+# Of those, the ones without a worker.
+ALONE = {State.STOPPED, State.PAUSED, State.WAITING, State.FAILED}
+WISHES = {Event.START, Event.PAUSE, Event.RESUME, Event.STOP, Event.COMMIT_DUE}
 
 
 @pytest.mark.parametrize(("state", "event"), [*itertools.product(State, Event)])
@@ -75,10 +78,21 @@ def test_every_outcome_of_an_action_is_understood(key: tuple[State, Event]) -> N
             assert (after, outcome) in TRANSITIONS, f"{action} in {after} may bring {outcome}"
 
 
-@pytest.mark.parametrize("state", sorted(RESTING - {State.STOPPED, State.PAUSED}))
+@pytest.mark.parametrize("state", sorted(RESTING - {State.STOPPED}))
 def test_late_reports_of_a_worker_are_understood(state: State) -> None:
     """A batch that was on its way when the topic moved on is taken or discarded, never an error."""
     assert (state, Event.STAGE) in TRANSITIONS
+
+
+def test_a_topic_is_taken_only_where_no_worker_is_left() -> None:
+    """A worker is stopped before its successor may start: its late batches are not the other's (I1)."""
+    for (state, event), (after, actions) in TRANSITIONS.items():
+        if Action.TAKE_OWNERSHIP in actions:
+            assert state in ALONE
+        if Action.STOP_WORKER in actions:
+            assert after in (State.DRAINING, State.DROPPING, State.CLOSING_SETTLING)
+        if state in (State.DRAINING, State.DROPPING) and after is not state:
+            assert event is Event.WORKER_STOPPED
 
 
 def test_every_state_can_be_reached_and_left() -> None:
