@@ -6,7 +6,7 @@ import importlib.util
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -81,7 +81,10 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
         try:
             return running.result()
         except KeyboardInterrupt:
-            connection.interrupt()
+            # Again and again: an interrupt between two of its statements is forgotten by DuckDB.
+            while not running.done():
+                connection.interrupt()
+                wait([running], timeout=0.05)
             raise
 
 
