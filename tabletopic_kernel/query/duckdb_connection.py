@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -76,16 +77,26 @@ def give_secret(connection: duckdb.DuckDBPyConnection, io: Mapping[str, str]) ->
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
     """Do what runs inside DuckDB so that Ctrl-C ends it: while DuckDB fetches, it looks at no signals."""
-    with ThreadPoolExecutor(1, "duckdb") as executor:
-        running = executor.submit(work)
+    outcome: Future[T] = Future()
+    begun = threading.Event()
+
+    def run() -> None:
+        begun.set()
         try:
-            return running.result()
-        except KeyboardInterrupt:
-            # Again and again: an interrupt between two of its statements is forgotten by DuckDB.
-            while not running.done():
-                connection.interrupt()
-                wait([running], timeout=0.05)
-            raise
+            outcome.set_result(work())
+        except BaseException as error:  # raised where the result is asked for
+            outcome.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name="duckdb", daemon=True).start()
+        return outcome.result()
+    except KeyboardInterrupt:
+        begun.wait(1)  # Ctrl-C may come while the thread is starting
+        # Again and again: an interrupt between two of its statements is forgotten by DuckDB.
+        while begun.is_set() and not outcome.done():
+            connection.interrupt()
+            wait([outcome], timeout=0.05)
+        raise
 
 
 @contextmanager
