@@ -1,10 +1,16 @@
 """Fixtures for all tests."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+
+# A shell ignores Ctrl-C for what it starts in the background, and children inherit that: the tests of
+# Ctrl-C would wait for ever there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
