@@ -51,8 +51,10 @@ def produce_clickstream(
     from tabletopic_kernel._datasets.clickstream.produce import produce
 
     servers = call.workbench.servers
-    asked = stop_event()
-    with tqdm(total=count, desc=topic, unit=" events", file=sys.stderr, disable=None) as bar:
+    with (
+        stop_event() as asked,
+        tqdm(total=count, desc=topic, unit=" events", file=sys.stderr, disable=None) as bar,
+    ):
         tallies = produce(
             servers.kafka,
             servers.registry,

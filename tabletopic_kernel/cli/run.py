@@ -53,7 +53,11 @@ def serve(
     if detach:
         _serve_detached(call)
         return
-    asked = stop_event()
+    with stop_event() as asked:
+        _serve(call, quiet, asked)
+
+
+def _serve(call: Call, quiet: bool, asked: threading.Event) -> None:
     workbench = call.workbench
     _log_to(workbench.servers.state_dir, call.debug)
     host = workbench.host()

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,15 +108,16 @@ def _show_stack(call: Call, running: StackInfo, stays: bool) -> None:
 
 def _stay(stack: LocalStack) -> None:
     """Wait for Ctrl-C, SIGTERM or the end of a server; then stop them all."""
-    asked = stop_event()
-    while not asked.wait(_LOOK_EVERY_S):
-        if stack.info() is None:
-            stack.down()
-            raise StackError(f"a server has ended; the logs are in {stack.state_dir / 'logs'}")
-    stack.down()
+    with stop_event() as asked:
+        while not asked.wait(_LOOK_EVERY_S):
+            if stack.info() is None:
+                stack.down()
+                raise StackError(f"a server has ended; the logs are in {stack.state_dir / 'logs'}")
+        stack.down()
 
 
-def stop_event() -> threading.Event:
+@contextlib.contextmanager
+def stop_event() -> Iterator[threading.Event]:
     """Set by Ctrl-C, SIGTERM, or the terminal's end; the second Ctrl-C ends the process at once."""
     asked = threading.Event()
 
@@ -124,11 +126,15 @@ def stop_event() -> threading.Event:
             os._exit(INTERRUPTED)
         asked.set()
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
+    numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-        signal.signal(signal.SIGHUP, ask)
-    return asked
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def down(call: Call, as_json: JsonOption = False) -> None:

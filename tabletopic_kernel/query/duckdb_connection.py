@@ -90,8 +90,8 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
     try:
         threading.Thread(target=run, name="duckdb", daemon=True).start()
         return outcome.result()
-    except KeyboardInterrupt:
-        begun.wait(1)  # Ctrl-C may come while the thread is starting
+    except BaseException:  # Ctrl-C or another signal's; after an error of the work itself there is no loop
+        begun.wait(1)  # a signal may come while the thread is starting
         # Again and again: an interrupt between two of its statements is forgotten by DuckDB.
         while begun.is_set() and not outcome.done():
             connection.interrupt()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +14,7 @@ import pytest
 import typer.main
 
 from tabletopic_kernel.cli import app, call
+from tabletopic_kernel.cli.servers import stop_event
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
@@ -155,3 +158,13 @@ def test_nothing_heavy_is_loaded_at_the_start() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert ended.stdout.strip() == "[]"
+
+
+def test_who_calls_the_program_from_python_keeps_their_signals() -> None:
+    """While a command runs, signals ask it to stop; afterwards they mean again what they meant before."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    with stop_event() as asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked.wait(5)
+    assert [signal.getsignal(number) for number in numbers] == before
