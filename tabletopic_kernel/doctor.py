@@ -96,7 +96,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _python() -> str:
-    missing = [name for name in ("pyspark", "pyiceberg", "pyarrow", "duckdb", "datafusion", "fastavro")
+    missing = [name for name in ("pyspark", "pyiceberg", "pyarrow", "duckdb", "datafusion")
                if importlib.util.find_spec(name) is None]  # fmt: skip
     if missing:
         raise _Trouble(
