@@ -5,6 +5,7 @@
 BIN := .venv/bin
 RUN := $(BIN)/python -m
 INSTALLED := .venv/installed
+SIDEBAR := tabletopic_kernel/labextension/package.json
 PYTHON ?=
 ARGS ?=
 
@@ -24,10 +25,10 @@ up: $(INSTALLED) ## start broker, registry and catalog of this machine; they sta
 down: ## stop what make up started; topics and tables stay in .tabletopic
 	@if [ -e $(INSTALLED) ]; then $(BIN)/tabletopic down; else echo "Nothing is set up here."; fi
 
-lab: $(INSTALLED) ## JupyterLab with the notebooks
-	@$(RUN) jupyter lab
+lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the notebooks
+	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
-test: $(INSTALLED) ## every test, also those with real servers
+test: $(INSTALLED) $(SIDEBAR) ## every test, also those with real servers
 	@$(RUN) pytest $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests
@@ -51,3 +52,8 @@ clean: ## remove caches and build results; .venv and .tabletopic (your data) sta
 
 $(INSTALLED): pyproject.toml requirements.lock
 	@PYTHON="$(PYTHON)" .ci/setup
+
+# Setting up builds it; this is for changes of its sources. A page that is open shows it after a reload.
+$(SIDEBAR): $(shell find labextension/*.json labextension/yarn.lock labextension/s* -type f 2>/dev/null) | $(INSTALLED)
+	@echo "==> sidebar of JupyterLab"
+	@$(BIN)/python labextension/hatch_build.py
