@@ -21,6 +21,10 @@ class UsageError(TableTopicError):
     """The person's request cannot be done as given: wrong option, missing topic, bad setting."""
 
 
+class UnknownTopicError(UsageError):
+    """There is no topic of that name, or it is not switched on."""
+
+
 class SettingsError(UsageError):
     """A setting is unknown or wrong; the message names source, key and allowed values."""
 
