@@ -15,14 +15,11 @@ import pyarrow.compute as pc
 
 from tabletopic_kernel.core.avro_schema import Decimal
 from tabletopic_kernel.core.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
-from tabletopic_kernel.ingest.avro_values import Refusal, decimal_reader
+from tabletopic_kernel.ingest.avro_values import decimal_reader
+from tabletopic_kernel.ingest.verdicts import NotRows, Refusal
 
 Convert = Callable[[pa.Array], pa.Array]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of ours
-    """The group holds a record that the fast engine does not vouch for."""
 
 
 def struct_of(arrays: list[pa.Array], target: pa.DataType, absent: pa.Array | None = None) -> pa.Array:

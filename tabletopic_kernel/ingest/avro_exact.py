@@ -37,7 +37,6 @@ from tabletopic_kernel.ingest.avro_values import (
     LOGICAL_CONVERSIONS,
     PRIMITIVE_READERS,
     Reader,
-    Refusal,
     converted,
     decimal_reader,
     duration_of,
@@ -50,6 +49,7 @@ from tabletopic_kernel.ingest.avro_values import (
     read_null,
     read_string,
 )
+from tabletopic_kernel.ingest.verdicts import Refusal
 
 # Levels of a record inside itself. Each costs up to a few Python frames per type on the way round.
 MAX_RECURSION: Final = 100

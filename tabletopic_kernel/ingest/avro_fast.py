@@ -30,14 +30,13 @@ from datafusion import DataFrame, SessionConfig, SessionContext
 from tabletopic_kernel.core.avro_schema import AvroSchema
 from tabletopic_kernel.core.types import columns_of
 from tabletopic_kernel.core.wire import PREFIX_BYTES
-from tabletopic_kernel.ingest.avro_columns import NotRows
 from tabletopic_kernel.ingest.avro_plain import (
     Planner,
-    UnsupportedError,
     fields_of,
     smallest,
     with_metadata,
 )
+from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 
 # Arrow's 32-bit offsets of strings and lists must hold the sum over a group. Larger groups are halved.
 MAX_GROUP_BYTES: Final = 2**30

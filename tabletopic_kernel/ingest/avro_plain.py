@@ -50,6 +50,7 @@ from tabletopic_kernel.ingest.avro_columns import (
     struct_of,
     uuids,
 )
+from tabletopic_kernel.ingest.verdicts import UnsupportedError
 
 # Arrow's union type codes are signed bytes; one is for the branch that must not occur.
 MAX_BRANCHES: Final = 126
@@ -57,10 +58,6 @@ MAX_BRANCHES: Final = 126
 MAX_DECIMAL_BYTES: Final = 32
 
 ConvertAll = Callable[[Sequence[pa.Array], int], list[pa.Array]]
-
-
-class UnsupportedError(Exception):
-    """The fast engine cannot take a schema; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tabletopic_kernel.core.avro_schema import Decimal
 from tabletopic_kernel.core.types import DURATION_FIELDS, MAX_DAY, MILLIS_PER_DAY, MIN_DAY, is_text_decimal
+from tabletopic_kernel.ingest.verdicts import Refusal
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -28,21 +29,6 @@ _DOUBLE = struct.Struct("<d")
 _DURATION = struct.Struct("<III")
 _DECIMALS = decimal.Context(prec=100)
 _MICROS_PER_DAY = MILLIS_PER_DAY * 1000
-
-
-class Refusal(Exception):  # noqa: N818 - a verdict on a record, not an error of ours
-    """A record that is not what its schema says; ``reason`` is a short class, ``path`` outermost last."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.path: list[str] = []
-
-    def text(self) -> str:
-        """The message with the path to the place."""
-        where = ".".join(reversed(self.path))
-        return f"{where}: {self.message}" if where else self.message
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:

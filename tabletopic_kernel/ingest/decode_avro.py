@@ -8,7 +8,6 @@ rows: a property-based test holds them together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +17,9 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.core.avro_schema import parse
 from tabletopic_kernel.core.types import arrow_schema_of, iceberg_schema_of
 from tabletopic_kernel.core.wire import PREFIX_BYTES
-from tabletopic_kernel.ingest.avro_columns import NotRows
 from tabletopic_kernel.ingest.avro_exact import ExactEngine
 from tabletopic_kernel.ingest.avro_fast import FastEngine
-from tabletopic_kernel.ingest.avro_plain import UnsupportedError
-from tabletopic_kernel.ingest.avro_values import Refusal
+from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused, UnsupportedError
 
 # Below this a call of the fast engine (about 1 ms, whatever the size) costs more than the exact one.
 MIN_FAST_RECORDS: Final = 48
@@ -34,15 +31,6 @@ RECORDS_PER_REFUSED_GROUP: Final = 250
 EXACT_BATCH_BYTES: Final = 256 * 1024
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
-
-
-@dataclass(frozen=True)
-class Refused:
-    """One record that cannot become a row."""
-
-    index: int  # position in the array given to decode()
-    reason: str  # short class, e.g. "avro_trailing_bytes"
-    message: str  # what is wrong, for a person
 
 
 class AvroDecoder:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tabletopic_kernel.core.avro_schema import AvroSchemaError
 from tabletopic_kernel.core.wire import PREFIX_BYTES
 from tabletopic_kernel.ingest import avro_fast, decode_avro
-from tabletopic_kernel.ingest.avro_values import Refusal
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder, Refused, _Work
+from tabletopic_kernel.ingest.decode_avro import AvroDecoder, _Work
+from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused
 from tests.ingest.avro_cases import (
     DAY_ONE,
     LAST_DAY,
@@ -382,7 +382,7 @@ def test_values_beyond_the_edge_are_refused(kind: Any, body: bytes, reason: str)
     assert raised.value.reason == reason
     assert raised.value.text().startswith("f0")
     if decoder.fast_refusal is None:
-        with pytest.raises(decode_avro.NotRows):
+        with pytest.raises(NotRows):
             fast_batch(decoder, framed(body))
 
 
