@@ -17,16 +17,13 @@ from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, read_events
 from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.events import Committed, Heartbeat, Progress, Stopped
+from tabletopic_kernel.core.projection import FRESH_MS, NO_HOST
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
 
 if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
 
-# A host that has not been heard of for this long is gone: three heartbeats.
-FRESH_MS = 7_000
 _PEEK_S = 0.5
-# States of ours beside the coordinator's, for topics that nobody runs.
-NO_HOST = "no_host"
 _NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 
 
@@ -107,7 +104,7 @@ def statuses(
         }
         for topic, (progress, _, _) in told.items()
     }
-    oldest = _oldest_waiting(broker, behind)
+    oldest = oldest_waiting(broker, behind)
     return [
         _status(progress, state, host, ends.get(topic), bool(behind[topic]), oldest.get(topic))
         for topic, (progress, state, host) in told.items()
@@ -199,7 +196,7 @@ def _lag_seconds(progress: Progress, behind: bool, oldest_ms: int | None) -> flo
     return 0.0 if known is None else round(max(0.0, (_now_ms() - known) / 1000), 3)
 
 
-def _oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
     """Timestamp in ms of the oldest record that waits, by topic, as far as it can be had quickly."""
     places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
     if not places:

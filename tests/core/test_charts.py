@@ -1,0 +1,124 @@
+"""The numbers behind the plots."""
+
+from __future__ import annotations
+
+import pytest
+
+from tabletopic_kernel.core import charts
+from tabletopic_kernel.core.history import History, pack
+
+T0 = 1_700_000_000_000
+MINUTES_10 = 600_000
+
+
+def test_commit_lag_by_partition() -> None:
+    """End offset minus ledger, which stands still between commits; small partitions are one line."""
+    history = History()
+    history.ledger(T0, pack({0: 10, 1: 20, 2: 5}))
+    history.ends(T0, pack({0: 10, 1: 25, 2: 6}))
+    history.ends(T0 + 2_000, pack({0: 40, 1: 25, 2: 7}))
+    history.ledger(T0 + 4_000, pack({0: 40, 1: 25, 2: 7}))
+    history.ends(T0 + 4_000, pack({0: 41, 1: 25, 2: 7}))
+    found = charts.commit_lag(history, MINUTES_10, T0 + 6_000, [0, 1])
+    assert found["p0"] == [0, 30, 1]
+    assert found["p1"] == [5, 5, 0]
+    assert found["others"] == [1, 2, 0]
+    assert found["all"] == [6, 37, 1]
+    assert found["at"] == [T0 + 2_000, T0 + 4_000, T0 + 6_000]
+
+
+def test_commit_lag_in_seconds_is_measured_or_follows_from_the_arrivals() -> None:
+    """Where nothing was measured, a record is as old as the last moment without it."""
+    history = History()
+    history.ledger(T0, pack({0: 10}))
+    history.ends(T0, pack({0: 10}))
+    history.ends(T0 + 10_000, pack({0: 12}))
+    history.ends(T0 + 20_000, pack({0: 12}))
+    history.lag(T0 + 20_000, 17.5)
+    found = charts.commit_lag(history, MINUTES_10, T0 + 20_000, [0])
+    assert found["seconds"] == [0.0, 10.0, 17.5]
+
+
+def test_the_ledger_from_before_the_window_counts() -> None:
+    """A topic that has been quiet for an hour is not behind by all its records."""
+    history = History()
+    history.ledger(T0, pack({0: 500}))
+    history.ends(T0 + 3_600_000, pack({0: 501}))
+    found = charts.commit_lag(history, MINUTES_10, T0 + 3_600_000, [0])
+    assert found["p0"] == [1]
+
+
+@pytest.mark.parametrize("interval_ms", [1_000, 60_000])
+def test_throughput_is_averaged_and_loses_no_row(interval_ms: int) -> None:
+    """A steady stream is a steady line whatever the commit interval, once the average is full."""
+    history = History()
+    for second in range(0, 300, interval_ms // 1_000):
+        history.commit(T0 + second * 1_000, rows=interval_ms, files=1, size_bytes=interval_ms * 10)
+    found = charts.throughput(history, MINUTES_10, T0 + 298_000, interval_ms)
+    assert found["rows"][-1] == pytest.approx(1_000, rel=0.02)
+    assert found["bytes"][-1] == pytest.approx(10_000, rel=0.02)
+
+
+def test_throughput_falls_to_nothing_when_commits_stop() -> None:
+    """A bucket that leaves the average takes its rows along."""
+    history = History()
+    history.commit(T0, 1_000, 1, 1_000)
+    found = charts.throughput(history, MINUTES_10, T0 + 30_000, 1_000)
+    assert found["rows"][0] == 500  # per second, over the 2 s that are known
+    assert found["rows"][-1] == 0
+
+
+def test_files_per_commit_and_their_size() -> None:
+    """Means over the commits of a bucket."""
+    history = History()
+    history.commit(T0, 10, 1, 1_000)
+    history.commit(T0 + 1, 30, 3, 5_000)
+    found = charts.commits(history, MINUTES_10, T0 + 2_000)
+    assert (found["commits"], found["files"], found["file_bytes"], found["rows"]) == ([2], [2], [1_500], [20])
+
+
+def test_seconds_since_the_last_commit_grow_and_fall() -> None:
+    """A saw: two points at each commit, one at each end."""
+    history = History()
+    history.commit(T0, 1, 1, 1)
+    history.commit(T0 + 8_000, 1, 1, 1)
+    found = charts.since_commit(history, MINUTES_10, T0 + 10_000)
+    assert found["at"] == [T0, T0 + 8_000, T0 + 8_000, T0 + 10_000]
+    assert found["seconds"] == [0, 8, 0, 2]
+
+
+def test_a_commit_before_the_window_still_counts() -> None:
+    """A topic without a commit for an hour says so."""
+    history = History()
+    history.commit(T0, 1, 1, 1)
+    found = charts.since_commit(history, MINUTES_10, T0 + 3_600_000)
+    assert found["seconds"] == [3_000, 3_600]
+
+
+def test_nothing_known_is_no_points() -> None:
+    """An empty history is empty columns of equal length."""
+    history = History()
+    for found in (
+        charts.commit_lag(history, MINUTES_10, T0, [0]),
+        charts.throughput(history, MINUTES_10, T0, 1_000),
+        charts.commits(history, MINUTES_10, T0),
+        charts.since_commit(history, MINUTES_10, T0),
+    ):
+        assert not any(found.values())
+
+
+def test_only_gaps_are_asked_for() -> None:
+    """Moments whose end offsets are known are not asked for again."""
+    history = History()
+    wanted = charts.moments_without_ends(history, [MINUTES_10], T0, each=10)
+    assert len(wanted) == 9
+    for at_ms in wanted:
+        history.ends(at_ms, pack({0: 1}))
+    assert charts.moments_without_ends(history, [MINUTES_10], T0, each=10) == []
+
+
+def test_retention_is_counted_from_the_oldest_waiting_record() -> None:
+    """Overdue is 0; a topic that keeps its records, or a table that has all of them, has no limit."""
+    assert charts.retention_left_s(T0, 1_000, T0 + 5_000) == 0
+    assert charts.retention_left_s(None, 1_000, T0) is None
+    assert charts.retention_left_s(T0, None, T0) is None

@@ -1,0 +1,165 @@
+"""The progress record: a fold of events that does not depend on their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.core.events import Progress
+from tabletopic_kernel.core.projection import FRESH_MS, NO_HOST, Commit, Record
+from tabletopic_kernel.core.settings import TopicWish
+
+T0 = 1_700_000_000_000
+
+
+def progress(**more: Any) -> Progress:
+    """A record of a topic that runs."""
+    known: dict[str, Any] = {"state": State.RUNNING, "epoch": 1, "next_offsets": {0: 100}, "commits": 1}
+    return Progress(**{"topic": "clicks", "table": "default.clicks", **known, **more})
+
+
+def beat(at_ms: int, host: str = "a-1", **more: Any) -> events.Heartbeat:
+    """A heartbeat."""
+    return events.Heartbeat(topic="clicks", at_ms=at_ms, host=host, progress=progress(**more))
+
+
+def committed(at_ms: int, number: int, rows: int = 10) -> events.Committed:
+    """A commit of a file."""
+    told = progress(commits=number, next_offsets={0: number * rows}, last_commit_ms=at_ms, snapshot_id=number)
+    return events.Committed(
+        topic="clicks",
+        at_ms=at_ms,
+        host="a-1",
+        snapshot_id=number,
+        rows=rows,
+        files=1,
+        bytes=100,
+        seconds=0.5,
+        progress=told,
+    )
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(lambda at, epoch: beat(T0 + at, epoch=epoch), st.integers(0, 9_999), st.integers(0, 2)),
+        st.builds(lambda at, number: committed(T0 + at, number), st.integers(0, 9_999), st.integers(1, 99)),
+        st.builds(
+            lambda at: events.Stopped(topic="clicks", at_ms=T0 + at, host="a-1"), st.integers(0, 9_999)
+        ),
+        st.builds(
+            lambda at: events.Failed(topic="clicks", at_ms=T0 + at, host="a-1", reason="x", waits=False),
+            st.integers(0, 9_999),
+        ),
+    ),
+    max_size=20,
+    unique_by=lambda event: event.at_ms,
+)
+
+
+@given(EVENTS, st.randoms())
+def test_order_makes_no_difference(told: list, random: Any) -> None:
+    """The past is read from the newest to the oldest while the present goes on."""
+    shuffled = list(told)
+    random.shuffle(shuffled)
+    one, other = Record(), Record()
+    one.fold(told)
+    other.fold(shuffled)
+    mine, theirs = one.topic("clicks"), other.topic("clicks")
+    for name in ("heard", "owned", "stopped_ms", "last_commit_ms", "commits", "notes", "progress"):
+        assert getattr(mine, name) == getattr(theirs, name), name
+    assert mine.history.tiers == theirs.history.tiers
+
+
+@given(EVENTS)
+def test_no_commit_is_counted_twice_or_lost(told: list) -> None:
+    """The rows of the buckets are the rows of the commits."""
+    record = Record()
+    record.fold(told)
+    made = [event for event in told if isinstance(event, events.Committed)]
+    for tier in record.topic("clicks").history.tiers:
+        assert sum(one.rows for one in tier.buckets.values()) == sum(event.rows for event in made)
+
+
+def test_a_host_that_is_silent_is_gone() -> None:
+    """After three heartbeats the topic has no host; a pause that was wished is one all the same."""
+    record = Record()
+    record.fold([beat(T0)])
+    topic, on = record.topic("clicks"), TopicWish(topic="clicks")
+    assert topic.state(on, T0 + FRESH_MS) == "running"
+    assert topic.state(on, T0 + FRESH_MS + 1) == NO_HOST
+    assert topic.state(TopicWish(topic="clicks", run="paused"), T0 + FRESH_MS + 1) == "paused"
+    assert topic.state(None, T0 + FRESH_MS + 1) == "off"
+
+
+def test_a_host_that_lets_go_is_gone_at_once() -> None:
+    """A Stopped ends it; the next host's heartbeat begins anew."""
+    record = Record()
+    record.fold([beat(T0), events.Stopped(topic="clicks", at_ms=T0 + 1, host="a-1")])
+    topic, on = record.topic("clicks"), TopicWish(topic="clicks")
+    assert topic.state(on, T0 + 2) == NO_HOST
+    record.fold([beat(T0 + 3, host="b-2")])
+    assert topic.state(on, T0 + 4) == "running"
+
+
+def test_a_host_that_takes_over_does_not_hide_the_figures() -> None:
+    """Epoch 0 is a host without the table yet: its state counts, its empty figures do not."""
+    record = Record()
+    record.fold([committed(T0, 7), beat(T0 + 1, epoch=0, state=State.STARTING, commits=0, next_offsets={})])
+    told = record.topic("clicks").progress
+    assert told is not None
+    assert (told.state, told.commits, told.next_offsets) == (State.STARTING, 7, {0: 70})
+
+
+def test_lag_is_end_offset_minus_ledger() -> None:
+    """In records by partition, in seconds by the oldest record that waits."""
+    record = Record()
+    record.fold([beat(T0)])
+    topic = record.topic("clicks")
+    assert (topic.lag_records, topic.lag_seconds(T0)) == (None, None)
+    record.observe_ends(T0, {"clicks": {0: 130, 1: 5}})
+    assert topic.lag_by_partition == {0: 30, 1: 5}
+    assert topic.lag_seconds(T0) is None
+    record.observe_oldest(T0, {"clicks": T0 - 2_500})
+    assert (topic.lag_records, topic.lag_seconds(T0)) == (35, 2.5)
+    record.observe_ends(T0, {"clicks": {0: 100}})
+    assert topic.lag_seconds(T0) == 0.0
+
+
+def test_notes_and_samples_are_bounded() -> None:
+    """A topic that fails for a year keeps its newest reasons."""
+    record = Record()
+    for second in range(500):
+        record.fold(
+            [events.Failed(topic="clicks", at_ms=T0 + second, host="a", reason=str(second), waits=True)]
+        )
+    notes = record.topic("clicks").notes
+    assert len(notes) == 100
+    assert notes[-1].text.startswith("499")
+
+
+def test_what_a_table_says_gives_way_to_a_host() -> None:
+    """Without a host the table's own figures are shown; they are no sign of life."""
+    record = Record()
+    record.told_by_table(progress(commits=3), T0 - 5)
+    topic = record.topic("clicks")
+    assert topic.progress is not None
+    assert topic.progress.commits == 3
+    assert topic.state(TopicWish(topic="clicks"), T0) == NO_HOST
+    assert topic.last_commit_ms == T0 - 5
+    record.fold([beat(T0, commits=4)])
+    assert topic.progress.commits == 4
+
+
+def test_commits_of_the_past_join_the_history() -> None:
+    """What only snapshots tell is in the same buckets as what events tell."""
+    record = Record()
+    record.fold([committed(T0, 2)])
+    record.recall_commits("clicks", [Commit(T0 - 60_000, 1, 40, 2, 800, 0.0)])
+    topic = record.topic("clicks")
+    assert [one.rows for one in topic.commits] == [40, 10]
+    assert topic.first_commit == 2
+    assert sum(one.rows for one in topic.history.tiers[0].buckets.values()) == 50
