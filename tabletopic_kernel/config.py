@@ -40,9 +40,16 @@ FILE_NAME = "tabletopic.toml"
 DEFAULT = "default"
 EMBEDDED = "(embedded)"
 PREFIX = "TABLETOPIC_"
-# Variables of this prefix that the program reads by itself, before there are settings.
+# Variables of this prefix that the program reads by itself, before there are settings. The base URL is set
+# by the extension of the Jupyter server, for its kernels.
 PROGRAM_VARIABLES = frozenset(
-    {"TABLETOPIC_CACHE", "TABLETOPIC_CONFIG", "TABLETOPIC_DEBUG", "TABLETOPIC_JAVA_HOME"}
+    {
+        "TABLETOPIC_BASE_URL",
+        "TABLETOPIC_CACHE",
+        "TABLETOPIC_CONFIG",
+        "TABLETOPIC_DEBUG",
+        "TABLETOPIC_JAVA_HOME",
+    }
 )
 
 
@@ -89,7 +96,9 @@ def load_settings(
     settings = _checked(given, problems)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))
-    settings = settings.model_copy(update={"state_dir": _absolute(settings.state_dir, cwd)})
+    wanted = settings.state_dir
+    state_dir = _absolute(wanted, cwd) if ("state_dir",) in given else _nearest(wanted, cwd)
+    settings = settings.model_copy(update={"state_dir": state_dir})
     origins = {
         dotted(path): given[path].origin if path in given else DEFAULT for path, _ in _in_force(settings)
     }
@@ -299,6 +308,12 @@ def _reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
 
 def _absolute(path: str, base: Path) -> str:
     return os.path.abspath(base / os.path.expanduser(path))
+
+
+def _nearest(folder: str, cwd: Path) -> str:
+    """The folder here or, as a notebook may lie below the project's folder, the nearest one upwards."""
+    places = [cwd, *cwd.parents]
+    return str(next((found for place in places if os.path.isdir(found := place / folder)), cwd / folder))
 
 
 def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:

@@ -6,14 +6,14 @@ import getpass
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tabletopic_kernel.config import load_settings
-from tabletopic_kernel.core.errors import SettingsError, UsageError
+from tabletopic_kernel.core.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish, table_identifier
+from tabletopic_kernel.servers import Servers, find_servers
+from tabletopic_kernel.table_topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from pyiceberg.catalog import Catalog
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
 
     from tabletopic_kernel.adapters.kafka import Broker
     from tabletopic_kernel.adapters.registry import Registry
+    from tabletopic_kernel.commit.check import Plan
     from tabletopic_kernel.commit.host import Host
     from tabletopic_kernel.commit.status import TopicStatus
     from tabletopic_kernel.core.events import ControlEvent
@@ -28,48 +29,12 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.query.duckdb import DuckLake
 
+__all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
+
 T = TypeVar("T")
 OWN_TOPICS = ("__tabletopic.settings", "__tabletopic.control")
-
-
-@dataclass(frozen=True)
-class Servers:
-    """The servers in force: properties of librdkafka, of the registry client, of PyIceberg."""
-
-    kafka: dict[str, str]
-    registry: dict[str, str]
-    catalog: dict[str, str]
-    state_dir: Path
-
-
-def find_servers(settings: Settings) -> Servers:
-    """Servers from the settings; those that are absent are the embedded stack's.
-
-    Raises:
-        SettingsError: some are absent and no stack runs.
-    """
-    from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-
-    state_dir = Path(settings.state_dir).expanduser().absolute()
-    kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
-    own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
-    own_registry, own_catalog = "url" in registry, bool(set(catalog) - {"name"})
-    if not (own_kafka and own_registry and own_catalog):
-        stack = LocalStack(state_dir).info()
-        if stack is None:
-            missing = [
-                name
-                for name, own in (("kafka", own_kafka), ("registry", own_registry), ("catalog", own_catalog))
-                if not own
-            ]
-            raise SettingsError(
-                f"no servers for [{'], ['.join(missing)}]: start the local stack with `tabletopic up`, "
-                "or name yours in tabletopic.toml"
-            )
-        kafka = kafka if own_kafka else {**kafka, "bootstrap.servers": stack.bootstrap_servers}
-        registry = registry if own_registry else {**registry, "url": stack.registry_url}
-        catalog = catalog if own_catalog else {**stack.catalog, **catalog}
-    return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir)
+# Topics of Kafka's own programs: offsets and transactions, registries, Confluent's tools.
+_FOREIGN_TOPICS = ("__", "_schemas", "_confluent")
 
 
 class Workbench:
@@ -87,6 +52,7 @@ class Workbench:
         self._lock = threading.Lock()  # guards _making
         self._making: dict[str, threading.RLock] = {}
         self._made: dict[str, Any] = {}
+        self._own = threading.local()
 
     def __repr__(self) -> str:
         return f"<Workbench at {self.servers.kafka.get('bootstrap.servers')}>"
@@ -109,8 +75,11 @@ class Workbench:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, opened by PyIceberg."""
-        return self._once("catalog", self.open_catalog)
+        """The catalog, opened by PyIceberg: one for each thread, as they are not shared."""
+        if not hasattr(self._own, "catalog"):
+            self._own.catalog = self.open_catalog()
+        found: Catalog = self._own.catalog
+        return found
 
     def open_catalog(self) -> Catalog:
         """A catalog object of one's own: they are not shared between threads."""
@@ -157,6 +126,32 @@ class Workbench:
             ]
             raise SettingsError("; ".join(told)) from None
 
+    def topic(self, name: str) -> TableTopic:
+        """A handle of one topic, switched on or not; nothing is asked yet."""
+        return TableTopic(name, self)
+
+    def topics(self) -> list[TopicStatus]:
+        """How every table topic does; as ``status()``."""
+        return self.status()
+
+    def kafka_topics(self) -> dict[str, int]:
+        """Every topic that people made, switched on or not: its number of partitions by name."""
+        found = self.broker.partition_counts()
+        return {name: count for name, count in found.items() if not name.startswith(_FOREIGN_TOPICS)}
+
+    def plan(self, topic: str, given: Mapping[str, Any] | None = None) -> Plan:
+        """What ``enable`` would do with these settings, and why it would not; changes nothing.
+
+        Raises:
+            UsageError: no such topic, or a setting that is none.
+            RetryableError: broker, registry or catalog do not answer.
+        """
+        from tabletopic_kernel.commit.check import plan_enable  # noqa: PLC0415
+
+        self._check_not_own(topic)
+        settings = self.settings_for(topic, given)
+        return plan_enable(topic, settings, self.broker, self.registry, self.catalog)
+
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
         """Switch a topic on: check everything, then write one message; nothing is left half-made.
 
@@ -171,8 +166,7 @@ class Workbench:
         from tabletopic_kernel.commit.check import check_before_enable  # noqa: PLC0415
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
 
-        if topic in OWN_TOPICS:
-            raise UsageError(f"{topic} is the workbench's own topic")
+        self._check_not_own(topic)
         settings = self.settings_for(topic, given)
         check_before_enable(topic, settings, self.broker, self.registry, self.catalog)
         wish = self._wish(topic, settings, "on")
@@ -194,6 +188,17 @@ class Workbench:
         """Go on after a pause or after a failure."""
         return self._rewrite(topic, "on")
 
+    def commit(self, topic: str) -> None:
+        """Ask the topic's host to commit what is staged now, before it is due; nothing else changes.
+
+        Raises:
+            UsageError: the topic is not switched on.
+        """
+        from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
+
+        wish = self.wish(topic)
+        write_wish(self.broker, topic, wish.model_copy(update={"commit_asked_ms": _now_ms()}))
+
     def wishes(self) -> dict[str, TopicWish]:
         """What is switched on, by topic."""
         from tabletopic_kernel.commit.wishes import read_wishes  # noqa: PLC0415
@@ -205,7 +210,7 @@ class Workbench:
         wishes = self.wishes()
         if topic not in wishes:
             known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
-            raise UsageError(
+            raise UnknownTopicError(
                 f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
             )
         return wishes[topic]
@@ -232,6 +237,20 @@ class Workbench:
         for event in read_events(self.broker.properties, since_ms, follow=follow):
             if topic is None or event.topic == topic:
                 yield event
+
+    def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
+        """The last events, newest first, heartbeats left out; empty where no host has ever run."""
+        from tabletopic_kernel.commit.control_log import CONTROL_TOPIC, newest_events  # noqa: PLC0415
+
+        if CONTROL_TOPIC not in self.broker.topics():
+            return []
+        return newest_events(self.broker.properties, topic, limit)
+
+    def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
+        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it."""
+        from tabletopic_kernel.logs import read_logs  # noqa: PLC0415
+
+        return read_logs(self.servers.state_dir, lines, topic)
 
     def hosts(self) -> list[str]:
         """Ids of the live hosts."""
@@ -298,6 +317,10 @@ class Workbench:
         )
         return Host(services)
 
+    def _check_not_own(self, topic: str) -> None:
+        if topic in OWN_TOPICS:
+            raise UsageError(f"{topic} is the workbench's own topic")
+
     def _rewrite(self, topic: str, run: str) -> TopicWish:
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
 
@@ -312,7 +335,7 @@ class Workbench:
                 "run": run,
                 "settings": settings,
                 "requested_by": getpass.getuser(),
-                "requested_at_ms": time.time_ns() // 1_000_000,
+                "requested_at_ms": _now_ms(),
             }
         )
 
@@ -325,3 +348,7 @@ class Workbench:
                 self._made[name] = make()
             made: T = self._made[name]
             return made
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

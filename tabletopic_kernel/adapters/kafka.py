@@ -20,7 +20,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    UnknownTopicError,
+    UsageError,
+)
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
@@ -86,8 +92,13 @@ class Broker:
 
     def topics(self) -> list[str]:
         """All topics; raises RetryableError when the broker does not answer."""
+        return sorted(self.partition_counts())
+
+    def partition_counts(self) -> dict[str, int]:
+        """The number of partitions of every topic, by name; raises as ``topics``."""
         try:
-            return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
+            found = self.admin.list_topics(timeout=TIMEOUT_S).topics
+            return {name: len(found[name].partitions) for name in sorted(found)}
         except KafkaException as error:
             raise self._trouble(error) from error
 
@@ -187,7 +198,7 @@ class Broker:
             return future.result()
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
-                raise UsageError(
+                raise UnknownTopicError(
                     f"there is no topic {topic!r} at {self.address}; create it first, or check the name"
                 ) from None
             raise self._trouble(error) from error

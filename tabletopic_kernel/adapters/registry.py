@@ -72,6 +72,28 @@ class Registry:
             return None
         return self._resolved(int(found.schema_id or 0), found.schema, subject, int(found.version or 0))
 
+    def by_version(self, subject: str, version: int) -> RegisteredSchema:
+        """One version of a subject.
+
+        Raises:
+            UnknownSchemaError: no such subject or version.
+            RetryableError: the registry does not answer.
+        """
+        what = f"version {version} of {subject}"
+        found = self._ask(what, lambda: self._client.get_version(subject, version))
+        return self._resolved(int(found.schema_id or 0), found.schema, subject, version)
+
+    def versions(self, subject: str) -> list[int]:
+        """The versions that a subject has, oldest first; empty where it does not exist.
+
+        Raises:
+            RetryableError: the registry does not answer.
+        """
+        try:
+            return sorted(self._ask(f"subject {subject}", lambda: self._client.get_versions(subject)))
+        except UnknownSchemaError:
+            return []
+
     def check(self) -> list[str]:
         """The subjects there are; the cheapest question that proves the registry answers."""
         return self._ask("subjects", self._client.get_subjects)

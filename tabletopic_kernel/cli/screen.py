@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from rich import box
@@ -15,6 +13,29 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from tabletopic_kernel.shown.amounts import age, clock, clock_today, number, seconds, size
+
+__all__ = [
+    "age",
+    "clock",
+    "clock_today",
+    "console",
+    "error",
+    "facts",
+    "grid",
+    "natural_width",
+    "note",
+    "number",
+    "plain",
+    "seconds",
+    "show",
+    "show_json",
+    "show_json_line",
+    "side",
+    "size",
+    "steps",
+]
 
 # Wide enough that nothing is cut where there is no terminal to fit into.
 _PIPE_WIDTH = 1000
@@ -90,62 +111,6 @@ def facts(pairs: Mapping[str, str]) -> Table:
     for name, value in pairs.items():
         table.add_row(name, Text(value))
     return table
-
-
-def number(value: float | None) -> str:
-    """A count with commas; an unknown one is a dash."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}"
-
-
-def size(count: float) -> str:
-    """Bytes as people read them.
-
-    >>> size(512), size(131072)
-    ('512 B', '128.0 KiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def seconds(value: float | None) -> str:
-    """A span of time.
-
-    >>> seconds(0.25), seconds(75), seconds(7300), seconds(None)
-    ('0.2 s', '1 m 15 s', '2 h 1 m', '-')
-    """
-    if value is None:
-        return "-"
-    if value < 60:
-        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
-    whole = int(value)
-    for unit, next_unit, length, part in (("m", "s", 60, 1), ("h", "m", 3600, 60), ("d", "h", 86400, 3600)):
-        if whole < length * (60 if unit == "m" else 24 if unit == "h" else 10**9):
-            return f"{whole // length} {unit} {whole % length // part} {next_unit}"
-    return str(value)
-
-
-def age(moment_ms: int | None) -> str:
-    """How long ago a moment was, in its largest unit."""
-    if moment_ms is None:
-        return "-"
-    span = seconds(max(0.0, time.time() - moment_ms / 1000)).split()
-    return f"{' '.join(span[:2])} ago"
-
-
-def clock(moment_ms: int) -> str:
-    """A moment in local time, to the millisecond."""
-    return datetime.fromtimestamp(moment_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def clock_today(moment_ms: int) -> str:
-    """As ``clock``; of today the time alone."""
-    text = clock(moment_ms)
-    return text.removeprefix(datetime.now().strftime("%Y-%m-%d ")) if moment_ms else text
 
 
 def plain(value: Any) -> str:

@@ -1,26 +1,73 @@
-"""What is checked before a topic is switched on, so that a mistake leaves nothing behind."""
+"""What switching a topic on would do, and what speaks against it, found out before anything is changed."""
 
 from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import NestedField
 
-from tabletopic_kernel.adapters.kafka import Broker
-from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
+from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
 from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.start import check_topic
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
 from tabletopic_kernel.core.evolution import (
     KEY,
     VALUE,
+    Change,
     evolve,
     metadata_columns,
+    spell,
     table_schema,
     value_columns,
 )
 from tabletopic_kernel.core.partitions import parse_partition, partition_spec
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.core.types import iceberg_struct_of_avro
+from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.plan import WriterSchema
+
+_CHANGED: dict[str, Literal["new", "relaxed", "widened"]] = {
+    "add": "new",
+    "relax": "relaxed",
+    "widen": "widened",
+}
+
+
+@dataclass(frozen=True)
+class PlanColumn:
+    """A column that the table will have; ``change`` says what becomes of it."""
+
+    name: str
+    type: str
+    required: bool
+    doc: str | None
+    change: Literal["new", "kept", "relaxed", "widened"]
+
+
+@dataclass
+class Plan:
+    """What ``enable`` would do with a topic. It would refuse if ``refused`` names a reason.
+
+    ``creates``: the table is not there yet. ``columns`` is empty while no schema is registered. ``start``
+    is the setting; a table that is there goes on at its ledger instead, as one of the ``notes`` says.
+    """
+
+    topic: str
+    table: str
+    creates: bool
+    columns: list[PlanColumn] = field(default_factory=list)
+    partition_by: list[str] = field(default_factory=list)
+    start: str | int = "earliest"
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)
 
 
 def check_before_enable(
@@ -33,39 +80,128 @@ def check_before_enable(
             of that name that is not this topic's.
         RetryableError: broker, registry or catalog do not answer.
     """
-    for text in settings.partition_by:
-        parse_partition(text)
-    broker.facts(topic)
+    plan = plan_enable(topic, settings, broker, registry, catalog)
+    if plan.refused:
+        raise UsageError("; ".join(plan.refused))
+
+
+def plan_enable(
+    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, catalog: Catalog
+) -> Plan:
+    """What switching the topic on would do; reads only. Reasons against it are in ``refused``.
+
+    Raises:
+        UsageError: there is no such topic.
+        RetryableError: broker, registry or catalog do not answer.
+    """
+    facts = broker.facts(topic)
+    plan = Plan(
+        topic=topic,
+        table=".".join(table_identifier(topic, settings)),
+        creates=True,
+        partition_by=list(settings.partition_by),
+        start=settings.start,
+    )
     try:
+        for text in settings.partition_by:
+            parse_partition(text)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
-    except ActionNeededError as error:
-        raise UsageError(str(error)) from error
-    if table is not None and settings.partition_by:
-        wanted = partition_spec(settings.partition_by, table.table.schema())
+        latest = registry.latest(f"{topic}-value")
+        if table is None:
+            _plan_new(plan, latest, settings, facts)
+        else:
+            _plan_old(plan, table, latest, settings, facts)
+    except (UsageError, ActionNeededError) as error:
+        plan.refused.append(str(error))
+    return plan
+
+
+def _plan_new(
+    plan: Plan, latest: RegisteredSchema | None, settings: TopicSettings, facts: TopicFacts
+) -> None:
+    records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
+    if settings.start == "earliest" and records:
+        plan.notes.append(f"the table begins with the up to {records:,} records that the topic has now")
+    elif settings.start == "latest":
+        plan.notes.append("the table begins with the records that are sent from now on")
+    if latest is None:
+        plan.notes.append(
+            f"no schema is registered as {plan.topic}-value yet: the columns come with the first record"
+        )
+        return
+    schema = table_schema(_writer(latest), settings)
+    plan.columns = [_column(one, "new") for one in schema.fields]
+    plan.notes.append(f"columns of version {latest.version} of {latest.subject} (id {latest.id})")
+    partition_spec(settings.partition_by, schema)
+
+
+def _plan_old(
+    plan: Plan,
+    table: TopicTable,
+    latest: RegisteredSchema | None,
+    settings: TopicSettings,
+    facts: TopicFacts,
+) -> None:
+    schema = table.table.schema()
+    plan.creates = False
+    plan.columns = [_column(one, "kept") for one in schema.fields]
+    plan.partition_by = plan.partition_by or _partition_texts(table.table)
+    _note_ledger(plan, table, facts)
+    if settings.partition_by:
+        wanted = partition_spec(settings.partition_by, schema)
         if not wanted.compatible_with(table.table.spec()):
             raise UsageError(
-                f"the table {table.identifier} is there and partitioned by [{_told(table.table)}]; a table "
-                "topic does not change that. Leave --partition-by out, or choose another --table"
+                f"the table {table.identifier} is there and partitioned by "
+                f"[{', '.join(_partition_texts(table.table))}]; a table topic does not change that. "
+                "Leave --partition-by out, or choose another --table"
             )
-    latest = registry.latest(f"{topic}-value")
     if latest is None:
-        return  # the table is made with the first record's schema, and checked then
-    if latest.kind != "AVRO":
-        raise UsageError(
-            f"the newest schema of {topic}-value is {latest.kind}; only Avro is understood so far"
-        )
-    writer = iceberg_struct_of_avro(latest.text, dict(latest.references))
-    if table is None:
-        partition_spec(settings.partition_by, table_schema(writer, settings))
-        return
+        return  # no record has a schema of this subject: what comes is checked when it comes
+    writer = _writer(latest)
     _check_columns(table.table, writer, settings)
-    metadata = table.table.metadata
-    outcome = evolve(metadata.schema(), value_columns(writer, settings), metadata.last_column_id)
+    outcome = evolve(schema, value_columns(writer, settings), table.table.metadata.last_column_id)
+    changed = _by_column(outcome.changes)
+    plan.columns = [_column(one, changed.get(one.name, "kept")) for one in outcome.schema.fields]
+    plan.notes += [f"version {latest.version} of {latest.subject}: {change}" for change in outcome.changes]
     if outcome.refused:
         told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
         raise UsageError(
-            f"version {latest.version} of {topic}-value does not fit the table {table.identifier}: {told}"
+            f"version {latest.version} of {latest.subject} does not fit the table {table.identifier}: {told}"
         )
+
+
+def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
+    ledger = table.ledger
+    if ledger is None:
+        return
+    read = sum(ledger.next_offsets.values()) - sum(facts.first.get(p, 0) for p in ledger.next_offsets)
+    plan.notes.append(
+        f"the table is there and goes on at its ledger, whatever `start` says ({max(0, read):,} of the "
+        "records that the topic has are read)"
+    )
+    try:
+        check_topic(ledger, facts)
+    except ActionNeededError as error:  # a host says so too, as the topic's state
+        plan.notes.append(str(error))
+
+
+def _writer(latest: RegisteredSchema) -> Schema:
+    """The columns of a registered schema's records."""
+    schema = WriterSchema(latest.text, latest.references, latest.kind)
+    return make_decoder(latest.id, schema).iceberg_schema
+
+
+def _column(column: NestedField, change: Literal["new", "kept", "relaxed", "widened"]) -> PlanColumn:
+    return PlanColumn(column.name, spell(column.field_type), column.required, column.doc, change)
+
+
+def _by_column(changes: tuple[Change, ...]) -> dict[str, Literal["new", "relaxed", "widened"]]:
+    """What becomes of each top column: a change below it widens it."""
+    found: dict[str, Literal["new", "relaxed", "widened"]] = {}
+    for change in changes:
+        top, dot, _ = change.column.partition(".")
+        found[top] = "widened" if dot or found.get(top) == "widened" else _CHANGED[change.kind]
+    return found
 
 
 def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
@@ -85,6 +221,6 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
         raise UsageError("the table was made with another transform; keep it, or choose another --table")
 
 
-def _told(table: Table) -> str:
+def _partition_texts(table: Table) -> list[str]:
     spec, schema = table.spec(), table.schema()
-    return ", ".join(f"{one.transform}({schema.find_column_name(one.source_id)})" for one in spec.fields)
+    return [f"{one.transform}({schema.find_column_name(one.source_id)})" for one in spec.fields]

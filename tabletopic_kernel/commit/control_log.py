@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from pydantic import ValidationError
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer, make_producer
@@ -15,6 +15,9 @@ from tabletopic_kernel.core.events import EVENT_ADAPTER, ControlEvent
 CONTROL_TOPIC = "__tabletopic.control"
 # One partition: events of all topics in one order, and one seek finds the last minute of all of them.
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
+
+_HEARTBEAT = b'"type":"Heartbeat"'
+_FIRST_STEP = 2_000  # messages looked at first when the newest events are wanted
 
 
 class ControlLog:
@@ -75,6 +78,47 @@ def read_events(
                 return
     finally:
         consumer.close()
+
+
+def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) -> list[ControlEvent]:
+    """The last ``limit`` events of a topic (None: of all), newest first, heartbeats left out.
+
+    Reads backwards in growing steps, so that few and recent events cost little however long the log is.
+    """
+    consumer = make_consumer(properties, group_id="tabletopic-events", enable_auto_commit="false")
+    found: list[ControlEvent] = []
+    try:
+        low, end = consumer.get_watermark_offsets(TopicPartition(CONTROL_TOPIC, 0), timeout=TIMEOUT_S)
+        step = _FIRST_STEP
+        while end > low and len(found) < limit:
+            start = max(low, end - step)
+            events = [event for raw in _between(consumer, start, end) if (event := _news(raw, topic))]
+            found += reversed(events)
+            end, step = start, step * 4
+    finally:
+        consumer.close()
+    return found[:limit]
+
+
+def _between(consumer: Consumer, start: int, end: int) -> Iterator[Message]:
+    """The messages from ``start`` to before ``end``; those that the broker does not give in time are left."""
+    consumer.assign([TopicPartition(CONTROL_TOPIC, 0, start)])
+    deadline = time.monotonic() + TIMEOUT_S
+    position = start
+    while position < end and time.monotonic() < deadline:
+        for message in consumer.consume(1000, timeout=0.2):
+            position = (message.offset() or 0) + 1
+            if message.error() is None and position <= end:
+                yield message
+
+
+def _news(message: Message, topic: str | None) -> ControlEvent | None:
+    key, value = message.key(), message.value()
+    if topic is not None and (key is None or bytes(key) != topic.encode()):
+        return None
+    if value is None or _HEARTBEAT in bytes(value):  # most messages are, and parsing them costs
+        return None
+    return _parse(bytes(value))
 
 
 def _parse(value: bytes | None) -> ControlEvent | None:

@@ -55,6 +55,7 @@ class Host:
         self._catching_up: dict[int, dict[str, Wished]] = {}
         self._last_poll = time.monotonic()
         self._told: dict[str, State] = {}
+        self._commit_asked_ms: dict[str, int] = {}  # topic → the last request that was acted on
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
 
@@ -217,6 +218,10 @@ class Host:
             self._close_all([wished.topic])
             self._place[wished.topic] = partition
             self._open(wished.topic, wished.wish)
+        elif wished.wish.commit_asked_ms > self._commit_asked_ms.get(wished.topic, 0):
+            # No more than that: it must not resume a topic that failed.
+            self._commit_asked_ms[wished.topic] = wished.wish.commit_asked_ms
+            running.commit_now()
         else:
             running.wish(Event.PAUSE if wished.wish.run == "paused" else Event.RESUME)
 
@@ -224,6 +229,7 @@ class Host:
         coordinator = Coordinator(topic, wish.settings, self._services)
         with self._lock:
             self._coordinators[topic] = coordinator
+        self._commit_asked_ms[topic] = wish.commit_asked_ms  # an old request is not repeated
         coordinator.start(paused=wish.run == "paused")
 
     def _close_all(self, topics: list[str]) -> None:

@@ -110,8 +110,20 @@ class TopicSettings(_Model):
     metadata_columns: tuple[MetadataColumn, ...] = Field(
         ("key", "header", "metadata"), description="which _kafka_* columns the table has"
     )
-    errors: Literal["stop"] = Field("stop", description="what a record that cannot become a row does")
-    on_incompatible: Literal["stop"] = Field("stop", description="what a refused schema change does")
+    errors: Literal["dead_letter", "skip", "stop"] = Field(
+        "dead_letter",
+        description="a record that cannot become a row: is kept in the dead-letter table, is left out and "
+        "counted, or stops the topic",
+    )
+    # 0: the first refused record in 1,000 stops the topic. 1: nothing is ever more than all.
+    max_refused_share: float = Field(
+        0.5, ge=0, le=1, description="stop when more than this share of the newest 1,000 records is refused"
+    )
+    on_incompatible: Literal["dead_letter", "new_column", "stop"] = Field(
+        "dead_letter",
+        description="a schema that does not fit the table: its records are refused, the field gets a column "
+        "of its own (price_string), or the topic stops",
+    )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 
     @field_validator("partition_by", "metadata_columns", mode="before")
@@ -156,6 +168,8 @@ class TopicWish(_Model):
     # Who wrote it and when, for people; no rule reads them.
     requested_by: str = ""
     requested_at_ms: int = 0
+    # When somebody last asked for a commit before it is due; a host acts on a newer one than it knows.
+    commit_asked_ms: int = 0
 
     def to_json(self) -> bytes:
         """The message's value."""

@@ -182,7 +182,7 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
             "add city string; widen n (by clicks-value v2, id 3)",
         ),
         (events.SchemaRefused(**_BASE, refused={"n": "cannot narrow"}, cause=None), "n cannot narrow"),
-        (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3"),
+        (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3 left out"),
         (events.GapDetected(**_BASE, missing={2: (10, 50)}), "partition 2: next was 10, first is 50"),
         (events.Paused(**_BASE), ""),
         (events.Stopped(**_BASE), "let go by h"),

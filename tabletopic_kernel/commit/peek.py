@@ -1,0 +1,135 @@
+"""The newest records of a topic, decoded as the pipeline decodes them, before they are in the table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
+from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.frame import split, unsplit
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
+
+
+@dataclass(frozen=True)
+class PeekedRecord:
+    """A record as it is in Kafka. ``value`` has its fields; where it cannot become a row, ``error`` says why.
+
+    Both are None for a record without a value. ``raw`` is the value's bytes with the schema id in front.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    schema_id: int | None
+    value: dict[str, Any] | None
+    error: str | None
+    raw: bytes | None
+
+
+def peek(
+    topic: str, broker: Broker, registry: Registry, count: int, whole: WriterSchema | None = None
+) -> list[PeekedRecord]:
+    """The ``count`` newest committed records of all partitions, newest first, decoded.
+
+    ``whole`` is the one schema of a topic whose values name none; None: each begins with its schema id.
+
+    Raises:
+        UsageError: there is no such topic.
+        RetryableError: broker or registry do not answer.
+    """
+    facts = broker.facts(topic)
+    starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
+    messages = _read(broker, topic, starts, facts.end)
+    messages.sort(key=lambda one: (one.timestamp()[1], one.offset() or 0), reverse=True)
+    return _decoded(messages[:count], registry, whole)
+
+
+def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> list[Message]:
+    waiting = {partition for partition, start in starts.items() if start < ends[partition]}
+    found: list[Message] = []
+    if not waiting:
+        return found
+    consumer = make_consumer(
+        broker.properties,
+        group_id="tabletopic-readers",
+        enable_auto_commit="false",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in waiting])
+        deadline = time.monotonic() + TIMEOUT_S
+        while waiting and time.monotonic() < deadline:
+            found += [
+                message
+                for message in consumer.consume(500, timeout=0.1)
+                if message.error() is None and (message.offset() or 0) < ends[message.partition() or 0]
+            ]
+            # By position: the last offsets may be control records of a transaction, which nobody is given.
+            for place in consumer.position([TopicPartition(topic, partition) for partition in waiting]):
+                if place.offset >= ends[place.partition]:
+                    waiting.discard(place.partition)
+    except KafkaException as error:
+        raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
+    finally:
+        consumer.close()
+    return found
+
+
+def _decoded(
+    messages: Sequence[Message], registry: Registry, whole: WriterSchema | None
+) -> list[PeekedRecord]:
+    values = pa.array([message.value() for message in messages], pa.binary())
+    ids: dict[int, int] = {}
+    rows: dict[int, dict[str, Any]] = {}
+    errors: dict[int, str] = {}
+    groups, unframed = split(values) if whole is None else unsplit(values)
+    for index, position in enumerate(unframed.positions.tolist()):
+        errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
+    for group in groups:
+        if group.schema_id is None:
+            continue
+        positions = group.positions.tolist()
+        if group.schema_id != WHOLE_TOPIC:
+            ids.update(dict.fromkeys(positions, group.schema_id))
+        try:
+            decoder = make_decoder(group.schema_id, whole or _registered(group.schema_id, registry))
+        except (UnknownSchemaError, ActionNeededError) as error:
+            errors.update(dict.fromkeys(positions, str(error)))
+            continue
+        decoded, refused = decoder.decode(group.values)
+        reasons = {positions[bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
+        errors.update(reasons)
+        good = [position for position in positions if position not in reasons]
+        rows.update(zip(good, decoded.to_pylist(maps_as_pydicts="lossy"), strict=True))
+    return [
+        PeekedRecord(
+            partition=message.partition() or 0,
+            offset=message.offset() or 0,
+            timestamp_ms=message.timestamp()[1],
+            key=_bytes(message.key()),
+            schema_id=ids.get(at),
+            value=rows.get(at),
+            error=errors.get(at),
+            raw=_bytes(message.value()),
+        )
+        for at, message in enumerate(messages)
+    ]
+
+
+def _registered(schema_id: int, registry: Registry) -> WriterSchema:
+    found = registry.by_id(schema_id)
+    return WriterSchema(found.text, found.references, found.kind)
+
+
+def _bytes(value: object) -> bytes | None:
+    return None if value is None else bytes(value)  # type: ignore[call-overload]

@@ -1,0 +1,49 @@
+"""The servers in force: those of the settings, and the embedded stack's where the settings name none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The servers in force: properties of librdkafka, of the registry client, of PyIceberg."""
+
+    kafka: dict[str, str]
+    registry: dict[str, str]
+    catalog: dict[str, str]
+    state_dir: Path
+
+
+def find_servers(settings: Settings) -> Servers:
+    """Servers from the settings; those that are absent are the embedded stack's.
+
+    Raises:
+        SettingsError: some are absent and no stack runs.
+    """
+    from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
+
+    state_dir = Path(settings.state_dir).expanduser().absolute()
+    kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
+    own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
+    own_registry, own_catalog = "url" in registry, bool(set(catalog) - {"name"})
+    if not (own_kafka and own_registry and own_catalog):
+        stack = LocalStack(state_dir).info()
+        if stack is None:
+            missing = [
+                name
+                for name, own in (("kafka", own_kafka), ("registry", own_registry), ("catalog", own_catalog))
+                if not own
+            ]
+            raise SettingsError(
+                f"no servers for [{'], ['.join(missing)}]: start the local stack with `tabletopic up`, "
+                "or name yours in tabletopic.toml"
+            )
+        kafka = kafka if own_kafka else {**kafka, "bootstrap.servers": stack.bootstrap_servers}
+        registry = registry if own_registry else {**registry, "url": stack.registry_url}
+        catalog = catalog if own_catalog else {**stack.catalog, **catalog}
+    return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir)

@@ -1,0 +1,1 @@
+"""What people see, whichever face shows it: amounts, values, events, tables with text and HTML."""

@@ -1,0 +1,98 @@
+"""A small table that notebooks show as HTML and terminals as text."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# Jupyter's own variables, so that it is readable in light and dark; elsewhere what the page has.
+_STYLE = (
+    "<style>"
+    ".tabletopic caption{caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0}"
+    ".tabletopic td,.tabletopic th{text-align:left;white-space:pre-wrap;vertical-align:top}"
+    ".tabletopic td.right,.tabletopic th.right{text-align:right;font-variant-numeric:tabular-nums}"
+    ".tabletopic td.bad{color:var(--jp-error-color1,#b00020);font-weight:600}"
+    ".tabletopic td.warn{color:var(--jp-warn-color0,#8a5a00)}"
+    ".tabletopic td.good{color:var(--jp-success-color0,#1b6e20)}"
+    ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;white-space:pre-wrap}"
+    "</style>"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text with a mark: ``good``, ``warn`` or ``bad``; the text says it too, colours only help."""
+
+    text: str
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows below headings, a title above and notes below; any of them may be missing.
+
+    ``right``: names of columns that hold numbers. Everything is escaped in HTML.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    title: str = ""
+    notes: Sequence[str] = field(default_factory=tuple)
+    right: frozenset[str] = frozenset()
+    headed: bool = True
+
+    def __repr__(self) -> str:
+        return "\n".join([*([self.title] if self.title else []), *self._lines(), *self.notes])
+
+    def html(self) -> str:
+        """The table as HTML, its style with it."""
+        parts = [_STYLE]
+        if self.rows or self.title:
+            caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+            parts.append(f'<table class="tabletopic">{caption}{self._head()}{self._body()}</table>')
+        parts += [f'<div class="tabletopic-note">{html.escape(note)}</div>' for note in self.notes]
+        return "".join(parts)
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def _head(self) -> str:
+        if not self.headed:
+            return ""
+        cells = "".join(
+            f'<th scope="col"{self._side(name)}>{html.escape(name)}</th>' for name in self.columns
+        )
+        return f"<thead><tr>{cells}</tr></thead>"
+
+    def _body(self) -> str:
+        rows = (
+            "".join(self._cell(name, cell) for name, cell in zip(self.columns, row, strict=True))
+            for row in self.rows
+        )
+        return f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody>"
+
+    def _cell(self, name: str, cell: str | Cell) -> str:
+        marks = [cell.mark] if isinstance(cell, Cell) and cell.mark else []
+        return f"<td{self._side(name, *marks)}>{html.escape(str(cell))}</td>"
+
+    def _side(self, name: str, *classes: str) -> str:
+        chosen = [*classes, *(["right"] if name in self.right else [])]
+        return f' class="{" ".join(chosen)}"' if chosen else ""
+
+    def _lines(self) -> list[str]:
+        head = [list(self.columns)] if self.headed and self.rows else []
+        lines = head + [[str(cell).replace("\n", " ") for cell in row] for row in self.rows]
+        if not lines:
+            return []
+        widths = [max(len(line[at]) for line in lines) for at in range(len(self.columns))]
+        sides = [str.rjust if name in self.right else str.ljust for name in self.columns]
+        return [
+            "  ".join(
+                side(text, width) for side, text, width in zip(sides, line, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        ]

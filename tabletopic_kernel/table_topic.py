@@ -1,0 +1,146 @@
+"""One table topic as people hold it: ``workbench.topic("clicks")``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError
+from tabletopic_kernel.core.settings import table_identifier
+
+if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from tabletopic_kernel.commit.check import Plan
+    from tabletopic_kernel.commit.history import TableSnapshot, TopicSchema
+    from tabletopic_kernel.commit.peek import PeekedRecord
+    from tabletopic_kernel.commit.snapshot import TopicTable
+    from tabletopic_kernel.commit.status import TopicStatus
+    from tabletopic_kernel.core.events import ControlEvent
+    from tabletopic_kernel.core.settings import TopicWish
+    from tabletopic_kernel.workbench import Workbench
+
+_LOOK_EVERY_S = 0.5
+
+
+class TableTopic:
+    """A handle of one Kafka topic, switched on or not: cheap to make, each question asks anew.
+
+    Questions and orders raise UsageError where the topic is not switched on (``peek``, ``plan`` and
+    ``enable`` want no more than a Kafka topic), and RetryableError where a server does not answer.
+    """
+
+    def __init__(self, name: str, workbench: Workbench) -> None:
+        self.name = name
+        self._workbench = workbench
+
+    def __repr__(self) -> str:
+        return f"<TableTopic {self.name}>"
+
+    def _repr_html_(self) -> str:
+        from tabletopic_kernel.shown.topics import facts, status_facts  # noqa: PLC0415
+
+        try:
+            return status_facts(self.status()).html()
+        except TableTopicError as error:
+            return facts(self.name, {"": str(error)}).html()
+
+    # -- orders
+
+    def plan(self, **settings: Any) -> Plan:
+        """What ``enable`` would do with these settings; see ``Workbench.plan``."""
+        return self._workbench.plan(self.name, settings)
+
+    def enable(self, **settings: Any) -> TopicWish:
+        """Switch the topic on; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
+        return self._workbench.enable(self.name, settings)
+
+    def disable(self) -> None:
+        """Switch the topic off; the table and its ledger stay."""
+        self._workbench.disable(self.name)
+
+    def pause(self) -> None:
+        """Stop reading for a while; what is staged is committed first."""
+        self._workbench.pause(self.name)
+
+    def resume(self) -> None:
+        """Go on after a pause, or after a failure whose cause is gone."""
+        self._workbench.resume(self.name)
+
+    def commit(self) -> None:
+        """Ask the host to commit what is staged now."""
+        self._workbench.commit(self.name)
+
+    # -- questions
+
+    def status(self) -> TopicStatus:
+        """Where the topic stands."""
+        return self._workbench.status(self.name)[0]
+
+    def wait(self, timeout_s: float = 120.0) -> TopicStatus:
+        """Wait until the table has all that was in the topic when this was called.
+
+        Raises:
+            ActionNeededError: the topic failed.
+            RetryableError: it did not get there in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        now = self.status()
+        ends = now.end_offsets
+        while any(now.next_offsets.get(p, 0) < end for p, end in ends.items()) or not ends:
+            if now.state == "failed":
+                raise ActionNeededError(f"{self.name} failed: {now.error}")
+            if time.monotonic() > deadline:
+                told = f": {now.error}" if now.error else ""
+                raise RetryableError(
+                    f"{self.name} is {now.state} and {now.lag_records:,} records behind after "
+                    f"{timeout_s:g} s{told}"
+                )
+            time.sleep(_LOOK_EVERY_S)
+            now = self.status()
+            ends = ends or now.end_offsets
+        return now
+
+    def events(self, limit: int = 50) -> list[ControlEvent]:
+        """What happened, newest first, heartbeats left out."""
+        return self._workbench.newest_events(self.name, limit)
+
+    def peek(self, n: int = 20) -> list[PeekedRecord]:
+        """The newest records of the topic, decoded, newest first; also those that no table has yet."""
+        from tabletopic_kernel.commit.peek import peek  # noqa: PLC0415
+
+        return peek(self.name, self._workbench.broker, self._workbench.registry, n)
+
+    def schema(self, version: int | None = None) -> TopicSchema:
+        """The table's columns and the registered versions; with ``version`` the columns of that one."""
+        from tabletopic_kernel.commit.history import topic_schema  # noqa: PLC0415
+
+        return topic_schema(
+            self.name, ".".join(self._identifier()), self._table(), self._workbench.registry, version
+        )
+
+    def schema_diff(self, v1: int, v2: int) -> list[str]:
+        """What version ``v2`` changes in the columns of ``v1``, one change a line."""
+        from tabletopic_kernel.commit.history import schema_difference  # noqa: PLC0415
+
+        return schema_difference(self.name, self._workbench.registry, v1, v2)
+
+    def history(self, limit: int = 50) -> list[TableSnapshot]:
+        """The table's snapshots, newest first; empty while there is no table."""
+        from tabletopic_kernel.commit.history import snapshots  # noqa: PLC0415
+
+        table = self._table()
+        return [] if table is None else snapshots(table.table, limit)
+
+    def logs(self, lines: int = 100) -> list[str]:
+        """The last lines about this topic that hosts on this machine logged, oldest first."""
+        return self._workbench.logs(lines, self.name)
+
+    def _identifier(self) -> tuple[str, ...]:
+        wish = self._workbench.wishes().get(self.name)
+        settings = wish.settings if wish else self._workbench.settings_for(self.name)
+        return table_identifier(self.name, settings)
+
+    def _table(self) -> TopicTable | None:
+        from tabletopic_kernel.commit.snapshot import TopicTable  # noqa: PLC0415
+
+        # Opened for each question: catalog objects are not shared between threads.
+        return TopicTable.load(self._workbench.open_catalog(), self._identifier(), self.name)
