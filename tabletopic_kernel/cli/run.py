@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+import os
 import threading
 import time
 from pathlib import Path
@@ -42,6 +43,9 @@ def serve(
         bool, typer.Option("--detach", "-d", help="Run in the background; `down` stops it.")
     ] = False,
     mark: Annotated[str | None, typer.Option(hidden=True)] = None,
+    with_parent: Annotated[
+        int | None, typer.Option("--with-parent", metavar="PID", hidden=True, help="End when PID has ended.")
+    ] = None,
 ) -> None:
     """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
 
@@ -54,10 +58,10 @@ def serve(
         _serve_detached(call)
         return
     with stop_event() as asked:
-        _serve(call, quiet, asked)
+        _serve(call, quiet, asked, with_parent)
 
 
-def _serve(call: Call, quiet: bool, asked: threading.Event) -> None:
+def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | None) -> None:
     workbench = call.workbench
     _log_to(workbench.servers.state_dir, call.debug)
     host = workbench.host()
@@ -71,7 +75,7 @@ def _serve(call: Call, quiet: bool, asked: threading.Event) -> None:
         screen.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
         teller.start()
     try:
-        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0):
+        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(with_parent):
             pass
         if not quiet:
             screen.note("leaving: committing what is staged …")
@@ -81,6 +85,11 @@ def _serve(call: Call, quiet: bool, asked: threading.Event) -> None:
         if not quiet:
             teller.join(_LAST_WORDS_S * 4)
     host.wait(0)  # raises what ended it
+
+
+def _is_orphan(with_parent: int | None) -> bool:
+    """Whether the process that was to be our parent is gone: the system then gives us another one."""
+    return with_parent is not None and os.getppid() != with_parent
 
 
 def _serve_detached(call: Call) -> None:

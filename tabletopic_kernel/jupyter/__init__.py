@@ -1,0 +1,1 @@
+"""Faces inside Jupyter: magics and kernel for notebooks, an extension for the server."""

@@ -1,0 +1,94 @@
+"""The extension of the Jupyter server, with what an administrator can set."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.utils import url_path_join
+from tornado.ioloop import PeriodicCallback
+from traitlets import Bool, Float, List, Unicode
+
+from tabletopic_kernel.jupyter.server.backend import Backend
+from tabletopic_kernel.jupyter.server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
+from tabletopic_kernel.jupyter.server.handlers import BACKEND, ROUTES
+from tabletopic_kernel.jupyter.server.host import HeadlessHost
+from tabletopic_kernel.jupyter.server.place import Place
+
+_STILL_HERE_MS = 60_000
+
+
+class TableTopicApp(ExtensionApp):
+    """Table topics in a Jupyter server: REST for the sidebar, a headless host, the dashboard."""
+
+    name = "tabletopic_kernel"
+    load_other_extensions = True
+
+    settings_file = Unicode(
+        "",
+        help="Settings file; without it, the nearest tabletopic.toml upwards of where the server runs.",
+    ).tag(config=True)
+    state_dir = Unicode("", help="Folder of the local stack and of local state; usually .tabletopic").tag(
+        config=True
+    )
+    overview_every_s = Float(
+        1.0, min=0.1, help="Seconds between two looks at all topics, while somebody watches."
+    ).tag(config=True)
+    keep_alive = Bool(
+        True,
+        help="While the headless host runs, the server counts as busy: nothing stops it as idle.",
+    ).tag(config=True)
+    host_command = List(Unicode(), help="What runs the headless host, instead of `tabletopic serve`.").tag(
+        config=True
+    )
+    dashboard_command = List(
+        Unicode(), help="What serves the dashboard, instead of `python -m tabletopic_kernel.dashboard`."
+    ).tag(config=True)
+
+    def initialize_settings(self) -> None:
+        """Make the backend; cheap, nothing is asked or started yet."""
+        assert self.serverapp is not None
+        base_url = self.serverapp.base_url
+        os.environ["TABLETOPIC_BASE_URL"] = base_url  # kernels inherit it: `%dashboard` shows a page below it
+        place = Place(self.settings_file, self.state_dir)
+        host = HeadlessHost(place, **_given(command=self.host_command))
+        dashboard = Dashboard(place, url_path_join(base_url, PATH), **_given(command=self.dashboard_command))
+        self.backend = Backend(place, host, dashboard, self.overview_every_s)
+        self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})
+        # `stop_extension` is not called on every way out.
+        atexit.register(self.backend.stop)
+
+    def initialize_handlers(self) -> None:
+        """Add the routes."""
+        self.handlers.extend([*ROUTES, (rf"{PATH}(/.*|)", DashboardProxy)])
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        self._still_here = PeriodicCallback(self._keep_alive, _STILL_HERE_MS)
+        self._still_here.start()
+
+    async def stop_extension(self) -> None:
+        """End host and dashboard; the local stack stays."""
+        self._still_here.stop()
+        atexit.unregister(self.backend.stop)
+        await self.backend.leave()
+
+    def current_activity(self) -> dict[str, int] | None:
+        """A running host is work: the server does not shut down as idle."""
+        return {"headless host": 1} if self._is_busy() else None
+
+    def _keep_alive(self) -> None:
+        if self._is_busy() and self.serverapp is not None:
+            from jupyter_server._tz import utcnow  # noqa: PLC0415
+
+            times = self.serverapp.web_app.settings.setdefault("last_activity_times", {})
+            times[self.name] = utcnow()
+
+    def _is_busy(self) -> bool:
+        return self.keep_alive and self.backend.host.child.pid is not None
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Those that were set."""
+    return {name: value for name, value in options.items() if value}

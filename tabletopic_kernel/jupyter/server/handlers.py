@@ -1,0 +1,287 @@
+"""The REST interface: each handler reads the request, asks the backend in a thread, writes the answer.
+
+``openapi.yaml`` beside this file describes it. Everything that may block runs in the backend's threads: a
+second in the event loop is a second in which nothing else of JupyterLab answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from http.client import responses
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.extension.handler import ExtensionHandlerMixin
+from jupyter_server.utils import url_path_join
+from tornado.web import HTTPError, authenticated
+
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    OutcomeUnknownError,
+    RetryableError,
+    TableTopicError,
+    UnknownTopicError,
+    UsageError,
+)
+from tabletopic_kernel.jupyter.server.backend import Backend
+from tabletopic_kernel.jupyter.server.bodies import SampleBody, SettingsBody, read_body, read_limit
+
+T = TypeVar("T")
+BACKEND = "tabletopic_backend"
+_API = r"tabletopic/api"
+_TOPIC = rf"{_API}/topics/([^/]+)"
+# The first that fits: who has to act says which status it is.
+_STATUS: tuple[tuple[type[TableTopicError], int], ...] = (
+    (UnknownTopicError, 404),
+    (UsageError, 400),
+    (RetryableError, 503),
+    (OutcomeUnknownError, 503),
+    (ActionNeededError, 409),
+    (TableTopicError, 500),
+)
+
+
+class Handler(ExtensionHandlerMixin, APIHandler):
+    """What all have in common. Errors are ``{"message": what is wrong and what to do next}``."""
+
+    auth_resource = "tabletopic"
+
+    @property
+    def _track_activity(self) -> bool:  # type: ignore[override]
+        """Looking is no activity, else a page left open would keep an idle server from being culled."""
+        return self.request.method not in ("GET", "HEAD")
+
+    @property
+    def backend(self) -> Backend:
+        """The server's."""
+        found: Backend = self.settings[BACKEND]
+        return found
+
+    async def call(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do something that may block, in a thread."""
+        return await self.backend.call(work, *arguments)
+
+    def answer(self, body: Any, status: int = 200) -> None:
+        """Write JSON."""
+        self.set_status(status)
+        self.finish(json.dumps(body))
+
+    def nothing(self) -> None:
+        """Done, and there is nothing to say."""
+        self.set_status(204)
+        self.finish()
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """A person's mistake, or a server that is away, is no news for the log."""
+        if not isinstance(value, TableTopicError) or status_of(value) == 500:
+            super().log_exception(typ, value, tb)
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        """The status that the error deserves."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        super().send_error(status_of(error) if isinstance(error, TableTopicError) else status_code, **kwargs)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """The message, for people."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        if isinstance(error, TableTopicError):
+            message = str(error)
+        elif isinstance(error, HTTPError):
+            message = error.log_message or responses.get(status_code, "")
+        else:
+            message = "unexpected error; the Jupyter server's log has the trace"
+        self.finish(json.dumps({"message": message}))
+
+
+def status_of(error: TableTopicError) -> int:
+    """The HTTP status that says who has to act."""
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
+class OverviewHandler(Handler):
+    """Servers, host and all topics at one look; polled."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """From the cache; the first one waits for it."""
+        self.answer(self.backend.known() or await self.call(self.backend.first_overview))
+
+
+class TopicHandler(Handler):
+    """One topic."""
+
+    @authenticated
+    @authorized
+    async def get(self, topic: str) -> None:
+        """All that is known of it."""
+        self.answer(await self.call(self.backend.topic, topic))
+
+    @authenticated
+    @authorized
+    async def put(self, topic: str) -> None:
+        """Switch it on."""
+        settings = read_body(SettingsBody, self.request.body).settings
+        self.answer(await self.call(self.backend.enable, topic, settings), 202)
+
+    @authenticated
+    @authorized
+    async def delete(self, topic: str) -> None:
+        """Switch it off."""
+        await self.call(self.backend.disable, topic)
+        self.nothing()
+
+
+class PlanHandler(Handler):
+    """What switching on would do."""
+
+    @authenticated
+    @authorized
+    async def post(self, topic: str) -> None:
+        """Changes nothing."""
+        settings = read_body(SettingsBody, self.request.body).settings
+        self.answer(await self.call(self.backend.plan, topic, settings))
+
+
+class ActionHandler(Handler):
+    """Pause, resume, commit."""
+
+    @authenticated
+    @authorized
+    async def post(self, topic: str, action: str) -> None:
+        """The host does it when it reads the message, mostly within a second."""
+        await self.call(self.backend.act, topic, action)
+        self.answer({}, 202)
+
+
+class EventsHandler(Handler):
+    """What happened."""
+
+    @authenticated
+    @authorized
+    async def get(self, topic: str) -> None:
+        """Newest first."""
+        limit = read_limit(self.get_query_argument("limit", None))
+        self.answer({"events": await self.call(self.backend.events, topic, limit)})
+
+
+class SchemaHandler(Handler):
+    """Columns and schema versions."""
+
+    @authenticated
+    @authorized
+    async def get(self, topic: str) -> None:
+        """Of the table as it is now."""
+        self.answer(await self.call(self.backend.schema, topic))
+
+
+class HistoryHandler(Handler):
+    """Snapshots."""
+
+    @authenticated
+    @authorized
+    async def get(self, topic: str) -> None:
+        """Newest first."""
+        limit = read_limit(self.get_query_argument("limit", None))
+        self.answer({"snapshots": await self.call(self.backend.history, topic, limit)})
+
+
+class SettingsSchemaHandler(Handler):
+    """What can be set."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """JSON Schema, for a form."""
+        self.answer(await self.call(self.backend.settings_schema))
+
+
+class StackHandler(Handler):
+    """The local stack."""
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        """Start it."""
+        await self.call(self.backend.start_stack)
+        stays = "the servers go on when Jupyter ends; `tabletopic down`, or DELETE, stops them"
+        self.answer({"message": f"the local stack starts; {stays}"}, 202)
+
+    @authenticated
+    @authorized
+    async def delete(self) -> None:
+        """Stop it; the data stay."""
+        await self.call(self.backend.stop_stack)
+        self.nothing()
+
+
+class HostHandler(Handler):
+    """The headless host of this server."""
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        """Start it."""
+        await self.call(self.backend.start_host)
+        self.answer({"message": "the host starts; it ends with this Jupyter server"}, 202)
+
+    @authenticated
+    @authorized
+    async def delete(self) -> None:
+        """Stop it: what is staged is committed first."""
+        await self.call(self.backend.stop_host)
+        self.nothing()
+
+
+class SampleHandler(Handler):
+    """Something to try it with."""
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        """Send click events."""
+        count = read_body(SampleBody, self.request.body).count
+        await self.call(self.backend.send_sample, count)
+        self.answer({"message": f"{count:,} events are on their way"}, 202)
+
+
+class QuickstartHandler(Handler):
+    """The first notebook."""
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        """Put it where this server's files are, unless it is there; answers with its path."""
+        self.answer({"path": await self.backend.quickstart(self.contents_manager)})
+
+
+class DashboardHandler(Handler):
+    """The way to the dashboard."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """Redirect to its first page, or to the topic's."""
+        asked = {name: self.get_query_argument(name, "") for name in ("topic", "theme")}
+        query = urlencode({name: value for name, value in asked.items() if value})
+        self.redirect(url_path_join(self.base_url, "tabletopic/dashboard/") + (f"?{query}" if query else ""))
+
+
+ROUTES: list[tuple[str, type[Handler]]] = [
+    (rf"{_API}/overview", OverviewHandler),
+    (rf"{_API}/settings-schema", SettingsSchemaHandler),
+    (_TOPIC, TopicHandler),
+    (rf"{_TOPIC}/plan", PlanHandler),
+    (rf"{_TOPIC}/(pause|resume|commit)", ActionHandler),
+    (rf"{_TOPIC}/events", EventsHandler),
+    (rf"{_TOPIC}/schema", SchemaHandler),
+    (rf"{_TOPIC}/history", HistoryHandler),
+    (rf"{_API}/stack", StackHandler),
+    (rf"{_API}/host", HostHandler),
+    (rf"{_API}/sample", SampleHandler),
+    (rf"{_API}/quickstart", QuickstartHandler),
+    (rf"{_API}/dashboard", DashboardHandler),
+]

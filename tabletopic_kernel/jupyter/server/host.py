@@ -1,0 +1,81 @@
+"""The headless host of this Jupyter server: ``tabletopic serve`` as its child.
+
+It outlives kernels, and ends with the server: asked when that stops, else by itself when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.jupyter.server.child import Child
+from tabletopic_kernel.jupyter.server.place import Place
+
+_SERVE = (sys.executable, "-m", "tabletopic_kernel.cli", "serve")
+
+
+@dataclass
+class HeadlessHost:
+    """At most one; ``command`` is what runs it. ``stop_limit_s`` is for the last commits."""
+
+    place: Place
+    command: list[str] = field(default_factory=lambda: [*_SERVE])
+    stop_limit_s: float = 100.0
+    child: Child = field(default_factory=lambda: Child("the host"), repr=False)
+
+    def start(self) -> None:
+        """Start it unless it runs; it needs some seconds until it has joined.
+
+        Raises:
+            NoServersError: there is no broker to work with.
+            StackError: it cannot be started.
+        """
+        log = self.place.workbench().servers.state_dir / "logs" / "host-of-jupyter.out"
+        command = [*self.command, "--quiet", "--with-parent", str(os.getpid())]
+        self.child.start(command, log, self.place.environment())
+
+    def start_if_alone(self) -> None:
+        """Start it unless some host, here or elsewhere, is live. Raises as ``start``."""
+        if self.child.pid is None and not self._others(self.place.workbench().hosts()):
+            self.start()
+
+    def stop(self) -> None:
+        """Let it commit what is staged and end; waits for that.
+
+        Raises:
+            ActionNeededError: it is not this server's, so it must be ended where it runs.
+        """
+        if self.child.pid is None:
+            others = self._others(self.place.workbench().hosts())
+            if others:
+                raise ActionNeededError(
+                    f"this Jupyter server runs no host; end {', '.join(others)} where it was started"
+                )
+        self.child.stop(self.stop_limit_s)
+
+    def told(self, ids: list[str]) -> dict[str, Any]:
+        """State, detail and ids for the overview, from the ids of the group's members."""
+        obituary, pid = self.child.obituary(), self.child.pid
+        others = self._others(ids)
+        own = [one for one in ids if one not in others]
+        if obituary is not None:  # the group counts on it for some seconds more
+            state, detail, ids = ("running" if others else "failed"), obituary, others
+        elif pid is not None:
+            state = "running" if ids else "starting"
+            detail = "runs beside this Jupyter server, and stops with it" if own else "the host joins"
+        else:
+            ids = others
+            state = "running" if others else "none"
+            detail = "started elsewhere: a notebook, or `tabletopic serve`" if others else ""
+        return {"state": state, "detail": detail, "ids": ids}
+
+    def _others(self, ids: list[str]) -> list[str]:
+        """Those that are not our child, dead or alive; a host's id is machine-pid-something."""
+        pid = self.child.last_pid()
+        ours = re.compile(rf"{re.escape(socket.gethostname())}-{pid}-\w+")
+        return [one for one in ids if pid is None or not ours.fullmatch(one)]

@@ -1,0 +1,291 @@
+"""What the sidebar shows, kept fresh by one thread while somebody looks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.core.errors import RetryableError, SettingsError, TableTopicError
+from tabletopic_kernel.core.redact import mask
+from tabletopic_kernel.core.settings import TopicWish, table_identifier
+from tabletopic_kernel.jupyter.server.host import HeadlessHost
+from tabletopic_kernel.jupyter.server.place import NoServersError, Place, names_all_servers
+from tabletopic_kernel.jupyter.server.servers import Sample, Servers
+
+if TYPE_CHECKING:  # loads the Kafka client
+    from tabletopic_kernel.commit.status import TopicStatus
+    from tabletopic_kernel.workbench import Workbench
+
+_LOG = logging.getLogger(__name__)
+Row = dict[str, Any]
+_EMPTY: Row = {"topics": [], "lag_records": 0, "lag_seconds": None}
+
+
+@dataclass
+class Overview:
+    """Puts the overview together; every part may block."""
+
+    place: Place
+    servers: Servers
+    host: HeadlessHost
+    sample: Sample
+
+    def look(self, last: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The overview as the API gives it.
+
+        Args:
+            last: the overview before: where the servers do not answer, its topics are shown on.
+        """
+        told, figures, ids = self._servers(last)
+        return {
+            "servers": told,
+            "host": self.host.told(ids),
+            "sample": self.sample.state(),
+            **figures,
+            "at_ms": time.time_ns() // 1_000_000,
+        }
+
+    def waiting(self) -> dict[str, Any]:
+        """What is shown until the first look is over; does not block."""
+        told = _told("starting", "asking the servers, which takes longer than usual", own=False)
+        return {
+            "servers": told,
+            "host": self.host.told([]),
+            "sample": self.sample.state(),
+            **_EMPTY,
+            "at_ms": time.time_ns() // 1_000_000,
+        }
+
+    def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:
+        """State of the servers, figures of the topics, ids of the live hosts."""
+        state, detail, workbench = self._reach()
+        figures, ids = _EMPTY, list[str]()
+        if workbench is not None:
+            try:
+                topics = rows(workbench)
+                figures, ids = {"topics": topics, **_sum(topics)}, live_hosts(workbench)
+            except TableTopicError as error:
+                state, detail, figures = "unreachable", str(error), _known(last)
+            except Exception as error:  # there is no caller to tell but the page
+                _LOG.exception("overview")
+                told = f"{type(error).__name__}: {error}"
+                detail = f"unexpected {told}; the Jupyter server's log has the trace"
+                state, figures = "unreachable", _known(last)
+        return _told(state, detail, own=self._own(), workbench=workbench), figures, ids
+
+    def _reach(self) -> tuple[str, str, Workbench | None]:
+        """What is known before a server is asked: state, detail, and the workbench to ask with."""
+        doing = self.servers.doing
+        if doing.state in ("starting", "stopping"):
+            state = "starting" if doing.state == "starting" else "none"
+            return state, f"the local stack is {doing.state}: {doing.detail}", None
+        try:
+            self.place.settings()
+        except SettingsError as error:
+            return "unreachable", f"the settings are wrong: {error}", None
+        try:
+            return "ready", "", self.place.workbench()
+        except NoServersError as error:
+            return "none", doing.detail if doing.state == "failed" else str(error), None
+        except TableTopicError as error:
+            return "unreachable", str(error), None
+
+    def _own(self) -> bool:
+        try:
+            return names_all_servers(self.place.settings())
+        except SettingsError:
+            return True
+
+
+def _known(last: Mapping[str, Any] | None) -> Row:
+    return {name: last[name] for name in _EMPTY} if last else _EMPTY
+
+
+def live_hosts(workbench: Workbench) -> list[str]:
+    """Ids of the live hosts; none where the broker, having just started, does not know its groups yet."""
+    try:
+        return workbench.hosts()
+    except RetryableError:
+        return []
+
+
+def _told(state: str, detail: str, *, own: bool, workbench: Workbench | None = None) -> dict[str, Any]:
+    """Addresses without the secrets that they may hold."""
+    kafka = workbench.servers.kafka if workbench else {}
+    address = kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", "")
+    url = workbench.servers.registry.get("url", "") if workbench else ""
+    return {
+        "state": state,
+        "detail": detail,
+        "bootstrap_servers": mask(address),
+        "registry_url": mask(url),
+        "own": own,
+    }
+
+
+def rows(workbench: Workbench) -> list[Row]:
+    """All topics: the enabled ones first, each by name.
+
+    Raises:
+        TableTopicError: a server does not answer.
+    """
+    from tabletopic_kernel.commit.status import statuses  # noqa: PLC0415
+
+    wishes = workbench.wishes()
+    partitions = workbench.kafka_topics()
+    enabled = [
+        row_of(one, wishes[one.topic], partitions.get(one.topic, len(one.end_offsets)))
+        for one in statuses(workbench.broker, wishes, lambda: workbench.catalog)
+    ]
+    others = [row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - wishes.keys())]
+    return [*enabled, *others]
+
+
+def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
+    """An enabled topic."""
+    return {
+        "topic": status.topic,
+        "enabled": True,
+        "partitions": partitions,
+        "run": wish.run,
+        "table": status.table,
+        "state": status.state,
+        "error": status.error,
+        "lag_records": status.lag_records,
+        "lag_seconds": status.lag_seconds,
+        "schema_version": _newest(status.schema_versions),
+        "rows_per_second": status.rows_per_second,
+        "commits": status.commits,
+        # Text: JavaScript's numbers do not hold 64 bits.
+        "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
+        "last_commit_ms": status.last_commit_ms,
+    }
+
+
+def row_of_wish(wish: TopicWish, partitions: int) -> Row:
+    """A topic that was enabled just now: how it does is not known yet."""
+    table = ".".join(table_identifier(wish.topic, wish.settings))
+    known = {"enabled": True, "run": wish.run, "table": table}
+    return {**row_of_other(wish.topic, partitions), **known}
+
+
+def row_of_other(topic: str, partitions: int) -> Row:
+    """A topic that is not enabled."""
+    nothing = dict.fromkeys(
+        (
+            "run",
+            "table",
+            "state",
+            "error",
+            "lag_records",
+            "lag_seconds",
+            "schema_version",
+            "rows_per_second",
+            "commits",
+            "snapshot_id",
+            "last_commit_ms",
+        )
+    )
+    return {"topic": topic, "enabled": False, "partitions": partitions, **nothing}
+
+
+def _newest(versions: list[dict[str, Any]]) -> str | None:
+    """The newest version of each subject."""
+    newest: dict[str, int] = {}
+    for one in versions:
+        newest[one["subject"]] = max(one["version"], newest.get(one["subject"], 0))
+    return ", ".join(f"v{version}" for version in newest.values()) or None
+
+
+def _sum(topics: list[Row]) -> Row:
+    """Records behind in all, and seconds of the topic that is furthest behind."""
+    seconds = [row["lag_seconds"] for row in topics if row["lag_seconds"] is not None]
+    records = sum(row["lag_records"] or 0 for row in topics)
+    return {"lag_records": records, "lag_seconds": max(seconds, default=None)}
+
+
+class Refresher:
+    """Keeps what ``look`` gives, fresh as long as it is asked for; one thread, which sleeps when nobody asks.
+
+    Args:
+        look: makes the new from the last; may block, must not raise.
+        every_s: pause between two looks.
+        idle_s: a look that nobody has asked for in this time is the last.
+    """
+
+    def __init__(
+        self, look: Callable[[dict[str, Any] | None], dict[str, Any]], every_s: float, idle_s: float = 10.0
+    ) -> None:
+        self._look = look
+        self._every_s = every_s
+        self._idle_s = idle_s
+        self._changed = threading.Condition()  # guards what follows
+        self._kept: dict[str, Any] | None = None
+        self._began = self._ended = float("-inf")  # of the last look; times are monotonic, in seconds
+        self._asked_at = float("-inf")
+        self._wanted_since = float("-inf")
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def kept(self) -> dict[str, Any] | None:
+        """What is known, if it is fresh enough to be shown; never blocks. Counts as a question."""
+        with self._changed:
+            self._ask()
+            fresh = time.monotonic() - self._ended < self._idle_s
+            return self._kept if fresh else None
+
+    def wait(self, limit_s: float) -> dict[str, Any] | None:
+        """What a look finds that begins after this call; None if that takes longer."""
+        asked = time.monotonic()
+        with self._changed:
+            self._wanted_since = max(self._wanted_since, asked)
+            self._ask()
+            self._changed.wait_for(lambda: self._began >= asked or self._closed, limit_s)
+            return self._kept if self._began >= asked else None
+
+    def hurry(self) -> None:
+        """Something has changed: look again as soon as may be, if anybody looks at all."""
+        with self._changed:
+            self._wanted_since = time.monotonic()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the thread, after the look under way."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _ask(self) -> None:
+        self._asked_at = time.monotonic()
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="overview", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while self._rest():
+            began = time.monotonic()
+            found = self._look(self._kept)
+            with self._changed:
+                self._kept, self._began, self._ended = found, began, time.monotonic()
+                self._changed.notify_all()
+
+    def _rest(self) -> bool:
+        """Sleep until a look is due; False when it is over."""
+
+        def due_in() -> float | None:
+            now = time.monotonic()
+            if now - self._asked_at > self._idle_s:
+                return None
+            if self._wanted_since > self._began:
+                return 0.0
+            return max(0.0, self._ended + self._every_s - now)
+
+        with self._changed:
+            while not self._closed and (wait := due_in()) != 0:
+                self._changed.wait(wait)
+            return not self._closed
