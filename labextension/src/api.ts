@@ -1,0 +1,273 @@
+/** The REST interface of the server extension, typed; nothing here knows of widgets. */
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { JSONValue, ReadonlyJSONObject } from '@lumino/coreutils';
+
+/** Where everything lives, below the server's base URL. */
+const NAMESPACE = 'tabletopic/api';
+
+/** State of the servers (broker, registry, catalog) as the overview tells it. */
+export interface IServers {
+  readonly state: 'ready' | 'starting' | 'none' | 'unreachable';
+  /** What is going on, or what to do next. */
+  readonly detail: string;
+  readonly bootstrap_servers: string;
+  readonly registry_url: string;
+  /** Whether the settings name all of them, so that there is no local stack to start or stop. */
+  readonly own: boolean;
+}
+
+/** State of the hosts: who runs the table topics. */
+export interface IHostState {
+  readonly state: 'none' | 'starting' | 'running' | 'failed';
+  readonly detail: string;
+  readonly ids: readonly string[];
+}
+
+/** Whether sample events are being sent, or why they could not be. */
+export interface ISample {
+  readonly state: 'idle' | 'sending' | 'failed';
+  readonly detail: string;
+}
+
+/** One Kafka topic in the overview; what is null is unknown or does not apply. */
+export interface IRow {
+  readonly topic: string;
+  readonly enabled: boolean;
+  readonly partitions: number;
+  readonly run: 'on' | 'paused' | null;
+  readonly table: string | null;
+  readonly state: string | null;
+  readonly error: string | null;
+  readonly lag_records: number | null;
+  readonly lag_seconds: number | null;
+  readonly schema_version: string | null;
+  readonly rows_per_second: number | null;
+  readonly commits: number | null;
+  readonly snapshot_id: string | null;
+  readonly last_commit_ms: number | null;
+}
+
+/** What the sidebar polls. Lags are those of all table topics: the sum of records, the longest time. */
+export interface IOverview {
+  readonly servers: IServers;
+  readonly host: IHostState;
+  readonly sample: ISample;
+  readonly topics: readonly IRow[];
+  readonly lag_records: number;
+  readonly lag_seconds: number | null;
+  readonly at_ms: number;
+}
+
+/** A column that a table would have, and what enabling would do to it. */
+export interface IPlanColumn extends IColumn {
+  readonly change: 'new' | 'kept' | 'relaxed' | 'widened';
+}
+
+/** What enabling would do; with anything in `refused` it would do nothing. */
+export interface IPlan {
+  readonly topic: string;
+  readonly table: string;
+  readonly creates: boolean;
+  readonly columns: readonly IPlanColumn[];
+  readonly partition_by: readonly string[];
+  readonly start: string | number;
+  readonly notes: readonly string[];
+  readonly refused: readonly string[];
+}
+
+/** A column; its type in words, such as `struct<width: int>`. */
+export interface IColumn {
+  readonly name: string;
+  readonly type: string;
+  readonly required: boolean;
+  readonly doc: string | null;
+}
+
+/** A registered schema; `table_schema_id` is null while no record of it was read. */
+export interface ISchemaVersion {
+  readonly subject: string;
+  readonly version: number;
+  readonly id: number;
+  readonly table_schema_id: number | null;
+}
+
+/** Columns of a topic's table, and the registered versions of its schema. */
+export interface ITopicSchema {
+  readonly table: string;
+  readonly columns: readonly IColumn[];
+  readonly versions: readonly ISchemaVersion[];
+}
+
+/** An event of the control topic; what it has beside these depends on its type. */
+export interface IEvent {
+  readonly type: string;
+  readonly topic: string;
+  readonly at_ms: number;
+  readonly [more: string]: JSONValue;
+}
+
+/** Settings of one table topic, as the server names them. */
+export type Settings = Record<string, JSONValue>;
+
+/** The parts of JSON Schema that the settings' model uses. */
+export interface IFieldSchema {
+  readonly type?: string;
+  readonly description?: string;
+  readonly default?: JSONValue;
+  readonly enum?: readonly JSONValue[];
+  readonly const?: JSONValue;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly anyOf?: readonly IFieldSchema[];
+  readonly items?: IFieldSchema;
+  readonly additionalProperties?: IFieldSchema | boolean;
+  readonly $ref?: string;
+}
+
+/** JSON Schema of a table topic's settings. */
+export interface ISettingsSchema {
+  readonly properties: Readonly<Record<string, IFieldSchema>>;
+  readonly $defs?: Readonly<Record<string, IFieldSchema>>;
+}
+
+/** An answer that is not what was asked for: `message` says what to do next. */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    /** The HTTP status; 0 where no answer came at all. */
+    readonly status: number
+  ) {
+    super(message);
+    this.name = 'ApiError';
+  }
+}
+
+/** The client. Every method throws ApiError. */
+export class TopicApi {
+  constructor(readonly server: ServerConnection.ISettings) {}
+
+  overview(): Promise<IOverview> {
+    return this.ask('GET', ['overview']);
+  }
+
+  detail(topic: string): Promise<ReadonlyJSONObject & { readonly settings?: Settings }> {
+    return this.ask('GET', ['topics', topic]);
+  }
+
+  settingsSchema(): Promise<ISettingsSchema> {
+    return this.ask('GET', ['settings-schema']);
+  }
+
+  plan(topic: string, settings: Settings): Promise<IPlan> {
+    return this.ask('POST', ['topics', topic, 'plan'], { settings });
+  }
+
+  enable(topic: string, settings: Settings): Promise<IRow> {
+    return this.ask('PUT', ['topics', topic], { settings });
+  }
+
+  disable(topic: string): Promise<void> {
+    return this.ask('DELETE', ['topics', topic]);
+  }
+
+  /** Pause, resume or commit now. */
+  tell(topic: string, wish: 'pause' | 'resume' | 'commit'): Promise<void> {
+    return this.ask('POST', ['topics', topic, wish]);
+  }
+
+  events(topic: string, limit: number): Promise<{ readonly events: readonly IEvent[] }> {
+    return this.ask('GET', ['topics', topic, 'events'], undefined, { limit: String(limit) });
+  }
+
+  schema(topic: string): Promise<ITopicSchema> {
+    return this.ask('GET', ['topics', topic, 'schema']);
+  }
+
+  startStack(): Promise<void> {
+    return this.ask('POST', ['stack']);
+  }
+
+  stopStack(): Promise<void> {
+    return this.ask('DELETE', ['stack']);
+  }
+
+  startHost(): Promise<void> {
+    return this.ask('POST', ['host']);
+  }
+
+  stopHost(): Promise<void> {
+    return this.ask('DELETE', ['host']);
+  }
+
+  /** Send example events to the topic `clicks`. */
+  sample(count: number): Promise<void> {
+    return this.ask('POST', ['sample'], { count });
+  }
+
+  /** Where in the server's files the quickstart notebook is; it is put there first if it is not yet. */
+  quickstart(): Promise<{ readonly path: string }> {
+    return this.ask('POST', ['quickstart']);
+  }
+
+  /** Address of the dashboard's page. */
+  dashboardUrl(topic: string | null, dark: boolean): string {
+    const query: Record<string, string> = { theme: dark ? 'dark' : 'default' };
+    if (topic !== null) {
+      query.topic = topic;
+    }
+    return this.url(['dashboard'], query);
+  }
+
+  private url(path: readonly string[], query: Record<string, string> = {}): string {
+    const parts = path.map(encodeURIComponent);
+    const url = URLExt.join(this.server.baseUrl, NAMESPACE, ...parts);
+    const text = new URLSearchParams(query).toString();
+    return text ? `${url}?${text}` : url;
+  }
+
+  private async ask<T>(
+    method: string,
+    path: readonly string[],
+    body?: ReadonlyJSONObject,
+    query?: Record<string, string>
+  ): Promise<T> {
+    const init: RequestInit = { method };
+    if (body !== undefined) {
+      init.body = JSON.stringify(body);
+    }
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(this.url(path, query), init, this.server);
+    } catch (error) {
+      throw new ApiError(error instanceof Error ? error.message : String(error), 0);
+    }
+    const text = await response.text();
+    const data = parsed(text);
+    if (!response.ok) {
+      throw new ApiError(messageOf(data) ?? `${response.status} ${response.statusText}`, response.status);
+    }
+    return data as T;
+  }
+}
+
+/** What to tell a person about anything that was thrown. */
+export function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function parsed(text: string): JSONValue {
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    return null; // a proxy's error page is HTML
+  }
+}
+
+function messageOf(data: JSONValue): string | null {
+  if (data !== null && typeof data === 'object' && !Array.isArray(data)) {
+    const { message } = data;
+    return typeof message === 'string' && message ? message : null;
+  }
+  return null;
+}

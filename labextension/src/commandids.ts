@@ -1,0 +1,45 @@
+/** Names of the commands, and the menus made of them. */
+export namespace CommandIDs {
+  export const show = 'tabletopic:show';
+  export const refresh = 'tabletopic:refresh';
+  export const dashboard = 'tabletopic:dashboard';
+  export const quickstart = 'tabletopic:quickstart';
+  export const startStack = 'tabletopic:start-stack';
+  export const stopStack = 'tabletopic:stop-stack';
+  export const startHost = 'tabletopic:start-host';
+  export const stopHost = 'tabletopic:stop-host';
+  export const sendSample = 'tabletopic:send-sample';
+  export const enable = 'tabletopic:enable';
+  export const disable = 'tabletopic:disable';
+  export const settings = 'tabletopic:settings';
+  export const commit = 'tabletopic:commit';
+  export const pause = 'tabletopic:pause';
+  export const resume = 'tabletopic:resume';
+  export const copyQuery = 'tabletopic:copy-query';
+  export const copyConnection = 'tabletopic:copy-connection';
+
+  /** The menu of a topic; null is a separator. */
+  export const topicMenu: readonly (string | null)[] = [
+    settings,
+    commit,
+    pause,
+    resume,
+    null,
+    dashboard,
+    copyQuery,
+    copyConnection
+  ];
+
+  /** The menu of the sidebar. */
+  export const generalMenu: readonly (string | null)[] = [
+    quickstart,
+    dashboard,
+    null,
+    sendSample,
+    startHost,
+    stopHost,
+    null,
+    startStack,
+    stopStack
+  ];
+}

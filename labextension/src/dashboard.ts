@@ -1,0 +1,97 @@
+/** The dashboard in a tab: a frame on the server's own, proxied page. */
+import type { IThemeManager } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { IFrame } from '@jupyterlab/ui-components';
+import type { TopicApi } from './api';
+import { css, h, setShown, setText, textButton } from './dom';
+import { dashboardIcon } from './icons';
+
+/** What the page may do: its own scripts and cookies, and files to save. Nothing of it can leave the frame. */
+const SANDBOX: IFrame.SandboxExceptions[] = [
+  'allow-scripts',
+  'allow-same-origin',
+  'allow-downloads',
+  'allow-popups',
+  'allow-forms'
+];
+
+/** Of all topics, or of one. Follows the theme by loading the page anew. */
+export class DashboardFrame extends IFrame {
+  constructor(
+    /** Null for the page of all topics. */
+    readonly topic: string | null,
+    private readonly _api: TopicApi,
+    private readonly _themes: IThemeManager | null,
+    private readonly _trans: TranslationBundle
+  ) {
+    super({ sandbox: SANDBOX, referrerPolicy: 'same-origin', loading: 'eager' });
+    this.id = topic === null ? 'tabletopic-dashboard' : `tabletopic-dashboard-${topic}`;
+    this.addClass('jp-TableTopic-dashboard');
+    this.title.icon = dashboardIcon;
+    this.title.label = topic === null ? _trans.__('Table topics') : _trans.__('%1 dashboard', topic);
+    this.title.caption =
+      topic === null ? _trans.__('Dashboard of all table topics') : _trans.__('Dashboard of %1', topic);
+    this.title.closable = true;
+    this._cover.append(this._words, textButton(_trans.__('Try again'), () => this._load()));
+    this.node.append(this._cover);
+    this._frame.title = this.title.caption;
+    this._frame.addEventListener('load', () => this._loaded());
+    _themes?.themeChanged.connect(this._themeChanged, this);
+    this._load();
+  }
+
+  override dispose(): void {
+    this._themes?.themeChanged.disconnect(this._themeChanged, this);
+    super.dispose();
+  }
+
+  private get _frame(): HTMLIFrameElement {
+    return this.node.querySelector('iframe') as HTMLIFrameElement;
+  }
+
+  private get _dark(): boolean {
+    const theme = this._themes?.theme ?? null;
+    return theme !== null && this._themes?.isLight(theme) === false;
+  }
+
+  private _load(): void {
+    this._shownDark = this._dark;
+    this._tell(this._trans.__('Starting the dashboard…'), false);
+    this.url = this._api.dashboardUrl(this.topic, this._shownDark);
+  }
+
+  private _loaded(): void {
+    const status = this._status();
+    if (status < 400) {
+      setShown(this._cover, false);
+    } else {
+      const text = this._trans.__('The dashboard did not start (%1). The Jupyter server’s log says why.', status);
+      this._tell(text, true);
+    }
+  }
+
+  /** The HTTP status that the page came with; 200 where the browser does not tell. */
+  private _status(): number {
+    const window = this._frame.contentWindow;
+    // Newer than TypeScript's list of what browsers have.
+    const entry: (PerformanceEntry & { readonly responseStatus?: number }) | undefined =
+      window?.performance.getEntriesByType('navigation')[0];
+    return entry?.responseStatus ?? 200;
+  }
+
+  private _tell(text: string, failed: boolean): void {
+    setText(this._words, text);
+    this._cover.dataset.failed = String(failed);
+    setShown(this._cover, true);
+  }
+
+  private _themeChanged(): void {
+    if (this._dark !== this._shownDark) {
+      this._load();
+    }
+  }
+
+  private readonly _words = h('p');
+  private readonly _cover = h('div', { class: css('cover'), role: 'status' });
+  private _shownDark = false;
+}

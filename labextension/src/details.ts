@@ -1,0 +1,107 @@
+/** What unfolds below a row: the table's columns and the topic's last events, fetched when looked at. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { reasonOf } from './api';
+import type { IColumn, IEvent, IRow, ITopicSchema, TopicApi } from './api';
+import { outerType, partsOf } from './columntypes';
+import { css, h, setAttribute, setText } from './dom';
+import type { IView } from './dom';
+import { eventText, eventTone } from './eventwords';
+
+const EVENTS = 12;
+
+/** Fetched again when the row shows that there is something new, and only while it is unfolded. */
+export class RowDetails implements IView<IRow> {
+  constructor(
+    private readonly _topic: string,
+    private readonly _api: TopicApi,
+    private readonly _trans: TranslationBundle
+  ) {
+    this.node = h('div', { class: css('details') }, this._table, this._columns, this._events);
+  }
+
+  readonly node: HTMLElement;
+
+  update(row: IRow): void {
+    if (this.node.hidden) {
+      return;
+    }
+    setText(this._table, row.table === null ? '' : this._trans.__('Table %1', row.table));
+    const stand = [row.enabled, row.schema_version, row.commits, row.state, row.error].join('|');
+    if (stand !== this._stand) {
+      this._stand = stand;
+      void this._fetch(this._columns, this._trans.__('Columns'), async () => this._schema(await this._api.schema(this._topic)));
+      void this._fetch(this._events, this._trans.__('Last events'), async () => {
+        const { events } = await this._api.events(this._topic, EVENTS);
+        return [this._eventList(events)];
+      });
+    }
+  }
+
+  private async _fetch(section: HTMLElement, title: string, content: () => Promise<HTMLElement[]>): Promise<void> {
+    const heading = h('h4', {}, title);
+    if (section.firstChild === null) {
+      section.replaceChildren(heading, h('p', { class: css('quiet') }, this._trans.__('Loading…')));
+    }
+    setAttribute(section, 'aria-busy', 'true');
+    let shown: HTMLElement[];
+    try {
+      shown = await content();
+    } catch (error) {
+      shown = [h('p', { class: css('error') }, reasonOf(error))];
+      this._stand = null; // try again with the next overview
+    }
+    section.replaceChildren(heading, ...shown);
+    setAttribute(section, 'aria-busy', null);
+  }
+
+  private _schema(schema: ITopicSchema): HTMLElement[] {
+    if (schema.columns.length === 0) {
+      return [h('p', { class: css('quiet') }, this._trans.__('No columns yet: they come with the first record.'))];
+    }
+    const newest = schema.versions.at(-1);
+    const versions =
+      newest === undefined
+        ? null
+        : this._trans.__('Registered: %1, newest version %2 (id %3)', newest.subject, newest.version, newest.id);
+    const tree = h('ul', { class: css('columns') }, ...schema.columns.map(column => this._column(column)));
+    return versions === null ? [tree] : [tree, h('p', { class: css('quiet') }, versions)];
+  }
+
+  private _column(column: IColumn): HTMLElement {
+    const parts = partsOf(column.type);
+    const words = outerType(column.type) + (column.required ? ` · ${this._trans.__('required')}` : '');
+    const line = [h('span', { class: css('columnName') }, column.name), ' ', h('span', { class: css('columnType') }, words)];
+    const item = h('li', { title: column.doc });
+    if (parts.length === 0) {
+      item.append(...line);
+      return item;
+    }
+    const inner = h('ul', { class: css('columns') });
+    const fold = h('details', {}, h('summary', {}, ...line), inner);
+    fold.addEventListener('toggle', () => {
+      if (fold.open && inner.firstChild === null) {
+        inner.append(...parts.map(part => this._column({ ...part, required: false, doc: null })));
+      }
+    });
+    item.append(fold);
+    return item;
+  }
+
+  private _eventList(events: readonly IEvent[]): HTMLElement {
+    if (events.length === 0) {
+      return h('p', { class: css('quiet') }, this._trans.__('Nothing has happened yet.'));
+    }
+    const items = events.map(event => {
+      const at = new Date(event.at_ms);
+      const time = h('time', { datetime: at.toISOString(), title: at.toLocaleString() }, at.toLocaleTimeString());
+      const sign = h('span', { class: css('sign'), 'data-tone': eventTone(event), 'aria-hidden': 'true' });
+      return h('li', {}, sign, time, h('span', {}, eventText(event, this._trans)));
+    });
+    return h('ul', { class: css('events') }, ...items);
+  }
+
+  private readonly _table = h('p', { class: css('quiet') });
+  private readonly _columns = h('section');
+  private readonly _events = h('section');
+  private _stand: string | null = null;
+}

@@ -1,0 +1,127 @@
+/** Small means to build and change DOM. Text is always set as text, so data cannot become markup. */
+import type { LabIcon } from '@jupyterlab/ui-components';
+
+type Child = Node | string | null;
+
+/** Attributes of an element; null and false leave one out, true sets it empty. */
+export type Attributes = Readonly<Record<string, string | boolean | null>>;
+
+/** Class of the extension's elements. */
+export function css(...names: string[]): string {
+  return names.map(name => `jp-TableTopic-${name}`).join(' ');
+}
+
+/** A new element. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== false) {
+      element.setAttribute(name, value === true ? '' : value);
+    }
+  }
+  for (const child of children) {
+    if (child !== null) {
+      element.append(child);
+    }
+  }
+  return element;
+}
+
+/** Set text, touching the document only where it differs: a poll that brings nothing new costs nothing. */
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) {
+    element.textContent = text;
+  }
+}
+
+/** Set or, with null, remove an attribute where it differs. */
+export function setAttribute(element: Element, name: string, value: string | null): void {
+  if (value === null) {
+    element.removeAttribute(name);
+  } else if (element.getAttribute(name) !== value) {
+    element.setAttribute(name, value);
+  }
+}
+
+/** Show or hide. */
+export function setShown(element: HTMLElement, shown: boolean): void {
+  if (element.hidden === shown) {
+    element.hidden = !shown;
+  }
+}
+
+/** A button with words. */
+export function textButton(label: string, run: () => void, accept = false): HTMLButtonElement {
+  const classes = `jp-mod-styled ${accept ? 'jp-mod-accept ' : ''}${css('button')}`;
+  const button = h('button', { type: 'button', class: classes }, label);
+  button.addEventListener('click', run);
+  return button;
+}
+
+/** A button with an icon alone; `label` is its name for screen readers and its tooltip. */
+export function iconButton(icon: LabIcon, label: string, run: (button: HTMLButtonElement) => void): HTMLButtonElement {
+  const button = h('button', { type: 'button', class: css('iconButton'), 'aria-label': label, title: label });
+  button.append(iconElement(icon));
+  button.addEventListener('click', () => run(button));
+  return button;
+}
+
+/** An icon as decoration: screen readers pass it by. */
+export function iconElement(icon: LabIcon): HTMLElement {
+  const element = icon.element({ tag: 'span', className: css('icon') });
+  element.setAttribute('aria-hidden', 'true');
+  return element;
+}
+
+/** Something that has an element and can be given new data. */
+export interface IView<T> {
+  readonly node: HTMLElement;
+  update(data: T): void;
+}
+
+/** The children of an element, kept by key: those that stay are updated in place, in the data's order. */
+export class KeyedChildren<T> {
+  constructor(
+    private readonly _parent: HTMLElement,
+    private readonly _key: (data: T) => string,
+    private readonly _make: (data: T) => IView<T>
+  ) {}
+
+  /** Show exactly these. */
+  update(all: readonly T[]): void {
+    const wanted = new Set(all.map(this._key));
+    for (const [key, view] of this._views) {
+      if (!wanted.has(key)) {
+        view.node.remove();
+        this._views.delete(key);
+      }
+    }
+    let next = this._parent.firstElementChild;
+    for (const data of all) {
+      const view = this._viewOf(data);
+      if (view.node === next) {
+        next = next.nextElementSibling;
+      } else {
+        this._parent.insertBefore(view.node, next);
+      }
+      view.update(data);
+    }
+  }
+
+  private _viewOf(data: T): IView<T> {
+    const key = this._key(data);
+    const there = this._views.get(key);
+    if (there !== undefined) {
+      return there;
+    }
+    const made = this._make(data);
+    this._views.set(key, made);
+    return made;
+  }
+
+  private readonly _views = new Map<string, IView<T>>();
+}

@@ -1,0 +1,117 @@
+/** What the sidebar says while there is nothing to list: what is missing, and what to do first. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IOverview } from './api';
+import { css, h, setShown, setText, textButton } from './dom';
+import type { IView } from './dom';
+
+/** The overview, and whether something is being done that concerns all of it. */
+export interface IEmptyData {
+  readonly overview: IOverview | null;
+  readonly pending: boolean;
+}
+
+/** What can be done about it. */
+export interface IEmptyActions {
+  startStack(): void;
+  sendSample(): void;
+}
+
+interface IWords {
+  readonly title: string;
+  readonly text: string;
+  readonly detail: string;
+  readonly button: 'stack' | 'sample' | null;
+  readonly working: boolean;
+}
+
+/** Hidden while there are topics. */
+export class EmptyState implements IView<IEmptyData> {
+  constructor(
+    actions: IEmptyActions,
+    private readonly _trans: TranslationBundle
+  ) {
+    this._stack = textButton(_trans.__('Start the local stack'), actions.startStack, true);
+    this._sample = textButton(_trans.__('Send sample events'), actions.sendSample, true);
+    this.node = h(
+      'div',
+      { class: css('empty') },
+      this._title,
+      this._text,
+      this._bar,
+      this._detail,
+      this._stack,
+      this._sample
+    );
+  }
+
+  readonly node: HTMLElement;
+
+  update(data: IEmptyData): void {
+    const words = this._words(data.overview);
+    setShown(this.node, words !== null);
+    if (words === null) {
+      return;
+    }
+    setText(this._title, words.title);
+    setText(this._text, words.text);
+    setText(this._detail, words.detail);
+    setShown(this._detail, words.detail !== '');
+    setShown(this._bar, words.working);
+    setShown(this._stack, words.button === 'stack');
+    setShown(this._sample, words.button === 'sample');
+    this._stack.disabled = this._sample.disabled = data.pending;
+  }
+
+  private _words(overview: IOverview | null): IWords | null {
+    const nothing = { text: '', detail: '', button: null, working: false };
+    if (overview === null) {
+      return { ...nothing, title: this._trans.__('Looking…'), working: true };
+    }
+    const { state, detail, bootstrap_servers } = overview.servers;
+    switch (state) {
+      case 'none':
+        return {
+          ...nothing,
+          title: this._trans.__('No servers yet'),
+          text: this._trans.__('Table topics need Kafka, a schema registry and a catalog.'),
+          detail,
+          button: 'stack'
+        };
+      case 'starting':
+        return {
+          ...nothing,
+          title: this._trans.__('Starting the servers'),
+          text: this._trans.__('Kafka, a schema registry and a catalog on this machine.'),
+          detail,
+          working: true
+        };
+      case 'unreachable':
+        return {
+          ...nothing,
+          title: this._trans.__('The servers do not answer'),
+          text: this._trans.__('They are asked again by themselves.'),
+          detail
+        };
+      case 'ready':
+        return overview.topics.length > 0
+          ? null
+          : {
+              ...nothing,
+              title: this._trans.__('No topics yet'),
+              text: this._trans.__(
+                'Kafka has no topics. Send the clicks of an invented shop to a topic “clicks”, ' +
+                  'or let your own producer send to %1.',
+                bootstrap_servers
+              ),
+              button: 'sample'
+            };
+    }
+  }
+
+  private readonly _title = h('h3');
+  private readonly _text = h('p');
+  private readonly _detail = h('p', { class: css('step') });
+  private readonly _bar = h('div', { class: css('bar'), 'aria-hidden': 'true' });
+  private readonly _stack: HTMLButtonElement;
+  private readonly _sample: HTMLButtonElement;
+}

@@ -1,0 +1,86 @@
+/** Events of the control topic in words, as `tabletopic events` says them. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { JSONValue } from '@lumino/coreutils';
+import type { IEvent } from './api';
+import type { Tone } from './words';
+import { number } from './words';
+
+const TONES: Readonly<Record<string, Tone>> = {
+  Committed: 'good',
+  Enabled: 'good',
+  Resumed: 'good',
+  SchemaEvolved: 'busy',
+  CommitFailed: 'warn',
+  DeadLettered: 'warn',
+  SchemaRefused: 'bad',
+  GapDetected: 'bad',
+  Failed: 'bad'
+};
+
+/** How much attention an event asks for. */
+export function eventTone(event: IEvent): Tone {
+  return event.type === 'Failed' && event.waits === true ? 'warn' : (TONES[event.type] ?? 'quiet');
+}
+
+/** What happened, without time and topic. */
+export function eventText(event: IEvent, trans: TranslationBundle): string {
+  switch (event.type) {
+    case 'Enabled':
+      return trans.__('taken by a host, epoch %1', plain(event.epoch));
+    case 'FilesStaged':
+      return trans.__('%1 rows staged', count(event.rows));
+    case 'Committed':
+      return trans.__('%1 rows committed in %2 files', count(event.rows), count(event.files));
+    case 'CommitFailed':
+      return trans.__('a commit failed: %1', plain(event.reason));
+    case 'Failed':
+      return event.waits === true
+        ? trans.__('%1; waits and tries again', plain(event.reason))
+        : plain(event.reason);
+    case 'SchemaEvolved':
+      return withCause(list(event.changes), event.cause, trans);
+    case 'SchemaRefused':
+      return withCause(entries(event.refused, ([column, why]) => `${column} ${plain(why)}`), event.cause, trans);
+    case 'DeadLettered':
+      return entries(event.counts, ([reason, rows]) => `${reason}: ${count(rows)}`);
+    case 'GapDetected':
+      return entries(event.missing, ([partition, offsets]) => {
+        const [wanted, first] = Array.isArray(offsets) ? offsets : [];
+        return trans.__('partition %1: next was %2, first is %3', partition, count(wanted), count(first));
+      });
+    case 'Paused':
+      return trans.__('paused');
+    case 'Resumed':
+      return trans.__('goes on');
+    case 'Stopped':
+      return trans.__('let go by its host');
+    case 'CommitRequested':
+      return trans.__('a commit was asked for');
+    default:
+      return event.type;
+  }
+}
+
+function plain(value: JSONValue | undefined): string {
+  return typeof value === 'string' ? value : JSON.stringify(value ?? null);
+}
+
+function count(value: JSONValue | undefined): string {
+  return typeof value === 'number' ? number(value) : plain(value);
+}
+
+function list(value: JSONValue | undefined): string {
+  return Array.isArray(value) ? value.map(plain).join('; ') : '';
+}
+
+function entries(value: JSONValue | undefined, say: (entry: [string, JSONValue]) => string): string {
+  return value !== null && typeof value === 'object' && !Array.isArray(value)
+    ? Object.entries(value).map(say).join('; ')
+    : '';
+}
+
+function withCause(text: string, cause: JSONValue | undefined, trans: TranslationBundle): string {
+  return cause !== null && typeof cause === 'object' && !Array.isArray(cause)
+    ? trans.__('%1 (by %2 v%3)', text, plain(cause.subject), plain(cause.version))
+    : text;
+}

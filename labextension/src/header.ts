@@ -1,0 +1,129 @@
+/** The head of the sidebar: its tools, who runs the topics, and what went wrong as a whole. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { closeIcon, ellipsesIcon, refreshIcon } from '@jupyterlab/ui-components';
+import type { IHostState, IOverview } from './api';
+import { Chip } from './chip';
+import { css, h, iconButton, setShown, setText, textButton } from './dom';
+import type { IView } from './dom';
+import { dashboardIcon } from './icons';
+import type { IWord } from './words';
+
+/** What the head shows. */
+export interface IHeaderData {
+  readonly overview: IOverview | null;
+  readonly trouble: string | null;
+  readonly pending: string | null;
+  readonly problem: string | null;
+}
+
+/** What can be done from the head. */
+export interface IHeaderActions {
+  refresh(): void;
+  dashboard(): void;
+  menu(at: DOMRect): void;
+  startHost(): void;
+  stopHost(): void;
+  dismiss(): void;
+}
+
+/** Tools, host line, trouble. */
+export class Header implements IView<IHeaderData> {
+  constructor(
+    actions: IHeaderActions,
+    private readonly _trans: TranslationBundle
+  ) {
+    const menu = iconButton(ellipsesIcon, _trans.__('More actions'), button => actions.menu(button.getBoundingClientRect()));
+    menu.setAttribute('aria-haspopup', 'menu');
+    this._start = textButton(_trans.__('Start a host'), actions.startHost);
+    this._stop = textButton(_trans.__('Stop'), actions.stopHost);
+    this._stop.title = _trans.__('Stop the host that this Jupyter server started; what is staged is committed first');
+    this._host = h(
+      'div',
+      { class: css('host') },
+      h('span', { class: css('hostName') }, _trans.__('Host')),
+      this._chip.node,
+      this._start,
+      this._stop
+    );
+    this._problem = h(
+      'div',
+      { class: css('problem'), role: 'alert' },
+      this._problemText,
+      iconButton(closeIcon, _trans.__('Dismiss'), actions.dismiss)
+    );
+    this.node = h(
+      'header',
+      { class: css('header') },
+      h(
+        'div',
+        { class: css('title') },
+        h('h2', {}, _trans.__('Table topics')),
+        iconButton(refreshIcon, _trans.__('Refresh now'), actions.refresh),
+        iconButton(dashboardIcon, _trans.__('Open the dashboard'), actions.dashboard),
+        menu
+      ),
+      this._host,
+      this._hostDetail,
+      this._trouble,
+      this._problem,
+      this._pending
+    );
+  }
+
+  readonly node: HTMLElement;
+
+  update({ overview, trouble, pending, problem }: IHeaderData): void {
+    setText(this._trouble, trouble ?? '');
+    setShown(this._trouble, trouble !== null);
+    setText(this._problemText, problem ?? '');
+    setShown(this._problem, problem !== null);
+    setText(this._pending, pending ?? '');
+    setShown(this._pending, pending !== null);
+    const wanted = overview !== null && overview.servers.state === 'ready';
+    setShown(this._host, wanted);
+    setShown(this._hostDetail, wanted && this._hostWords(overview.host, overview) !== '');
+    if (wanted) {
+      const { host } = overview;
+      this._chip.update(this._hostWord(host));
+      setText(this._hostDetail, this._hostWords(host, overview));
+      setShown(this._start, host.state === 'none' || host.state === 'failed');
+      setShown(this._stop, host.state === 'running' || host.state === 'starting');
+      this._start.disabled = this._stop.disabled = pending !== null;
+      this._host.title = host.ids.join('\n');
+    }
+  }
+
+  private _hostWord(host: IHostState): IWord {
+    switch (host.state) {
+      case 'running':
+        return host.ids.length > 1
+          ? { text: this._trans.__('%1 running', host.ids.length), tone: 'good' }
+          : { text: this._trans.__('running'), tone: 'good' };
+      case 'starting':
+        return { text: this._trans.__('starting'), tone: 'busy' };
+      case 'failed':
+        return { text: this._trans.__('failed'), tone: 'bad' };
+      case 'none':
+        return { text: this._trans.__('none'), tone: 'quiet' };
+    }
+  }
+
+  private _hostWords(host: IHostState, overview: IOverview): string {
+    if (host.state === 'failed' || host.state === 'starting') {
+      return host.detail;
+    }
+    return host.state === 'none' && overview.topics.some(row => row.enabled)
+      ? this._trans.__('No host runs, so no table follows its topic. Start one here, or run a notebook that is one.')
+      : '';
+  }
+
+  private readonly _chip = new Chip();
+  private readonly _host: HTMLElement;
+  private readonly _start: HTMLButtonElement;
+  private readonly _stop: HTMLButtonElement;
+  private readonly _hostDetail = h('p', { class: css('hostDetail') });
+  private readonly _trouble = h('p', { class: css('trouble'), role: 'alert' });
+  private readonly _problem: HTMLElement;
+  private readonly _problemText = h('span');
+  private readonly _pending = h('p', { class: css('pending') });
+}

@@ -1,0 +1,149 @@
+/** The plugin: every token is optional but the application, so it also runs in Notebook 7. */
+import { ILayoutRestorer } from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { TopicApi } from './api';
+import { CommandIDs } from './commandids';
+import { addCommands } from './commands';
+import { DashboardFrame } from './dashboard';
+import { SettingsForm } from './form/settingsform';
+import { addCards } from './launcher';
+import { WorkbenchModel } from './model';
+import { DEFAULT_OPTIONS, followOptions } from './options';
+import { Sidebar } from './sidebar';
+import { LagStatus } from './statusbar';
+
+const PLUGIN_ID = '@tabletopic/lab:plugin';
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN_ID,
+  description: 'Kafka topics that are Iceberg tables: a sidebar, commands, the lag in the status bar.',
+  autoStart: true,
+  optional: [
+    ICommandPalette,
+    ILauncher,
+    ILayoutRestorer,
+    ISettingRegistry,
+    IStatusBar,
+    IThemeManager,
+    ITranslator
+  ],
+  activate
+};
+
+export default plugin;
+
+function activate(
+  app: JupyterFrontEnd,
+  palette: ICommandPalette | null,
+  launcher: ILauncher | null,
+  restorer: ILayoutRestorer | null,
+  registry: ISettingRegistry | null,
+  statusBar: IStatusBar | null,
+  themes: IThemeManager | null,
+  translator: ITranslator | null
+): void {
+  const trans = (translator ?? nullTranslator).load('tabletopic');
+  const model = new WorkbenchModel(new TopicApi(app.serviceManager.serverSettings), trans);
+  let options = DEFAULT_OPTIONS;
+  const warnLagSeconds = () => options.warnLagSeconds;
+  const sidebar = new Sidebar({ model, commands: app.commands, trans, warnLagSeconds });
+  const showSidebar = () => app.shell.activateById(sidebar.id);
+  const pages = new Pages(app, model, themes, trans);
+
+  addCommands(
+    app.commands,
+    palette,
+    model,
+    {
+      showSidebar,
+      openDashboard: topic => pages.openDashboard(topic),
+      openSettings: topic => pages.openSettings(topic),
+      openNotebook: path => app.commands.execute('docmanager:open', { path })
+    },
+    trans
+  );
+  app.shell.add(sidebar, 'left', { rank: 250 });
+  restorer?.add(sidebar, sidebar.id);
+  if (restorer !== null) {
+    pages.restore(restorer);
+  }
+  if (launcher !== null) {
+    addCards(launcher, trans);
+  }
+  const item = new LagStatus(model, warnLagSeconds, trans, showSidebar);
+  statusBar?.registerStatusItem(PLUGIN_ID, { item, align: 'left', rank: 100 });
+  if (registry !== null) {
+    registry
+      .load(PLUGIN_ID)
+      .then(settings =>
+        followOptions(settings, read => {
+          options = read;
+          model.periodMs = read.pollSeconds * 1000;
+          model.changed.emit();
+        })
+      )
+      .catch(error => console.error('Table Topic runs with its default settings.', error));
+  }
+}
+
+/** The pages of the main area: one of a kind for each topic, and there again after a reload. */
+class Pages {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _model: WorkbenchModel,
+    private readonly _themes: IThemeManager | null,
+    private readonly _trans: ReturnType<ITranslator['load']>
+  ) {}
+
+  openDashboard(topic: string | null): void {
+    const open = () =>
+      new MainAreaWidget({ content: new DashboardFrame(topic, this._model.api, this._themes, this._trans) });
+    this._open(this._dashboards, page => page.content.topic === topic, open);
+  }
+
+  openSettings(topic: string): void {
+    const open = () => {
+      const content = new SettingsForm(topic, this._model, this._trans, () => page.close());
+      const page: MainAreaWidget<SettingsForm> = new MainAreaWidget({ content });
+      return page;
+    };
+    this._open(this._settings, page => page.content.topic === topic, open);
+  }
+
+  restore(restorer: ILayoutRestorer): void {
+    void restorer.restore(this._dashboards, {
+      command: CommandIDs.dashboard,
+      args: page => (page.content.topic === null ? {} : { topic: page.content.topic }),
+      name: page => page.content.topic ?? '-'
+    });
+    void restorer.restore(this._settings, {
+      command: CommandIDs.settings,
+      args: page => ({ topic: page.content.topic }),
+      name: page => page.content.topic
+    });
+  }
+
+  private _open<T extends MainAreaWidget>(
+    tracker: WidgetTracker<T>,
+    isIt: (page: T) => boolean,
+    make: () => T
+  ): void {
+    let page = tracker.find(isIt);
+    if (page === undefined) {
+      page = make();
+      page.toolbar.hide();
+      page.id = page.content.id || `${tracker.namespace}-${page.title.label}`;
+      this._app.shell.add(page, 'main');
+      void tracker.add(page);
+    }
+    this._app.shell.activateById(page.id);
+  }
+
+  private readonly _dashboards = new WidgetTracker<MainAreaWidget<DashboardFrame>>({ namespace: 'tabletopic-dashboard' });
+  private readonly _settings = new WidgetTracker<MainAreaWidget<SettingsForm>>({ namespace: 'tabletopic-settings' });
+}

@@ -1,0 +1,123 @@
+/** The list of topics: the table topics first, then the others; with a filter once there are many. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IOverview, IRow } from './api';
+import { KeyedChildren, css, h, setShown, setText } from './dom';
+import type { IView } from './dom';
+import { TopicRow } from './row';
+import type { IRowActions, IRowData } from './row';
+
+/** From this many topics on, a filter helps more than it costs room. */
+const FILTER_FROM = 8;
+
+/** What is to be shown of the overview. */
+export interface IListData {
+  readonly overview: IOverview;
+  readonly warnLagSeconds: number;
+  readonly pending: (topic: string) => string | null;
+  readonly problem: (topic: string) => string | null;
+}
+
+interface IGroup {
+  readonly node: HTMLElement;
+  readonly title: HTMLElement;
+  readonly rows: KeyedChildren<IRowData>;
+}
+
+/** Rows stay the same elements from poll to poll, so focus, folds and scrolling stay too. */
+export class TopicList implements IView<IListData> {
+  constructor(
+    private readonly _actions: IRowActions,
+    private readonly _trans: TranslationBundle
+  ) {
+    this._filter = h('input', {
+      type: 'search',
+      class: `jp-mod-styled ${css('filter')}`,
+      placeholder: _trans.__('Filter topics'),
+      'aria-label': _trans.__('Filter topics')
+    });
+    this._filter.addEventListener('input', () => this._show());
+    this._on = this._group();
+    this._off = this._group();
+    this._none = h('p', { class: css('quiet') }, _trans.__('No topic has this in its name.'));
+    this._hint = h(
+      'p',
+      { class: css('hint') },
+      _trans.__(
+        'Nothing is switched on yet. Switch a topic on, and each of its records will be in an Iceberg table, once.'
+      )
+    );
+    this.node = h('div', {}, this._filter, this._hint, this._on.node, this._off.node, this._none);
+    this.node.addEventListener('keydown', event => this._move(event));
+  }
+
+  readonly node: HTMLElement;
+
+  update(data: IListData): void {
+    this._data = data;
+    this._show();
+  }
+
+  private _show(): void {
+    if (this._data === null) {
+      return;
+    }
+    const { topics } = this._data.overview;
+    setShown(this._filter, topics.length >= FILTER_FROM);
+    const wanted = this._filter.hidden ? '' : this._filter.value.trim().toLowerCase();
+    const shown = wanted ? topics.filter(row => row.topic.toLowerCase().includes(wanted)) : topics;
+    const on = shown.filter(row => row.enabled);
+    const off = shown.filter(row => !row.enabled);
+    this._fill(this._on, on, this._trans.__('Table topics'));
+    this._fill(this._off, off, this._trans.__('Other Kafka topics'));
+    setShown(this._none, topics.length > 0 && shown.length === 0);
+    setShown(this._hint, topics.length > 0 && topics.every(row => !row.enabled));
+  }
+
+  private _fill(group: IGroup, rows: readonly IRow[], title: string): void {
+    const { overview, warnLagSeconds, pending, problem } = this._data as IListData;
+    setShown(group.node, rows.length > 0);
+    setText(group.title, `${title} (${rows.length})`);
+    group.rows.update(
+      rows.map(row => ({
+        row,
+        warnLagSeconds,
+        nowMs: overview.at_ms,
+        pending: pending(row.topic),
+        problem: problem(row.topic)
+      }))
+    );
+  }
+
+  private _group(): IGroup {
+    const title = h('h3', { class: css('groupTitle') });
+    const list = h('ul', { class: css('list'), role: 'list' });
+    const make = (data: IRowData) => new TopicRow(data, this._actions, this._trans);
+    return {
+      node: h('section', {}, title, list),
+      title,
+      rows: new KeyedChildren(list, data => data.row.topic, make)
+    };
+  }
+
+  /** Arrow keys go to the same control of the next row. */
+  private _move(event: KeyboardEvent): void {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const control = event.target instanceof HTMLElement ? event.target.closest('button') : null;
+    const row = control?.closest<HTMLElement>('li[data-topic]') ?? null;
+    if (step === undefined || control === null || row === null || control.closest('.jp-TableTopic-rowHead') === null) {
+      return;
+    }
+    const rows = [...this.node.querySelectorAll<HTMLElement>('li[data-topic]')];
+    const next = rows[rows.indexOf(row) + step];
+    const kind = control.classList.item(0);
+    next?.querySelector<HTMLElement>(`.jp-TableTopic-rowHead .${kind}`)?.focus();
+    event.preventDefault();
+  }
+
+  private readonly _filter: HTMLInputElement;
+  private readonly _hint: HTMLElement;
+  private readonly _none: HTMLElement;
+  private readonly _on: IGroup;
+  private readonly _off: IGroup;
+  private _data: IListData | null = null;
+}

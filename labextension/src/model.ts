@@ -1,0 +1,254 @@
+/** What the screens show: the newest overview, what is being done, and what went wrong. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
+import { Signal } from '@lumino/signaling';
+import { ApiError, reasonOf } from './api';
+import type { IOverview, IRow, Settings, TopicApi } from './api';
+
+/** With the sidebar closed only the status bar looks: this many times more seldom. */
+const UNWATCHED_FACTOR = 5;
+/** Longest wait between two attempts while Jupyter does not answer. */
+const MAX_WAIT_MS = 15_000;
+/** So long an action may take to show in the overview; then the overview is believed again. */
+const PATIENCE_MS = 20_000;
+
+/** The key of what concerns no single topic. */
+export const GENERAL = '';
+
+interface IPending {
+  readonly label: string;
+  /** Whether the overview shows that it is done; absent while the request itself is under way. */
+  done?: (overview: IOverview) => boolean;
+  until: number;
+}
+
+/** The overview by polling, and the actions; `changed` tells that there is something new to show. */
+export class WorkbenchModel implements IDisposable {
+  constructor(
+    readonly api: TopicApi,
+    private readonly _trans: TranslationBundle
+  ) {
+    this._poll = new Poll({
+      name: '@tabletopic/lab:overview',
+      factory: () => this._look(),
+      frequency: { interval: this._periodMs * UNWATCHED_FACTOR, backoff: true, max: MAX_WAIT_MS },
+      standby: 'when-hidden'
+    });
+  }
+
+  /** Something to show has changed. */
+  readonly changed = new Signal<this, void>(this);
+
+  /** Something that a person did has come to its end, in words. */
+  readonly said = new Signal<this, string>(this);
+
+  /** The newest overview; null before the first. */
+  get overview(): IOverview | null {
+    return this._overview;
+  }
+
+  /** Why no overview can be had; null while it can. */
+  get trouble(): string | null {
+    return this._trouble;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    this._poll.dispose();
+    Signal.clearData(this);
+  }
+
+  /** Poll at this period while somebody watches. */
+  set periodMs(value: number) {
+    this._periodMs = value;
+    this._setFrequency();
+  }
+
+  /** Whether a screen is open that shows single topics. */
+  set watched(value: boolean) {
+    if (value !== this._watched) {
+      this._watched = value;
+      this._setFrequency();
+      if (value) {
+        void this.refresh();
+      }
+    }
+  }
+
+  /** Ask now. */
+  async refresh(): Promise<void> {
+    await this._poll.refresh();
+    await this._poll.tick.catch(() => undefined); // the trouble is told by `trouble`
+  }
+
+  /** The row of a topic; undefined for one that is not there. */
+  row(topic: string): IRow | undefined {
+    return this._overview?.topics.find(row => row.topic === topic);
+  }
+
+  /** What is being done to a topic (or to all: GENERAL), in words; null for nothing. */
+  pending(topic: string): string | null {
+    return this._pending.get(topic)?.label ?? null;
+  }
+
+  /** Why the last action on a topic (or on all: GENERAL) failed; null if it did not. */
+  problem(topic: string): string | null {
+    return this._problems.get(topic) ?? null;
+  }
+
+  /** The person has read it. */
+  dismiss(topic: string): void {
+    this._problems.delete(topic);
+    this.changed.emit();
+  }
+
+  /** Switch a topic on with these settings; those that are not given are the server's. */
+  enable(topic: string, settings: Settings = {}): Promise<boolean> {
+    return this._act(topic, this._trans.__('switching on…'), () => this.api.enable(topic, settings), {
+      done: () => this.row(topic)?.enabled === true,
+      said: this._trans.__('%1 is switched on', topic)
+    });
+  }
+
+  disable(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('switching off…'), () => this.api.disable(topic), {
+      done: () => this.row(topic)?.enabled !== true,
+      said: this._trans.__('%1 is switched off; its table stays', topic)
+    });
+  }
+
+  pause(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('pausing…'), () => this.api.tell(topic, 'pause'), {
+      done: () => this.row(topic)?.run === 'paused',
+      said: this._trans.__('%1 pauses', topic)
+    });
+  }
+
+  resume(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('resuming…'), () => this.api.tell(topic, 'resume'), {
+      done: () => this.row(topic)?.run === 'on',
+      said: this._trans.__('%1 goes on', topic)
+    });
+  }
+
+  commit(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('asking for a commit…'), () => this.api.tell(topic, 'commit'), {
+      said: this._trans.__('%1 was asked to commit now', topic)
+    });
+  }
+
+  startStack(): Promise<boolean> {
+    return this._act(GENERAL, this._trans.__('Starting the local stack…'), () => this.api.startStack(), {
+      done: overview => overview.servers.state !== 'none'
+    });
+  }
+
+  stopStack(): Promise<boolean> {
+    return this._act(GENERAL, this._trans.__('Stopping the local stack…'), () => this.api.stopStack(), {
+      done: overview => overview.servers.state === 'none',
+      said: this._trans.__('The local stack is stopped; topics and tables stay')
+    });
+  }
+
+  startHost(): Promise<boolean> {
+    return this._act(GENERAL, this._trans.__('Starting a host…'), () => this.api.startHost(), {
+      done: overview => overview.host.state !== 'none'
+    });
+  }
+
+  stopHost(): Promise<boolean> {
+    return this._act(GENERAL, this._trans.__('Stopping the host…'), () => this.api.stopHost(), {
+      said: this._trans.__('The host is stopped')
+    });
+  }
+
+  sendSample(count: number): Promise<boolean> {
+    return this._act(GENERAL, this._trans.__('Sending sample events…'), () => this.api.sample(count), {
+      done: overview => overview.topics.some(row => row.topic === 'clicks'),
+      said: this._trans.__('Sample events go to the topic clicks')
+    });
+  }
+
+  /** Run one action: mark it, tell how it ended. False if it failed; `problem` then says why. */
+  private async _act(
+    key: string,
+    label: string,
+    request: () => Promise<unknown>,
+    end: { readonly done?: (overview: IOverview) => boolean; readonly said?: string }
+  ): Promise<boolean> {
+    const pending: IPending = { label, until: Infinity };
+    this._pending.set(key, pending);
+    this._problems.delete(key);
+    this.changed.emit();
+    try {
+      await request();
+    } catch (error) {
+      this._problems.set(key, reasonOf(error));
+      this._pending.delete(key);
+      this.changed.emit();
+      return false;
+    }
+    if (end.done !== undefined) {
+      pending.done = end.done;
+      pending.until = Date.now() + PATIENCE_MS;
+    } else {
+      this._pending.delete(key);
+    }
+    if (end.said !== undefined) {
+      this.said.emit(end.said);
+    }
+    void this.refresh();
+    return true;
+  }
+
+  private async _look(): Promise<void> {
+    try {
+      this._overview = await this.api.overview();
+      this._trouble = null;
+    } catch (error) {
+      this._trouble = this._troubleOf(error);
+      this.changed.emit();
+      throw error; // the poll waits longer before it tries again
+    }
+    for (const [key, pending] of this._pending) {
+      if (pending.done?.(this._overview) === true || Date.now() > pending.until) {
+        this._pending.delete(key);
+      }
+    }
+    this.changed.emit();
+  }
+
+  private _troubleOf(error: unknown): string {
+    const status = error instanceof ApiError ? error.status : 0;
+    if (status === 404) {
+      return this._trans.__(
+        'The server side of Table Topic does not run here: restart Jupyter after installing it, ' +
+          'and see that “jupyter server extension list” names tabletopic_kernel.'
+      );
+    }
+    if (status === 403 || status === 401) {
+      return this._trans.__('You are not logged in any more: reload the page to log in.');
+    }
+    if (status === 0) {
+      return this._trans.__('Jupyter does not answer; what is below may be old. It is tried again by itself.');
+    }
+    return reasonOf(error);
+  }
+
+  private _setFrequency(): void {
+    const interval = this._periodMs * (this._watched ? 1 : UNWATCHED_FACTOR);
+    this._poll.frequency = { interval, backoff: true, max: Math.max(MAX_WAIT_MS, interval) };
+  }
+
+  private readonly _poll: Poll;
+  private readonly _pending = new Map<string, IPending>();
+  private readonly _problems = new Map<string, string>();
+  private _overview: IOverview | null = null;
+  private _trouble: string | null = null;
+  private _periodMs = 2_000;
+  private _watched = false;
+}

@@ -1,0 +1,22 @@
+/** What a person can set in JupyterLab's settings editor; the limits are in schema/plugin.json. */
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+/** The settings in force. */
+export interface IOptions {
+  readonly pollSeconds: number;
+  readonly warnLagSeconds: number;
+}
+
+/** What holds where there is no settings registry; schema/plugin.json has the same values. */
+export const DEFAULT_OPTIONS: IOptions = { pollSeconds: 2, warnLagSeconds: 60 };
+
+/** Read the settings, now and after each change. */
+export function followOptions(settings: ISettingRegistry.ISettings, apply: (options: IOptions) => void): void {
+  const read = () =>
+    apply({
+      pollSeconds: settings.get('pollSeconds').composite as number,
+      warnLagSeconds: settings.get('warnLagSeconds').composite as number
+    });
+  settings.changed.connect(read);
+  read();
+}

@@ -1,0 +1,133 @@
+/** One Kafka topic in the sidebar. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { caretRightIcon, closeIcon, ellipsesIcon } from '@jupyterlab/ui-components';
+import type { IRow } from './api';
+import { Chip } from './chip';
+import { css, h, iconButton, iconElement, setAttribute, setShown, setText } from './dom';
+import type { IView } from './dom';
+import type { RowDetails } from './details';
+import { Switch } from './switch';
+import { ago, duration, lagText, number, stateWord } from './words';
+
+/** A row, and what the model knows beside it. */
+export interface IRowData {
+  readonly row: IRow;
+  /** The server's time, ms since 1970. */
+  readonly nowMs: number;
+  readonly pending: string | null;
+  readonly problem: string | null;
+  readonly warnLagSeconds: number;
+}
+
+/** What a person can do with a row. */
+export interface IRowActions {
+  toggle(row: IRow): void;
+  menu(topic: string, at: DOMRect): void;
+  dismiss(topic: string): void;
+  /** The part that unfolds below the row. */
+  details(topic: string): RowDetails;
+}
+
+/** The view of a row: made once, then only its differences are written. */
+export class TopicRow implements IView<IRowData> {
+  constructor(
+    private _data: IRowData,
+    private readonly _actions: IRowActions,
+    private readonly _trans: TranslationBundle
+  ) {
+    const topic = _data.row.topic;
+    const label = h('span', { class: css('name'), id: `jp-TableTopic-topic-${CSS.escape(topic)}` }, topic);
+    this._fold = h('button', { type: 'button', class: css('fold'), 'aria-expanded': 'false', title: topic });
+    this._fold.append(iconElement(caretRightIcon), label);
+    this._fold.addEventListener('click', () => this._unfold());
+    this._switch = new Switch(_trans.__('%1: keep an Iceberg table of it', topic), () => _actions.toggle(this._data.row));
+    const menu = iconButton(ellipsesIcon, _trans.__('Actions on %1', topic), button =>
+      _actions.menu(topic, button.getBoundingClientRect())
+    );
+    menu.setAttribute('aria-haspopup', 'menu');
+    const close = iconButton(closeIcon, _trans.__('Dismiss'), () => _actions.dismiss(topic));
+    this._problem = h('div', { class: css('problem'), role: 'alert' }, this._problemText, close);
+    this.node = h(
+      'li',
+      { class: css('row') },
+      h('div', { class: css('rowHead') }, this._fold, this._switch.node, menu),
+      h('div', { class: css('rowState') }, this._chip.node, this._lag),
+      this._facts,
+      this._error,
+      this._problem
+    );
+    this.node.dataset.topic = topic;
+    this.node.addEventListener('contextmenu', event => this._contextMenu(event));
+  }
+
+  readonly node: HTMLElement;
+
+  update(data: IRowData): void {
+    this._data = data;
+    const { row, pending, problem } = data;
+    const on = row.enabled;
+    setAttribute(this.node, 'data-enabled', String(on));
+    this._switch.update({ on, busy: pending !== null });
+    this._chip.update(pending !== null ? { text: pending, tone: 'busy' } : stateWord(row, this._trans));
+    setText(this._lag, on ? lagText(row.lag_records, row.lag_seconds, this._trans) : this._size(row));
+    const late = on && (row.lag_seconds ?? 0) > data.warnLagSeconds;
+    setAttribute(this._lag, 'data-late', late ? 'true' : null);
+    setAttribute(this._lag, 'title', late ? this._trans.__('More than %1 behind', duration(data.warnLagSeconds)) : null);
+    setText(this._facts, this._factsText(data));
+    setShown(this._facts, on && this._facts.textContent !== '');
+    setText(this._error, row.error ?? '');
+    setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
+    setShown(this._error, row.error !== null);
+    setText(this._problemText, problem ?? '');
+    setShown(this._problem, problem !== null);
+    this._details?.update(row);
+  }
+
+  /** Unfold or fold the details. */
+  private _unfold(): void {
+    const open = this._fold.getAttribute('aria-expanded') !== 'true';
+    setAttribute(this._fold, 'aria-expanded', String(open));
+    if (this._details === null) {
+      this._details = this._actions.details(this._data.row.topic);
+      this.node.append(this._details.node);
+    }
+    setShown(this._details.node, open);
+    this._details.update(this._data.row);
+  }
+
+  private _contextMenu(event: MouseEvent): void {
+    event.preventDefault();
+    event.stopPropagation();
+    this._actions.menu(this._data.row.topic, new DOMRect(event.clientX, event.clientY, 0, 0));
+  }
+
+  private _size(row: IRow): string {
+    return this._trans._n('%1 partition', '%1 partitions', row.partitions);
+  }
+
+  private _factsText({ row, nowMs }: IRowData): string {
+    const facts: string[] = [];
+    if (row.schema_version !== null) {
+      facts.push(this._trans.__('schema %1', row.schema_version));
+    }
+    if (row.rows_per_second !== null && row.rows_per_second > 0) {
+      facts.push(this._trans.__('%1 rows/s', number(row.rows_per_second)));
+    }
+    if (row.last_commit_ms !== null) {
+      facts.push(this._trans.__('committed %1', ago(row.last_commit_ms, nowMs, this._trans)));
+    } else if (row.commits !== null && row.commits > 0) {
+      facts.push(this._trans._n('%2 commit', '%2 commits', row.commits, number(row.commits)));
+    }
+    return facts.join(' · ');
+  }
+
+  private readonly _fold: HTMLButtonElement;
+  private readonly _switch: Switch;
+  private readonly _chip = new Chip();
+  private readonly _lag = h('span', { class: css('lag') });
+  private readonly _facts = h('div', { class: css('facts') });
+  private readonly _error = h('div', { class: css('error') });
+  private readonly _problem: HTMLElement;
+  private readonly _problemText = h('span');
+  private _details: RowDetails | null = null;
+}

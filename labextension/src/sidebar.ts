@@ -1,0 +1,130 @@
+/** The sidebar: header, what to do first, and the list of topics. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { Message } from '@lumino/messaging';
+import { Menu, Widget } from '@lumino/widgets';
+import { Announcer } from './announcer';
+import { CommandIDs } from './commandids';
+import { RowDetails } from './details';
+import { css, h } from './dom';
+import { EmptyState } from './empty';
+import { Header } from './header';
+import { topicIcon } from './icons';
+import { TopicList } from './list';
+import { GENERAL } from './model';
+import type { WorkbenchModel } from './model';
+
+/** Events that the sample button sends: enough to see files and lag, few enough to wait for. */
+export const SAMPLE_EVENTS = 5_000;
+
+/** What the sidebar needs from outside. */
+export interface ISidebarOptions {
+  readonly model: WorkbenchModel;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  /** Read at each update: it may change. */
+  readonly warnLagSeconds: () => number;
+}
+
+/** Asks for polls at full speed while it is visible. */
+export class Sidebar extends Widget {
+  constructor(private readonly _options: ISidebarOptions) {
+    super();
+    const { model, commands, trans } = _options;
+    this.id = 'tabletopic-sidebar';
+    this.addClass('jp-TableTopic');
+    this.title.icon = topicIcon;
+    this.title.caption = trans.__('Table topics');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('Table topics'));
+    const run = (id: string) => () => void commands.execute(id);
+    this._header = new Header(
+      {
+        refresh: run(CommandIDs.refresh),
+        dashboard: run(CommandIDs.dashboard),
+        menu: at => this._open(CommandIDs.generalMenu, {}, at),
+        startHost: run(CommandIDs.startHost),
+        stopHost: run(CommandIDs.stopHost),
+        dismiss: () => model.dismiss(GENERAL)
+      },
+      trans
+    );
+    this._empty = new EmptyState(
+      { startStack: run(CommandIDs.startStack), sendSample: run(CommandIDs.sendSample) },
+      trans
+    );
+    this._list = new TopicList(
+      {
+        toggle: row => void (row.enabled ? model.disable(row.topic) : model.enable(row.topic)),
+        menu: (topic, at) => this._open(CommandIDs.topicMenu, { topic }, at),
+        dismiss: topic => model.dismiss(topic),
+        details: topic => new RowDetails(topic, model.api, trans)
+      },
+      trans
+    );
+    this._announcer = new Announcer(model, trans);
+    const body = h('div', { class: css('body') }, this._empty.node, this._list.node);
+    this.node.append(this._header.node, body, this._announcer.node);
+    model.changed.connect(this.update, this);
+    this.update();
+  }
+
+  override dispose(): void {
+    this._options.model.changed.disconnect(this.update, this);
+    this._announcer.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this._options.model.watched = true;
+    this.update();
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this._options.model.watched = false;
+  }
+
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    this.node.querySelector<HTMLElement>('button:not([hidden])')?.focus();
+  }
+
+  protected override onUpdateRequest(): void {
+    const { model, warnLagSeconds } = this._options;
+    const { overview, trouble } = model;
+    const pending = model.pending(GENERAL);
+    this._header.update({ overview, trouble, pending, problem: model.problem(GENERAL) });
+    this._empty.update({ overview: overview, pending: pending !== null });
+    if (overview !== null) {
+      this._list.update({
+        overview,
+        warnLagSeconds: warnLagSeconds(),
+        pending: topic => model.pending(topic),
+        problem: topic => model.problem(topic)
+      });
+    }
+  }
+
+  private _open(ids: readonly (string | null)[], args: { topic?: string }, at: DOMRect): void {
+    const menu = new Menu({ commands: this._options.commands });
+    menu.addClass(css('menu'));
+    for (const id of ids) {
+      menu.addItem(id === null ? { type: 'separator' } : { command: id, args });
+    }
+    const back = document.activeElement;
+    menu.aboutToClose.connect(() => {
+      if (back instanceof HTMLElement && back.isConnected) {
+        back.focus(); // Lumino leaves the focus on the page
+      }
+    });
+    menu.open(at.left, at.bottom);
+    menu.activateNextItem();
+  }
+
+  private readonly _header: Header;
+  private readonly _empty: EmptyState;
+  private readonly _list: TopicList;
+  private readonly _announcer: Announcer;
+}

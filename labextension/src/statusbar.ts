@@ -1,0 +1,70 @@
+/** How far all tables are behind, in the status bar. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
+import { css, h, iconElement, setAttribute, setText } from './dom';
+import { topicIcon } from './icons';
+import type { WorkbenchModel } from './model';
+import { duration, number } from './words';
+
+/** A button that opens the sidebar; above the limit it warns by colour, sign and words. */
+export class LagStatus extends Widget {
+  constructor(
+    private readonly _model: WorkbenchModel,
+    private readonly _warnLagSeconds: () => number,
+    private readonly _trans: TranslationBundle,
+    open: () => void
+  ) {
+    super();
+    this.addClass(css('statusItem'));
+    this._button.append(iconElement(topicIcon), this._text);
+    this._button.addEventListener('click', open);
+    this.node.append(this._button);
+    _model.changed.connect(this.update, this);
+    this.update();
+  }
+
+  override dispose(): void {
+    this._model.changed.disconnect(this.update, this);
+    super.dispose();
+  }
+
+  protected override onUpdateRequest(): void {
+    const { text, more, warn } = this._words();
+    setText(this._text, text);
+    setAttribute(this._button, 'title', more);
+    setAttribute(this._button, 'aria-label', `${text}. ${more}`);
+    setAttribute(this._button, 'data-warn', warn ? 'true' : null);
+  }
+
+  private _words(): { text: string; more: string; warn: boolean } {
+    const trans = this._trans;
+    const { overview, trouble } = this._model;
+    const open = trans.__('Opens the table topics');
+    if (trouble !== null) {
+      return { text: trans.__('lag unknown'), more: trouble, warn: true };
+    }
+    if (overview === null || overview.servers.state !== 'ready') {
+      return { text: trans.__('no servers'), more: open, warn: false };
+    }
+    const on = overview.topics.filter(row => row.enabled);
+    if (on.length === 0) {
+      return { text: trans.__('no table topics'), more: open, warn: false };
+    }
+    const failed = on.filter(row => row.state === 'failed').length;
+    const seconds = overview.lag_seconds ?? 0;
+    const late = seconds > this._warnLagSeconds();
+    const lag = trans.__('lag %1', number(overview.lag_records));
+    const text = seconds > 0 && overview.lag_records > 0 ? `${lag} · ${duration(seconds)}` : lag;
+    const count = trans._n('%1 table topic', '%1 table topics', on.length);
+    const more =
+      failed > 0
+        ? trans._n('%1 has failed; see the table topics', '%1 have failed; see the table topics', failed)
+        : late
+          ? trans.__('%1, more than %2 behind', count, duration(this._warnLagSeconds()))
+          : trans.__('%1. %2', count, open);
+    return { text, more, warn: late || failed > 0 };
+  }
+
+  private readonly _button = h('button', { type: 'button', class: css('statusButton') });
+  private readonly _text = h('span');
+}
