@@ -16,8 +16,9 @@ from tabletopic_kernel.core.errors import UnknownTopicError
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.jupyter.server.dashboard import Dashboard
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
-from tabletopic_kernel.jupyter.server.overview import Overview, Refresher, Row, row_of_wish
+from tabletopic_kernel.jupyter.server.overview import Overview, Row, row_of_wish
 from tabletopic_kernel.jupyter.server.place import Place
+from tabletopic_kernel.jupyter.server.refresher import Refresher
 from tabletopic_kernel.jupyter.server.servers import Sample, Servers
 
 if TYPE_CHECKING:

@@ -1,0 +1,91 @@
+"""Keeps an answer fresh in a thread while somebody asks for it, so that asking costs nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Refresher:
+    """Keeps what ``look`` gives, fresh as long as it is asked for; one thread, which sleeps when nobody asks.
+
+    Args:
+        look: makes the new from the last; may block, must not raise.
+        every_s: pause between two looks.
+        idle_s: a look that nobody has asked for in this time is the last.
+    """
+
+    def __init__(
+        self, look: Callable[[dict[str, Any] | None], dict[str, Any]], every_s: float, idle_s: float = 10.0
+    ) -> None:
+        self._look = look
+        self._every_s = every_s
+        self._idle_s = idle_s
+        self._changed = threading.Condition()  # guards what follows
+        self._kept: dict[str, Any] | None = None
+        self._began = self._ended = float("-inf")  # of the last look; times are monotonic, in seconds
+        self._asked_at = float("-inf")
+        self._wanted_since = float("-inf")
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def kept(self) -> dict[str, Any] | None:
+        """What is known, if it is fresh enough to be shown; never blocks. Counts as a question."""
+        with self._changed:
+            self._ask()
+            fresh = time.monotonic() - self._ended < self._idle_s
+            return self._kept if fresh else None
+
+    def wait(self, limit_s: float) -> dict[str, Any] | None:
+        """What a look finds that begins after this call; None if that takes longer."""
+        asked = time.monotonic()
+        with self._changed:
+            self._wanted_since = max(self._wanted_since, asked)
+            self._ask()
+            self._changed.wait_for(lambda: self._began >= asked or self._closed, limit_s)
+            return self._kept if self._began >= asked else None
+
+    def hurry(self) -> None:
+        """Something has changed: look again as soon as may be, if anybody looks at all."""
+        with self._changed:
+            self._wanted_since = time.monotonic()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the thread, after the look under way."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _ask(self) -> None:
+        self._asked_at = time.monotonic()
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="overview", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while self._rest():
+            began = time.monotonic()
+            found = self._look(self._kept)
+            with self._changed:
+                self._kept, self._began, self._ended = found, began, time.monotonic()
+                self._changed.notify_all()
+
+    def _rest(self) -> bool:
+        """Sleep until a look is due; False when it is over."""
+
+        def due_in() -> float | None:
+            now = time.monotonic()
+            if now - self._asked_at > self._idle_s:
+                return None
+            if self._wanted_since > self._began:
+                return 0.0
+            return max(0.0, self._ended + self._every_s - now)
+
+        with self._changed:
+            while not self._closed and (wait := due_in()) != 0:
+                self._changed.wait(wait)
+            return not self._closed
