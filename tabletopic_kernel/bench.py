@@ -252,7 +252,7 @@ def _floor(workbench: Workbench, schema_id: int, records: int) -> float:
     identifier = table_identifier("load", TopicSettings())
     table = TopicTable.load(workbench.catalog, identifier, "load")
     assert table is not None
-    writer = DataFileWriter(table.staging_metadata(), {}, epoch=999)
+    writer = DataFileWriter(table.plan().metadata, {}, epoch=999)
     target = file_schema(writer.schema)
     values = pa.array(
         [value for _, value, _ in Prebuilt(schema_id, distinct=_FLOOR_GROUP).records], pa.binary()

@@ -11,15 +11,19 @@ from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     CommitFailedException,
     ForbiddenError,
+    NamespaceAlreadyExistsError,
     NoSuchTableError,
     RESTError,
     ServerError,
     ServiceUnavailableError,
+    TableAlreadyExistsError,
     UnauthorizedError,
 )
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
 
@@ -64,6 +68,31 @@ def reachable(what: str) -> Iterator[None]:
         raise ActionNeededError(f"{what} does not allow it: {error}; check [catalog] credentials") from error
     except (OperationalError, ServerError, ServiceUnavailableError, RESTError, OSError) as error:
         raise RetryableError(f"{what} does not answer: {_first_line(error)}") from error
+
+
+def create_table(
+    catalog: Catalog,
+    identifier: tuple[str, ...],
+    schema: Schema,
+    spec: PartitionSpec,
+    properties: dict[str, str],
+) -> Table:
+    """Create a table, with its namespace where that is missing.
+
+    Raises:
+        RetryableError: the catalog does not answer, or somebody else has just made the table.
+    """
+    with reachable("the catalog"):
+        for depth in range(1, len(identifier)):
+            try:
+                catalog.create_namespace(identifier[:depth])
+            # The second: a catalog in a database looks and then inserts, and others do the same.
+            except (NamespaceAlreadyExistsError, IntegrityError):
+                continue
+        try:
+            return catalog.create_table(identifier, schema, partition_spec=spec, properties=properties)
+        except TableAlreadyExistsError as error:
+            raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
 
 
 def delete_files(table: Table, paths: list[str]) -> int:

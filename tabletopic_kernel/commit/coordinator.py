@@ -9,22 +9,19 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.adapters.catalog import delete_files
 from tabletopic_kernel.adapters.kafka import java_properties
+from tabletopic_kernel.commit.listener import WorkerListener
+from tabletopic_kernel.commit.owner import Owner
 from tabletopic_kernel.commit.report import Reporter
-from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.start import check_same_topic, check_topic, first_ledger, next_ledger
-from tabletopic_kernel.commit.sweep import sweep
+from tabletopic_kernel.commit.start import check_same_topic
 from tabletopic_kernel.core.commit_cycle import (
     CLOSED_EVENT,
     Action,
@@ -47,10 +44,9 @@ from tabletopic_kernel.core.errors import (
     UsageError,
 )
 from tabletopic_kernel.core.events import Progress
-from tabletopic_kernel.core.ledger import Ledger, Offsets
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.ingest.plan import Needs, StagePlan
 from tabletopic_kernel.ingest.source import SourceSpec
-from tabletopic_kernel.ingest.stage import StagePlan
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
 
 _LOG = logging.getLogger(__name__)
@@ -64,51 +60,33 @@ _IDLE_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
-class _PendingCommit:
-    """A commit that was decided on; kept until its outcome is known, so a second try is the same commit."""
-
-    batches: tuple[StagedBatch, ...]
-    after: Ledger
-    unsure: bool = False  # it was sent once and no answer came
-
-    @property
-    def files(self) -> list[DataFile]:
-        return [file for batch in self.batches for file in batch.files]
-
-
-@dataclass(frozen=True)
 class _PlanRequest:
-    needed: frozenset[int | None]
+    needs: Needs
+    recheck: bool
     answer: Future[StagePlan]
 
 
 class Coordinator:
     """One table topic on this host. Public methods may be called from any thread.
 
-    Under ``_lock``: state, goal and staged batches. The table, the ledger
-    and the pending commit belong to the thread that runs ``step``.
+    Under ``_lock``: state, goal and staged batches. What the owner holds belongs to the thread that runs
+    ``step``.
     """
 
     def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
         self.topic = topic
         self.settings = settings
         self._services = services
-        self._identifier = table_identifier(topic, settings)
         self._inbox: queue.Queue[tuple[Event, object] | _PlanRequest] = queue.Queue()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._state = State.STOPPED
         self._goal = Goal.RETRY
         self._staged: list[StagedBatch] = []
-        table = ".".join(self._identifier)
+        table = ".".join(table_identifier(topic, settings))
         self._report = Reporter(topic, table, settings.commit_interval_ms, services)
-        self._table: TopicTable | None = None
-        self._keeper: SchemaKeeper | None = None
-        self._ledger: Ledger | None = None
-        self._start: Offsets = {}
-        self._pending: _PendingCommit | None = None
+        self._owner: Owner | None = None
         self._worker: Worker | None = None
-        self._swept_epoch = 0
         self._attempt = 0
         self._retry_at_ms = 0
         self._last_commit_ms = services.now_ms()
@@ -272,58 +250,38 @@ class Coordinator:
     # -- actions
 
     def _take_ownership(self) -> Event | None:
-        services = self._services
         try:
-            if not services.still_mine(self.topic):
-                raise StartOverError("another host runs this topic now")
-            facts = services.broker.facts(self.topic)
-            catalog = services.catalog()
-            table = TopicTable.load(catalog, self._identifier, self.topic)
-            keeper = SchemaKeeper(catalog, self._identifier, self.topic, self.settings, services)
-            if table is None:
-                table = keeper.create_from_registry()
-            before = table.ledger if table else None
-            if before is None:
-                ledger = first_ledger(facts, self.settings, services.broker)
-            else:
-                check_topic(before, facts)
-                ledger = before if self._still_owns(before) else next_ledger(before)
-            if table is not None and ledger is not before:
-                table.claim(ledger, before)
-            keeper.adopt(table, ledger)
+            owner = Owner.take(self.topic, self.settings, self._services, self._owner)
         except TableTopicError as error:
             if isinstance(error, GapError):
                 self._report.gap(error.missing)
             event = self._sorted(error)
-            return Event.DEPENDENCY_DOWN if event is Event.HEAD_MOVED else event
-        self._table, self._keeper, self._ledger, self._pending = table, keeper, ledger, None
-        self._start = {**facts.first, **ledger.next_offsets}  # partitions that are new begin at their first
+            return Event.DEPENDENCY_DOWN if event in (Event.HEAD_MOVED, Event.ANSWER_LOST) else event
+        self._owner = owner
         with self._lock:
             self._staged = []  # of an earlier run whose commit stayed unknown: the sweep decides
-        self._report.table(ledger, table)
-        self._report.owned(ledger)
-        self._swept_epoch = ledger.swept_epoch
-        if table is not None and ledger.swept_epoch < ledger.epoch - 1:
-            threading.Thread(target=self._sweep, args=(ledger,), name="sweep", daemon=True).start()
+        self._report.stands(owner)
+        self._report.owned(owner.ledger)
+        if owner.table is not None and owner.swept_epoch < owner.ledger.epoch - 1:
+            threading.Thread(target=self._sweep, args=(owner,), name="sweep", daemon=True).start()
         return Event.OWNED
 
-    def _still_owns(self, found: Ledger) -> bool:
-        """Whether the table is as this coordinator left it: then an outage costs no new epoch."""
-        mine = self._ledger is not None and found.commit_id == self._ledger.commit_id
-        return mine and not (self._pending is not None and self._pending.unsure)
-
     def _start_worker(self) -> Event | None:
-        assert self._keeper is not None
+        assert self._owner is not None
+        settings = self.settings
         spec = SourceSpec(
             topic=self.topic,
             java=java_properties(self._services.broker.properties),
-            start=self._start,
-            commit_interval_ms=self.settings.commit_interval_ms,
-            headers="header" in self.settings.metadata_columns,
+            start=self._owner.start,
+            commit_interval_ms=settings.commit_interval_ms,
+            # A dead letter is the whole record.
+            headers="header" in settings.metadata_columns or settings.errors == "dead_letter",
+            errors=settings.errors,
+            max_refused_share=settings.max_refused_share,
         )
-        listener = _WorkerListener(self)
+        listener = WorkerListener(self)
         try:
-            worker = Worker(self._services.spark(), spec, self._keeper.plan(), listener)
+            worker = Worker(self._services.spark(), spec, self._owner.plan(), listener)
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
@@ -349,68 +307,57 @@ class Coordinator:
 
     def _commit(self) -> Event | None:
         """Commit until nothing is staged: a plan that was made earlier first, then what came since."""
-        while (pending := self._plan_commit()) is not None:
-            assert self._table is not None
+        owner = self._owner
+        assert owner is not None
+        while owner.plan_commit(self._staged_now()) is not None:
             began = self._services.now_ms()
             try:
-                self._table.commit(pending.files, self._ledger, pending.after)
+                owner.send()
             except TableTopicError as error:
                 event = self._sorted(error)
                 if event is Event.ANSWER_LOST:
-                    self._pending = replace(pending, unsure=True)
+                    owner.answer_lost()
                 self._report.commit_failed(error)
                 return event
-            self._take_over(pending, began)
+            self._take_over(owner, began)
         return Event.COMMITTED
 
-    def _plan_commit(self) -> _PendingCommit | None:
-        """The commit under way, else one of all that is staged; None where nothing is."""
-        if self._pending is None:
-            with self._lock:
-                batches = tuple(self._staged)
-            if not batches:
-                return None
-            assert self._ledger is not None
-            offsets = batches[0].offsets
-            for batch in batches[1:]:
-                offsets = offsets.then(batch.offsets)
-            after = self._ledger.advanced(offsets, commit_id=str(uuid.uuid4()))
-            self._pending = _PendingCommit(batches, replace(after, swept_epoch=self._swept_epoch))
-        return self._pending
+    def _staged_now(self) -> tuple[StagedBatch, ...]:
+        with self._lock:
+            return tuple(self._staged)
 
-    def _take_over(self, pending: _PendingCommit, began_ms: int) -> None:
+    def _take_over(self, owner: Owner, began_ms: int) -> None:
         """The commit is in the table: its ledger is ours, its batches are no longer staged."""
-        assert self._keeper is not None
-        assert self._table is not None
-        self._ledger = self._keeper.ledger = pending.after
-        self._pending, self._last_commit_ms, self._attempt = None, began_ms, 0
+        done = owner.done()
+        self._last_commit_ms, self._attempt = began_ms, 0
         self._commit_asked = False
         with self._room:
-            self._staged = self._staged[len(pending.batches) :]
+            self._staged = self._staged[len(done.batches) :]
             self._room.notify_all()
-        self._report.committed(pending.batches, pending.after, self._table, began_ms)
+        self._report.committed(done.batches, owner, began_ms)
 
     def _settle(self) -> Event | None:
-        assert self._table is not None
-        if self._pending is None:
+        owner = self._owner
+        assert owner is not None
+        if owner.pending is None:
             return Event.COMMITTED
         try:
-            self._table.reload()
+            if not owner.is_in_table():
+                return Event.HEAD_MOVED
         except TableTopicError as error:
             return self._sorted(error)
-        if not self._table.has_commit(self._pending.after.commit_id):
-            return Event.HEAD_MOVED
-        self._take_over(self._pending, self._services.now_ms())
+        self._take_over(owner, self._services.now_ms())
         return Event.COMMITTED
 
     def _discard_staged(self) -> Event | None:
         with self._lock:
             batches, self._staged = self._staged, []
             self._room.notify_all()
-        pending, self._pending = self._pending, None
-        # A commit that may still arrive keeps its files: the next start sweeps them if it did not.
-        kept = set(map(id, pending.batches)) if pending and pending.unsure else set()
-        self.discard([file for batch in batches if id(batch) not in kept for file in batch.files])
+        if self._owner is not None:
+            try:
+                self._owner.drop(batches)
+            except RetryableError as error:
+                _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
         return None
 
     def _arm_retry(self) -> Event | None:
@@ -424,7 +371,7 @@ class Coordinator:
             goal, self._goal = self._goal, Goal.RETRY
         return CLOSED_EVENT[goal]
 
-    # -- for the worker's threads, through _WorkerListener
+    # -- for the worker's threads, through WorkerListener
 
     def take_batch(self, batch: StagedBatch, stopping: Callable[[], bool]) -> None:
         """Queue a staged batch; waits while too much is uncommitted.
@@ -434,11 +381,11 @@ class Coordinator:
                 topics by name and would go on at the old offset as soon as the new one has grown beyond it.
             RetryableError: the broker does not answer.
         """
-        assert self._ledger is not None
+        assert self._owner is not None
         try:
-            check_same_topic(self._ledger, self._services.broker.topic_id(self.topic))
+            check_same_topic(self._owner.ledger, self._services.broker.topic_id(self.topic))
         except TableTopicError:
-            self.discard(list(batch.files))
+            self.discard(batch.files, batch.letters)
             raise
         self._report.staged(batch)
         self._inbox.put((Event.STAGE, batch))
@@ -449,9 +396,9 @@ class Coordinator:
             ):
                 self._room.wait(0.5)
 
-    def ask_plan(self, needed: frozenset[int | None]) -> StagePlan:
-        """A plan that covers ``needed``; answered by the coordinator's thread."""
-        request = _PlanRequest(needed, Future())
+    def ask_plan(self, needs: Needs, *, recheck: bool) -> StagePlan:
+        """A plan that meets ``needs``; answered by the coordinator's thread."""
+        request = _PlanRequest(needs, recheck, Future())
         self._inbox.put(request)
         return request.answer.result()
 
@@ -462,37 +409,34 @@ class Coordinator:
         refused = isinstance(error, ActionNeededError | UsageError)
         self._inbox.put((Event.REFUSED if refused else Event.WORKER_DIED, error))
 
-    def discard(self, files: list[DataFile]) -> None:
+    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
         """Delete files that no commit will take; what cannot be deleted now is swept at the next start."""
-        if self._table is None or not files:
+        if self._owner is None:
             return
         try:
-            delete_files(self._table.table, [file.file_path for file in files])
+            self._owner.discard(files, letters)
         except RetryableError as error:
             _LOG.warning("%s: %s", self.topic, error)
 
     def _answer(self, request: _PlanRequest) -> None:
-        if self.state not in (State.RUNNING, State.STAGED, State.SETTLING) or self._keeper is None:
+        owner = self._owner
+        if self.state not in (State.RUNNING, State.STAGED, State.SETTLING) or owner is None:
             request.answer.set_exception(StartOverError("the topic is being stopped"))
             return
         try:
-            plan = self._keeper.cover(request.needed)
+            plan = owner.meet(request.needs, recheck=request.recheck)
         except Exception as error:  # the worker raises it and ends with it
             request.answer.set_exception(error)
             return
-        self._table = self._keeper.table
-        self._ledger = self._keeper.ledger if self._ledger is None else self._ledger
-        self._report.table(self._ledger, self._table)
+        self._report.stands(owner)
         request.answer.set_result(plan)
 
-    def _sweep(self, ledger: Ledger) -> None:
-        assert self._table is not None
+    def _sweep(self, owner: Owner) -> None:
         try:
-            gone = sweep(self._table.table, after_epoch=ledger.swept_epoch, before_epoch=ledger.epoch)
+            gone = owner.sweep()
         except Exception:
             _LOG.exception("%s: files that no commit took are left for the next start", self.topic)
             return
-        self._swept_epoch = ledger.epoch - 1
         if gone:
             _LOG.info("%s: removed %d data files that no commit took", self.topic, gone)
 
@@ -503,27 +447,3 @@ class Coordinator:
         self._report.trouble(f"our bug: {type(error).__name__}: {error}", waits=False)
         if self._worker is not None:
             self._worker.stop()
-
-
-class _WorkerListener:
-    """Passes a worker's reports on as long as it is the coordinator's current one."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-        self.worker: Worker | None = None
-
-    def _stopping(self) -> bool:
-        return self.worker is None or self.worker.stopping
-
-    def staged(self, batch: StagedBatch) -> None:
-        self._coordinator.take_batch(batch, self._stopping)
-
-    def plan_for(self, needed: frozenset[int | None]) -> StagePlan:
-        return self._coordinator.ask_plan(needed)
-
-    def discard(self, files: list[DataFile]) -> None:
-        self._coordinator.discard(files)
-
-    def ended(self, error: Exception | None) -> None:
-        if not self._stopping():
-            self._coordinator.worker_ended(error)

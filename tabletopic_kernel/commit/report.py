@@ -6,15 +6,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from tabletopic_kernel.commit.owner import Owner
 from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.ledger import Ledger, added
 from tabletopic_kernel.ingest.worker import StagedBatch
 
 _RATE_WINDOW_S = 10.0
+_SAMPLES = 5  # refused records that an event shows
 
 
 class Reporter:
@@ -41,18 +43,21 @@ class Reporter:
                 }
             )
 
-    def table(self, ledger: Ledger | None, table: TopicTable | None, **more: object) -> None:
-        """Bring the record in step with ledger and table."""
-        update: dict[str, object] = dict(more)
-        if ledger is not None:
-            update |= {
-                "epoch": ledger.epoch,
-                "next_offsets": dict(ledger.next_offsets),
-                "newest_ms": dict(ledger.newest_ms),
-                "commits": ledger.commits,
-            }
-        if table is not None:
-            update |= table.figures()
+    def stands(self, owner: Owner, **more: object) -> None:
+        """Bring the record in step with what the owner holds."""
+        ledger, letters = owner.ledger, owner.letters
+        update: dict[str, object] = {
+            **more,
+            "epoch": ledger.epoch,
+            "next_offsets": dict(ledger.next_offsets),
+            "newest_ms": dict(ledger.newest_ms),
+            "commits": ledger.commits,
+            "refused": dict(ledger.refused),
+            "dead_letters": letters.count,
+            "dead_letter_table": letters.name if letters.table else None,
+        }
+        if owner.table is not None:
+            update |= owner.table.figures()
         self._update(update)
 
     def owned(self, ledger: Ledger) -> None:
@@ -72,14 +77,12 @@ class Reporter:
             )
         )
 
-    def committed(
-        self, batches: Sequence[StagedBatch], ledger: Ledger, table: TopicTable, began_ms: int
-    ) -> None:
+    def committed(self, batches: Sequence[StagedBatch], owner: Owner, began_ms: int) -> None:
         """A commit went through."""
         now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
         with self._lock:
             self._rates.append((time.monotonic(), rows))
-        self.table(ledger, table, last_commit_ms=now)
+        self.stands(owner, last_commit_ms=now)
         progress = self.progress(State.RUNNING, ())
         self.write(
             events.Committed(
@@ -90,6 +93,24 @@ class Reporter:
                 bytes=sum(batch.bytes for batch in batches),
                 seconds=(now - began_ms) / 1000,
                 progress=progress,
+            )
+        )
+        self._refused(batches, owner)
+
+    def _refused(self, batches: Sequence[StagedBatch], owner: Owner) -> None:
+        counts: dict[str, int] = {}
+        for batch in batches:
+            counts = added(counts, batch.refused)
+        if not counts:
+            return
+        samples = [one for batch in batches for one in batch.samples][:_SAMPLES]
+        letters = any(batch.letters for batch in batches)
+        self.write(
+            events.DeadLettered(
+                **self._stamp(),
+                counts=counts,
+                table=owner.letters.name if letters else None,
+                samples=[events.RefusedSample(**asdict(one)) for one in samples],
             )
         )
 

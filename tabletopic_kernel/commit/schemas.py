@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -11,13 +12,14 @@ from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaE
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
 from tabletopic_kernel.core import events
+from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, HeadMovedError, RetryableError
 from tabletopic_kernel.core.evolution import Evolution, evolve, table_schema, value_columns
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.types import iceberg_struct_of_avro
-from tabletopic_kernel.ingest.stage import StagePlan, WriterSchema
+from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5  # another writer changed the schema at the same moment
@@ -40,118 +42,166 @@ class SchemaKeeper:
         self._topic = topic
         self._settings = settings
         self._services = services
-        self._texts: dict[int, WriterSchema] = {}
+        self._known: dict[int, WriterSchema] = {}
+        self._refused: dict[int, tuple[str, str]] = {}
+        self._unknown: dict[int, tuple[str, str]] = {}
+        self._ledger: Ledger | None = None
         self.table: TopicTable | None = None
-        self.ledger: Ledger | None = None
+
+    @property
+    def _whole(self) -> WriterSchema | None:
+        """The one schema of a topic whose values name none."""
+        kind = {"string": "STRING", "raw": "RAW"}.get(self._settings.value_format)
+        return WriterSchema(kind=kind) if kind else None
 
     def create_from_registry(self) -> TopicTable | None:
         """Create the table from the newest schema of ``<topic>-value``; None while there is none.
 
+        Where values name no schema, from their format.
+
         Raises:
             RetryableError: registry or catalog do not answer.
-            ActionNeededError: the schema cannot be a table.
+            UsageError: the schema cannot be a table with these settings.
         """
+        if self._whole is not None:
+            return self._create(None, self._whole, self._columns(WHOLE_TOPIC, self._whole))
         latest = self._services.registry.latest(f"{self._topic}-value")
-        return None if latest is None else self._create(latest)
+        if latest is None:
+            return None
+        writer = _writer(latest)
+        try:
+            return self._create(latest, writer, self._columns(latest.id, writer))
+        except BadSchemaError as error:  # records of other schemas may come
+            _LOG.warning("%s: %s", self._topic, error)
+            return None
 
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
-        self.table, self.ledger = table, ledger
+        self.table, self._ledger = table, ledger
         for schema_id in sorted(table.covered() if table else ())[-8:]:
             try:
-                self._remember(self._services.registry.by_id(schema_id))
-            except (RetryableError, UnknownSchemaError) as error:
+                registered = self._services.registry.by_id(schema_id)
+                writer = _writer(registered)
+                outcome = self._outcome(self._columns(schema_id, writer))
+            except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
                 _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
+                continue
+            if not (outcome.changes or outcome.refused):
+                self._remember(schema_id, writer, outcome)
+
+    def needed_table(self) -> TopicTable:
+        """The table.
+
+        Raises:
+            RetryableError: there is none until a record with a schema comes.
+        """
+        if self.table is None:
+            raise RetryableError(
+                f"{self._topic} begins with records that cannot become rows; waiting for one with a schema"
+            )
+        return self.table
 
     def plan(self) -> StagePlan:
         """What tasks need to stage records of the schemas known so far."""
         table, settings = self.table, self._settings
         columns = table.table.schema().fields if table else ()
         covered = table.covered() if table else {}
+        known = {one: writer for one, writer in self._known.items() if one in covered}
         return StagePlan(
-            table_metadata=table.staging_metadata() if table else None,
-            io_properties=table.io_properties() if table else {},
-            epoch=self.ledger.epoch if self.ledger else 1,
-            schemas={one: text for one, text in self._texts.items() if one in covered},
+            topic=self._topic,
+            table=table.plan() if table else None,
+            dead_letters=None,
+            epoch=self._ledger.epoch if self._ledger else 1,
+            schemas=known if self._whole is None else {WHOLE_TOPIC: self._whole},
+            refused_schemas=self._refused | self._unknown,
+            unknown_schemas=frozenset(self._unknown),
             covers_tombstones=not any(column.required for column in columns),
             whole_value=settings.transform == "none",
+            framed=self._whole is None,
+            errors=settings.errors,
             key_format=settings.key_format,
             metadata_columns=settings.metadata_columns,
         )
 
-    def cover(self, needed: frozenset[int | None]) -> StagePlan:
-        """Make the table's columns fit the schemas ``needed`` (None: tombstones) and plan anew.
+    def cover(self, needed: frozenset[int | None], *, recheck: bool = False) -> None:
+        """Make the table's columns fit the schemas ``needed`` (None: tombstones).
+
+        Schemas that cannot be read, or do not fit, are noted as refused, unless the settings say stop.
+        The registry may learn of an unknown one any time: with ``recheck`` only those of ``needed`` stay so.
 
         Raises:
             RetryableError: registry or catalog do not answer (I9).
-            BadRecordError: the registry has no such schema.
-            ActionNeededError: the schema does not fit the table, or is of another format.
+            BadRecordError: the registry has no such schema, or it cannot be read, and errors are to stop.
+            ActionNeededError: the schema does not fit the table, and that is to stop.
         """
+        if recheck:
+            self._unknown = {}
         for schema_id in sorted(one for one in needed if one is not None):
             try:
                 registered = self._services.registry.by_id(schema_id)
+                writer = _writer(registered)
+                self._cover_one(registered, writer, self._columns(schema_id, writer))
             except UnknownSchemaError as error:
-                raise BadRecordError(f"a record of {self._topic} names an unknown schema: {error}") from error
-            self._cover_one(registered)
+                self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
+            except BadSchemaError as error:
+                self._refuse(schema_id, BAD_SCHEMA, str(error), self._refused)
         if None in needed:
-            if self.table is None:
-                raise RetryableError(
-                    f"{self._topic} begins with records without a value; waiting for a schema"
-                )
-            self._evolve(_NO_COLUMNS, None)
-        return self.plan()
+            self._fit(self.needed_table(), _NO_COLUMNS, None)
 
-    def _cover_one(self, registered: RegisteredSchema) -> None:
+    def _cover_one(self, registered: RegisteredSchema, writer: WriterSchema, columns: Schema) -> None:
         if self.table is None:
-            table = self._create(registered)
-            assert self.ledger is not None
-            table.claim(self.ledger, None)
+            assert self._ledger is not None
+            table = self._create(registered, writer, columns)
+            table.claim(self._ledger, None)
             self.table = table
-        elif registered.id not in self.table.covered():
-            self._evolve(self._columns(registered), registered)
-        self._remember(registered)
+            return
+        outcome = self._fit(self.table, columns, registered)
+        if outcome.refused:
+            self._refuse_columns(outcome, registered)
+        else:
+            self._remember(registered.id, writer, outcome)
 
-    def _columns(self, registered: RegisteredSchema) -> Schema:
-        if registered.kind != "AVRO":
-            raise ActionNeededError(
-                f"schema id {registered.id} of {self._topic} is {registered.kind}; "
-                "only Avro is understood so far"
-            )
-        writer = iceberg_struct_of_avro(registered.text, dict(registered.references))
-        return value_columns(writer, self._settings)
+    def _fit(self, table: TopicTable, columns: Schema, registered: RegisteredSchema | None) -> Evolution:
+        """Make the table's columns fit unless that is refused."""
+        for _ in range(_TRIES):
+            outcome = self._outcome(columns)
+            covered = registered is None or registered.id in table.covered()
+            if outcome.refused or (covered and not outcome.changes):
+                return outcome
+            try:
+                self._apply(outcome, registered)
+                return outcome
+            except HeadMovedError:
+                table.reload()
+        raise RetryableError(f"the schema of {table.identifier} keeps changing")
 
-    def _create(self, registered: RegisteredSchema) -> TopicTable:
-        schema = table_schema(self._columns(registered), self._settings)
+    def _columns(self, schema_id: int, writer: WriterSchema) -> Schema:
+        return value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings)
+
+    def _outcome(self, columns: Schema) -> Evolution:
+        assert self.table is not None
+        metadata = self.table.table.metadata
+        beside = self._settings.on_incompatible == "new_column"
+        return evolve(metadata.schema(), columns, metadata.last_column_id, new_columns=beside)
+
+    def _create(
+        self, registered: RegisteredSchema | None, writer: WriterSchema, columns: Schema
+    ) -> TopicTable:
+        schema = table_schema(columns, self._settings)
         spec = partition_spec(self._settings.partition_by, schema)
         table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
-        cause = CoveredSchema(registered.id, registered.subject, registered.version, 0)
-        table.evolve(None, {registered.id: cause}, epoch=1)
-        self._remember(registered)
+        cause = None
+        if registered is not None:
+            cause = CoveredSchema(registered.id, registered.subject, registered.version, 0)
+            table.evolve(None, {registered.id: cause}, epoch=1)
+            self._known[registered.id] = writer
         self._tell([f"create {table.identifier} with {len(schema.fields)} columns"], cause, 0)
         return table
 
-    def _evolve(self, columns: Schema, registered: RegisteredSchema | None) -> None:
-        table, ledger = self.table, self.ledger
+    def _apply(self, outcome: Evolution, registered: RegisteredSchema | None) -> None:
+        table, ledger = self.table, self._ledger
         assert table is not None
         assert ledger is not None
-        for attempt in range(_TRIES):
-            metadata = table.table.metadata
-            outcome = evolve(metadata.schema(), columns, metadata.last_column_id)
-            if outcome.refused:
-                self._refuse(outcome, registered)
-            try:
-                self._apply(table, ledger, outcome, registered)
-                return
-            except HeadMovedError as error:
-                if attempt == _TRIES - 1:
-                    raise RetryableError(
-                        f"the schema of {table.identifier} keeps changing: {error}"
-                    ) from error
-                table.reload()
-
-    def _apply(
-        self, table: TopicTable, ledger: Ledger, outcome: Evolution, registered: RegisteredSchema | None
-    ) -> None:
         metadata = table.table.metadata
         schema_id = table.next_schema_id if outcome.changes else metadata.current_schema_id
         covered = table.covered()
@@ -163,7 +213,15 @@ class SchemaKeeper:
         if outcome.changes:
             self._tell([str(change) for change in outcome.changes], cause, schema_id)
 
-    def _refuse(self, outcome: Evolution, registered: RegisteredSchema | None) -> None:
+    def _refuse(self, schema_id: int, reason: str, message: str, into: dict[int, tuple[str, str]]) -> None:
+        if self._settings.errors == "stop":
+            raise BadRecordError(f"a record of {self._topic} cannot become a row: {reason}: {message}")
+        into[schema_id] = (reason, message)
+
+    def _refuse_columns(self, outcome: Evolution, registered: RegisteredSchema) -> None:
+        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+        which = f"version {registered.version} of {registered.subject} (id {registered.id})"
+        message = f"{which} cannot be fitted to the table without loss: {told}"
         self._services.control.write(
             events.SchemaRefused(
                 topic=self._topic,
@@ -173,19 +231,15 @@ class SchemaKeeper:
                 cause=_cause(registered),
             )
         )
-        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-        which = (
-            f"version {registered.version} of {registered.subject} (id {registered.id})"
-            if registered
-            else "it"
-        )
-        raise ActionNeededError(
-            f"{self._topic}: {which} cannot be fitted to the table without loss: {told}. "
-            "Enable the topic with another --table, or register a compatible schema"
-        )
+        if "stop" in (self._settings.on_incompatible, self._settings.errors):
+            raise ActionNeededError(
+                f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
+                "--table, or register a compatible schema"
+            )
+        self._refused[registered.id] = (INCOMPATIBLE_SCHEMA, message)
 
-    def _remember(self, registered: RegisteredSchema) -> None:
-        self._texts[registered.id] = WriterSchema(registered.text, registered.references)
+    def _remember(self, schema_id: int, writer: WriterSchema, outcome: Evolution) -> None:
+        self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))
 
     def _tell(self, changes: list[str], cause: CoveredSchema | None, table_schema_id: int) -> None:
         named = (
@@ -203,7 +257,9 @@ class SchemaKeeper:
         )
 
 
-def _cause(registered: RegisteredSchema | None) -> events.SchemaVersion | None:
-    if registered is None:
-        return None
+def _writer(registered: RegisteredSchema) -> WriterSchema:
+    return WriterSchema(registered.text, registered.references, registered.kind)
+
+
+def _cause(registered: RegisteredSchema) -> events.SchemaVersion:
     return events.SchemaVersion(id=registered.id, subject=registered.subject, version=registered.version)

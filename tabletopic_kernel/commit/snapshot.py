@@ -6,16 +6,11 @@ One commit is one Iceberg transaction: data files, ledger and tag together (I2).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,9 +26,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots
-from sqlalchemy.exc import IntegrityError
 
-from tabletopic_kernel.adapters.catalog import reachable
+from tabletopic_kernel.adapters.catalog import create_table, reachable
 from tabletopic_kernel.core.errors import (
     ActionNeededError,
     HeadMovedError,
@@ -45,6 +39,7 @@ from tabletopic_kernel.core.errors import (
 from tabletopic_kernel.core.events import SchemaVersion
 from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.ingest.plan import TablePlan
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 SCHEMAS_PROPERTY = f"{PREFIX}schemas"
@@ -99,20 +94,8 @@ class TopicTable:
         settings: TopicSettings,
     ) -> TopicTable:
         """Create the table of ``topic``, with its namespace; raises as ``load``."""
-        with reachable("the catalog"):
-            for depth in range(1, len(identifier)):
-                try:
-                    catalog.create_namespace(identifier[:depth])
-                # The second: a catalog in a database looks and then inserts, and others do the same.
-                except (NamespaceAlreadyExistsError, IntegrityError):
-                    continue
-            try:
-                table = catalog.create_table(
-                    identifier, schema, partition_spec=spec, properties=_table_properties(topic, settings)
-                )
-            except TableAlreadyExistsError as error:
-                raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
-        return cls(table)
+        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic}
+        return cls(create_table(catalog, identifier, schema, spec, properties))
 
     @property
     def identifier(self) -> str:
@@ -166,10 +149,17 @@ class TopicTable:
             for snapshot in self.table.metadata.snapshots
         )
 
-    def commit(self, files: Iterable[DataFile], planned: Ledger | None, after: Ledger) -> None:
+    def commit(
+        self,
+        files: Iterable[DataFile],
+        planned: Ledger | None,
+        after: Ledger,
+        *,
+        remove: Sequence[DataFile] = (),
+    ) -> None:
         """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
 
-        Does nothing if ``after.commit_id`` is in the table already.
+        Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it.
 
         Raises:
             HeadMovedError: another writer was first and the ledger is as planned: call again.
@@ -189,9 +179,12 @@ class TopicTable:
         self._without_retries()
         try:
             transaction = self.table.transaction()
-            producer = transaction.update_snapshot(snapshot_properties=after.to_summary()).merge_append()
+            update = transaction.update_snapshot(snapshot_properties=after.to_summary())
+            producer = update.overwrite() if remove else update.merge_append()
             for file in chosen:
                 producer.append_data_file(file)
+            for file in remove:
+                producer.delete_data_file(file)
             producer.commit()
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
         except OSError as error:  # manifests could not be written: nothing was sent yet
@@ -252,6 +245,12 @@ class TopicTable:
             for schema_id, (subject, version, table_schema_id) in noted.items()
         }
 
+    @property
+    def rows(self) -> int:
+        """Rows in the newest snapshot."""
+        head = self.table.metadata.current_snapshot()
+        return int(_summary(head).get("total-records", 0)) if head else 0
+
     def figures(self) -> dict[str, object]:
         """What the progress record says of the table."""
         metadata = self.table.metadata
@@ -261,20 +260,18 @@ class TopicTable:
         return {
             "table": self.identifier,
             "snapshot_id": head.snapshot_id if head else None,
-            "rows": int(summary.get("total-records", 0)),
+            "rows": self.rows,
             "files": int(summary.get("total-data-files", 0)),
             "schema_versions": [
                 SchemaVersion(id=one.id, subject=one.subject, version=one.version) for one in versions
             ],
         }
 
-    def io_properties(self) -> dict[str, str]:
-        """What tasks need to open the table's storage, credentials that the catalog lent included."""
+    def plan(self) -> TablePlan:
+        """What tasks need to write data files, credentials that the catalog lent included."""
         own = {"uri", "name", "type"}  # the catalog's own address is nobody else's business
-        return {key: str(value) for key, value in self.table.io.properties.items() if key not in own}
-
-    def staging_metadata(self) -> str:
-        """The metadata that tasks need to write files, as JSON; without history it stays small and equal."""
+        io = {key: str(value) for key, value in self.table.io.properties.items() if key not in own}
+        # Without history the metadata stays small, and equal from commit to commit.
         bare: dict[str, object] = {
             "current_snapshot_id": None,
             "snapshots": [],
@@ -286,7 +283,7 @@ class TopicTable:
             "last_sequence_number": 0,
             "last_updated_ms": 0,
         }
-        return self.table.metadata.model_copy(update=bare).model_dump_json()
+        return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
 
     def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
         found = self.ledger
@@ -310,15 +307,21 @@ def _summary(snapshot: Snapshot) -> dict[str, str]:
     return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
 
 
-def _table_properties(topic: str, settings: TopicSettings) -> dict[str, str]:
+def _table_properties(settings: TopicSettings) -> dict[str, str]:
+    return {
+        **base_properties(),
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes),
+        **settings.table_properties,
+    }
+
+
+def base_properties() -> dict[str, str]:
+    """Properties of every table that is ours."""
     return {
         TableProperties.FORMAT_VERSION: "2",  # PyIceberg reads version 3 but cannot write it
         TableProperties.PARQUET_COMPRESSION: "zstd",
-        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes),
         # Commits are many and small: old metadata files go, manifests are merged as they add up.
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
         TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
         TableProperties.MANIFEST_MERGE_ENABLED: "true",
-        **settings.table_properties,
-        TOPIC_PROPERTY: topic,
     }

@@ -43,6 +43,10 @@ class Progress(_Model):
     rows_per_second: float = 0.0
     last_commit_ms: int | None = None
     commit_interval_ms: int = 0
+    # Records that became no row since the table began, by reason; letters that wait in the dead-letter table.
+    refused: dict[str, int] = Field(default_factory=dict)
+    dead_letters: int = 0
+    dead_letter_table: str | None = None
 
 
 class _Event(_Model):
@@ -111,11 +115,36 @@ class SchemaRefused(_Event):
     cause: SchemaVersion | None
 
 
+class RefusedSample(_Model):
+    """One record that became no row."""
+
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+    message: str
+
+
 class DeadLettered(_Event):
-    """Records went to the dead-letter table, counted by reason."""
+    """Records went to the dead-letter table, counted by reason; ``table`` None: they were skipped."""
 
     type: Literal["DeadLettered"] = "DeadLettered"
     counts: dict[str, int]
+    table: str | None = None
+    samples: list[RefusedSample] = Field(default_factory=list)
+
+
+class Replayed(_Event):
+    """A replay is over: letters that are rows now, and those that stay letters, by reason.
+
+    ``error`` says why it ended before all letters were tried; None when it went through.
+    """
+
+    type: Literal["Replayed"] = "Replayed"
+    replay_id: str
+    rows: int
+    stayed: dict[str, int] = Field(default_factory=dict)
+    error: str | None = None
 
 
 class GapDetected(_Event):
@@ -167,6 +196,7 @@ ControlEvent = Annotated[
     | SchemaEvolved
     | SchemaRefused
     | DeadLettered
+    | Replayed
     | GapDetected
     | Paused
     | Resumed

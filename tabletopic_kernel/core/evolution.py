@@ -2,12 +2,15 @@
 
 Columns are found by name. Allowed: add (as optional), relax (required to optional) and widen
 (Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks stays and becomes
-optional. Everything else is refused, never coerced.
+optional. Everything else is refused, never coerced; or, where that is wished, the field gets a column of
+its own beside the one it does not fit: ``price`` as text beside a number is ``price_string``. Inside a
+list or map, whose elements cannot have a second name, it is the list or map that gets the column.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -54,23 +57,51 @@ class Change:
 
 @dataclass(frozen=True)
 class Evolution:
-    """The outcome: the new schema, the changes that lead to it, and what was refused (column: why)."""
+    """The outcome: the new schema, the changes that lead to it, and what was refused (column: why).
+
+    ``renames`` maps the writer's fields that have a column of their own (dotted path) to its name.
+    """
 
     schema: Schema
     changes: tuple[Change, ...]
     refused: dict[str, str]
+    renames: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class _Merge:
     ids: Iterator[int]
+    new_columns: bool = False
     changes: list[Change] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    renames: dict[str, str] = field(default_factory=dict)
 
     def struct(self, path: str, table: StructType, writer: StructType) -> StructType:
         wanted = {column.name: column for column in writer.fields}
+        if self.new_columns:
+            wanted = self._beside(path, {column.name: column for column in table.fields}, wanted)
         merged = [self._known(path, column, wanted.pop(column.name, None)) for column in table.fields]
         return StructType(*merged, *(self._added(path, column) for column in wanted.values()))
+
+    def _beside(
+        self, path: str, table: dict[str, NestedField], writer: dict[str, NestedField]
+    ) -> dict[str, NestedField]:
+        """The writer's fields under the names of the columns that can hold them."""
+        named = {}
+        for name, column in writer.items():
+            other = f"{name}_{_suffix(column.field_type)}"
+            fits = name not in table or self._fits(table[name].field_type, column.field_type)
+            if fits or other in writer:  # the name is taken by another field: then it stays refused
+                named[name] = column
+            else:
+                named[other] = column.model_copy(update={"name": other})
+                self.renames[path + name] = other
+        return named
+
+    def _fits(self, table: IcebergType, writer: IcebergType) -> bool:
+        trial = _Merge(itertools.count(1), new_columns=True)
+        trial._type("trial", table, writer)
+        return not trial.refused
 
     def _known(self, path: str, table: NestedField, writer: NestedField | None) -> NestedField:
         name = path + table.name
@@ -122,6 +153,21 @@ class _Merge:
             value_type=self._type(value, table.value_type, writer.value_type),
             value_required=self._required(value, table.value_required, writer.value_required),
         )
+
+
+def _suffix(kind: IcebergType) -> str:
+    """A type as part of a column's name.
+
+    >>> _suffix(ListType(1, DecimalType(9, 2))), _suffix(MapType(1, StringType(), 2, StructType()))
+    ('list_decimal_9_2', 'map_struct')
+    """
+    if isinstance(kind, StructType):
+        return "struct"
+    if isinstance(kind, ListType):
+        return f"list_{_suffix(kind.element_type)}"
+    if isinstance(kind, MapType):
+        return f"map_{_suffix(kind.value_type)}"
+    return re.sub(r"\W+", "_", str(kind)).strip("_")
 
 
 def spell(kind: IcebergType) -> str:
@@ -179,17 +225,18 @@ def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
     return kind
 
 
-def evolve(table: Schema, writer: Schema, last_column_id: int) -> Evolution:
+def evolve(table: Schema, writer: Schema, last_column_id: int, *, new_columns: bool = False) -> Evolution:
     """Merge the columns of ``writer`` (see ``table_columns``) into the schema of a table.
 
     Args:
         table: the table's current schema; its field ids stay.
         writer: columns the new records need.
         last_column_id: the table metadata's ``last-column-id``; new fields count on from it.
+        new_columns: a field that does not fit its column gets another one instead of being refused.
     """
-    merge = _Merge(itertools.count(last_column_id + 1))
+    merge = _Merge(itertools.count(last_column_id + 1), new_columns)
     struct = merge.struct("", table.as_struct(), _with_kafka_columns(table, writer))
-    return Evolution(Schema(*struct.fields), tuple(merge.changes), merge.refused)
+    return Evolution(Schema(*struct.fields), tuple(merge.changes), merge.refused, merge.renames)
 
 
 def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:

@@ -25,7 +25,8 @@ class Ledger:
     ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome
     can be looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition;
     ``commits`` counts the commits of records since the table began; of epochs up to ``swept_epoch`` no
-    file is left that no snapshot refers to (I10).
+    file is left that no snapshot refers to (I10); ``refused`` counts the records that became no row since
+    the table began, by reason; ``replay_id`` names the newest replay whose rows are in the table (I7).
     """
 
     topic: str
@@ -37,6 +38,8 @@ class Ledger:
     newest_ms: Offsets = field(default_factory=dict)
     commits: int = 0
     swept_epoch: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    replay_id: str | None = None
 
     @property
     def watermark_ms(self) -> int | None:
@@ -58,6 +61,10 @@ class Ledger:
         }
         if self.watermark_ms is not None:
             summary["watermark-ms"] = str(self.watermark_ms)
+        if self.refused:
+            summary["refused"] = json.dumps(dict(sorted(self.refused.items())), separators=(",", ":"))
+        if self.replay_id is not None:
+            summary["replay-id"] = self.replay_id
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
 
     @classmethod
@@ -75,6 +82,8 @@ class Ledger:
             newest_ms=_decode(summary.get(f"{PREFIX}newest-ms", "{}")),
             commits=int(summary.get(f"{PREFIX}commits", "0")),
             swept_epoch=int(summary.get(f"{PREFIX}swept-epoch", "0")),
+            refused=json.loads(summary.get(f"{PREFIX}refused", "{}")),
+            replay_id=summary.get(f"{PREFIX}replay-id"),
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:
@@ -83,8 +92,10 @@ class Ledger:
             raise InternalError(f"epoch {epoch} does not rise above {self.epoch}")
         return replace(self, epoch=epoch, commit_id=commit_id)
 
-    def advanced(self, staged: StagedOffsets, commit_id: str) -> Ledger:
-        """This ledger after the rows of ``staged``.
+    def advanced(
+        self, staged: StagedOffsets, commit_id: str, refused: Mapping[str, int] | None = None
+    ) -> Ledger:
+        """This ledger after the rows of ``staged`` and its ``refused`` records, counted by reason.
 
         Raises:
             InternalError: the staged rows do not start where this ledger ends; committing them would
@@ -97,7 +108,12 @@ class Ledger:
             commits=self.commits + 1,
             next_offsets={**self.next_offsets, **staged.end},
             newest_ms=_newest(self.newest_ms, staged.newest_ms),
+            refused=added(self.refused, refused or {}),
         )
+
+    def is_ahead_of(self, other: Ledger) -> bool:
+        """Whether this ledger has read a partition further than ``other``."""
+        return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())
 
 
 @dataclass(frozen=True)
@@ -132,6 +148,15 @@ def check_contiguous(ends: Offsets, starts: Offsets) -> None:
     broken = {p: (ends[p], start) for p, start in starts.items() if p in ends and ends[p] != start}
     if broken:
         raise InternalError(f"offsets are not contiguous (partition: expected, found): {broken}")
+
+
+def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Counts of both together, by reason.
+
+    >>> added({"a": 1}, {"a": 2, "b": 3})
+    {'a': 3, 'b': 3}
+    """
+    return {reason: one.get(reason, 0) + other.get(reason, 0) for reason in sorted({*one, *other})}
 
 
 def _newest(one: Offsets, other: Offsets) -> Offsets:

@@ -102,7 +102,10 @@ class TopicSettings(_Model):
         (), description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country"
     )
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
-    value_format: Literal["by_schema_id"] = Field("by_schema_id", description="how values are encoded")
+    value_format: Literal["by_schema_id", "string", "raw"] = Field(
+        "by_schema_id",
+        description="how values are encoded: each names its schema by id, or all are text, or bytes",
+    )
     key_format: Literal["raw", "string", "none"] = Field("raw", description="type of the _kafka_key column")
     transform: Literal["flatten", "none"] = Field(
         "flatten", description="flatten: value fields are columns; none: one _kafka_value column"

@@ -44,7 +44,7 @@ def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_map(target) and pa.types.is_map(array.type):
         return _fit_map(array, target)
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
-        return _rebuilt(array, target, _fit(array.values, target.value_type))
+        return rebuilt(array, target, _fit(array.values, target.value_type))
     return array if array.type.equals(target) else array.cast(target, safe=True)
 
 
@@ -64,7 +64,7 @@ def _fit_map(array: pa.MapArray, target: pa.MapType) -> pa.MapArray:
         [_fit(array.keys, target.key_type), _fit(array.items, target.item_type)],
         fields=[target.key_field, target.item_field],
     )
-    return _rebuilt(array, target, entries)
+    return rebuilt(array, target, entries)
 
 
 def _required(child: pa.Array, parent: pa.StructArray) -> pa.Array:
@@ -90,18 +90,19 @@ def _without_validity(array: pa.Array) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(present, fields=list(kind))
     if pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        values = array.values if pa.types.is_large_list(kind) else _entries(array)
-        return _rebuilt(array, kind, values, validity=False)
+        values = array.values if pa.types.is_large_list(kind) else map_entries(array)
+        return rebuilt(array, kind, values, validity=False)
     return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], offset=array.offset)
 
 
-def _entries(array: pa.MapArray) -> pa.StructArray:
+def map_entries(array: pa.MapArray) -> pa.StructArray:
+    """Keys and values of a map as one struct array."""
     return pa.StructArray.from_arrays(
         [array.keys, array.items], fields=[array.type.key_field, array.type.item_field]
     )
 
 
-def _rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array, *, validity: bool = True) -> pa.Array:
+def rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array, *, validity: bool = True) -> pa.Array:
     """A list or map with the same offsets over other values; nothing is copied."""
     present, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(

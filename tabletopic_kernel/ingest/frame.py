@@ -11,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tabletopic_kernel.core import wire
+from tabletopic_kernel.core.dead_letter import NO_SCHEMA_ID
+from tabletopic_kernel.ingest.letters import Positions, Refusals
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC
 
 
 @dataclass(frozen=True)
@@ -21,19 +24,11 @@ class Group:
     """
 
     schema_id: int | None
-    positions: np.ndarray[tuple[int], np.dtype[np.int64]]
+    positions: Positions
     values: pa.Array
 
 
-@dataclass(frozen=True)
-class Unframed:
-    """A record whose value does not begin with a schema id."""
-
-    position: int
-    message: str
-
-
-def split(values: pa.Array) -> tuple[list[Group], list[Unframed]]:
+def split(values: pa.Array) -> tuple[list[Group], Refusals]:
     """Group the values of a batch by schema id.
 
     Args:
@@ -46,7 +41,7 @@ def split(values: pa.Array) -> tuple[list[Group], list[Unframed]]:
     count = len(values)
     positions = np.arange(count, dtype=np.int64)
     if count == 0:
-        return [], []
+        return [], _unframed(values, positions)
     starts, lengths, data = _layout(values)
     present = (
         np.ones(count, dtype=bool)
@@ -58,7 +53,7 @@ def split(values: pa.Array) -> tuple[list[Group], list[Unframed]]:
         framed &= data[np.where(framed, starts, 0)] == wire.MAGIC
     ids = _ids(data, starts[framed])
     if framed.all() and (ids == ids[0]).all():
-        return [Group(int(ids[0]), positions, values)], []
+        return [Group(int(ids[0]), positions, values)], _unframed(values, positions[:0])
     groups = []
     if not present.all():
         absent = positions[~present]
@@ -67,8 +62,27 @@ def split(values: pa.Array) -> tuple[list[Group], list[Unframed]]:
     for schema_id in np.unique(ids):
         chosen = framed_positions[ids == schema_id]
         groups.append(Group(int(schema_id), chosen, values.take(pa.array(chosen))))
-    unframed = [Unframed(int(at), _explain(values[int(at)].as_py())) for at in positions[present & ~framed]]
-    return groups, unframed
+    return groups, _unframed(values, positions[present & ~framed])
+
+
+def unsplit(values: pa.Array) -> tuple[list[Group], Refusals]:
+    """The values of a topic whose records name no schema: those that are there are one group."""
+    positions = np.arange(len(values), dtype=np.int64)
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    nobody = _unframed(values, positions[:0])
+    if not len(values) or present.all():
+        return [Group(WHOLE_TOPIC, positions, values)] if len(values) else [], nobody
+    absent, there = positions[~present], positions[present]
+    groups = [Group(None, absent, values.take(pa.array(absent)))]
+    if len(there):
+        groups.append(Group(WHOLE_TOPIC, there, values.take(pa.array(there))))
+    return groups, nobody
+
+
+def _unframed(values: pa.Array, positions: Positions) -> Refusals:
+    """Records whose value does not begin with a schema id."""
+    messages = [_explain(values[at].as_py()) for at in positions.tolist()]
+    return Refusals(positions, None, NO_SCHEMA_ID, messages)
 
 
 def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tabletopic_kernel.core.errors import InternalError
 from tabletopic_kernel.core.ledger import Offsets
@@ -30,13 +31,18 @@ _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """What one streaming query reads. ``java`` holds connection properties of Kafka's Java client."""
+    """What one streaming query reads, and what its bad records do.
+
+    ``java`` holds connection properties of Kafka's Java client.
+    """
 
     topic: str
     java: Mapping[str, str]
     start: Offsets
     commit_interval_ms: int
     headers: bool
+    errors: Literal["dead_letter", "skip", "stop"] = "dead_letter"
+    max_refused_share: float = 1.0
 
 
 def reader_options(spec: SourceSpec) -> dict[str, str]:

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.core.evolution import HEADER, KEY, METADATA, VALUE
+from tabletopic_kernel.core import dead_letter
+from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder
-from tabletopic_kernel.ingest.frame import Group, split
+from tabletopic_kernel.ingest.decoders import cached_decoder
+from tabletopic_kernel.ingest.frame import Group, split, unsplit
+from tabletopic_kernel.ingest.kafka_columns import kafka_columns, not_text, note_newest
+from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
+from tabletopic_kernel.ingest.plan import RefusedRecord, StagePlan, StageResult, TablePlan
+from tabletopic_kernel.ingest.relabel import relabel
+from tabletopic_kernel.ingest.verdicts import Refused
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
@@ -30,75 +35,7 @@ _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
 # Arrow bytes held before a file is written: bounds the memory of a task whatever the batch.
 _HELD_BYTES = 128 * 1024**2
-_MAX_REFUSED = 20  # enough to see a pattern; the rest is counted
-
-
-@dataclass(frozen=True)
-class WriterSchema:
-    """One registered schema and those it refers to (name → text)."""
-
-    text: str
-    references: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """Everything a task needs, sent with it.
-
-    ``table_metadata`` is the table's metadata as JSON, None while there is no table. ``schemas`` holds
-    the writer schemas that the table covers by id; ``covers_tombstones`` says that every value column
-    is optional. Records of other ids are not written: their ids come back as ``needed``.
-    """
-
-    table_metadata: str | None
-    io_properties: dict[str, str]
-    epoch: int
-    schemas: dict[int, WriterSchema]
-    covers_tombstones: bool
-    whole_value: bool
-    key_format: str
-    metadata_columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RefusedRecord:
-    """A record that cannot become a row: where it is and why."""
-
-    partition: int
-    offset: int
-    schema_id: int | None
-    reason: str
-    message: str
-
-
-@dataclass
-class StageResult:
-    """What one task did. ``needed`` None stands for tombstones; rows count only what is in files."""
-
-    files: list[DataFile] = field(default_factory=list)
-    spec_id: int = 0
-    rows: int = 0
-    records: int = 0
-    value_bytes: int = 0
-    newest_ms: dict[int, int] = field(default_factory=dict)
-    needed: set[int | None] = field(default_factory=set)
-    refused: list[RefusedRecord] = field(default_factory=list)
-    refused_count: int = 0
-
-    def add(self, pickled: bytes) -> None:
-        """Take in a task's result."""
-        other: StageResult = pickle.loads(pickled)
-        for file in other.files:
-            file.spec_id = other.spec_id  # PyIceberg keeps it beside the fields that pickle carries
-        self.files += other.files
-        self.rows += other.rows
-        self.records += other.records
-        self.value_bytes += other.value_bytes
-        for partition, newest in other.newest_ms.items():
-            self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
-        self.needed |= other.needed
-        self.refused = (self.refused + other.refused)[:_MAX_REFUSED]
-        self.refused_count += other.refused_count
+_KEY_TOLD = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 
 
 class StageTask:
@@ -109,146 +46,192 @@ class StageTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
-        stage = _Stage(_load_plan(self._plan))
+        stage = Stage(_load_plan(self._plan))
         for batch in _merged(batches):
             stage.take(batch)
         result = pickle.dumps(stage.finish())
         yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
 
-class _Stage:
+class Stage:
     """One task's work under way."""
 
-    def __init__(self, loaded: _LoadedPlan) -> None:
+    def __init__(self, loaded: LoadedPlan) -> None:
         self._loaded = loaded
         self._plan = loaded.plan
         self._result = StageResult()
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._rows = _Held(loaded.writer)
+        self._letters = _Held(loaded.letter_writer)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Decode a batch and hold its rows for the next file."""
+        """Decode a batch and hold its rows and letters for the next file."""
         result = self._result
         result.records += len(batch)
-        _note_newest(batch, result.newest_ms)
+        note_newest(batch, result.newest_ms)
         values = batch.column("value")
         result.value_bytes += values.nbytes
-        groups, unframed = split(values)
-        for bad in unframed:
-            self._refuse(batch, bad.position, None, "no_schema_id", bad.message)
+        groups, unframed = split(values) if self._plan.framed else unsplit(values)
+        result.needed |= {group.schema_id for group in groups if not self._known(group.schema_id)}
+        if self._void:
+            return
+        self._refuse(batch, unframed)
+        bad_keys = not_text(batch.column("key")) if self._plan.key_format == "string" else None
         for group in groups:
-            if self._covered(group.schema_id):
-                self._take_group(batch, group)
-            else:
-                result.needed.add(group.schema_id)
+            self._take_group(batch, group, bad_keys)
 
-    def _covered(self, schema_id: int | None) -> bool:
+    @property
+    def _void(self) -> bool:
+        """Whether this round's files will be thrown away: then only needs and reasons still matter."""
+        result = self._result
+        stops = self._plan.errors == "stop" and bool(result.refused)
+        return bool(result.needed) or result.needs_dead_letters or stops
+
+    def _known(self, schema_id: int | None) -> bool:
+        if schema_id is not None and schema_id in self._plan.refused_schemas:
+            return True
         if self._loaded.writer is None:
             return False
         return self._plan.covers_tombstones if schema_id is None else schema_id in self._plan.schemas
 
-    def _take_group(self, batch: pa.RecordBatch, group: Group) -> None:
+    def _take_group(self, batch: pa.RecordBatch, group: Group, bad_keys: Positions | None) -> None:
+        positions, values = group.positions, group.values
+        if group.schema_id is not None and group.schema_id in self._plan.refused_schemas:
+            reason, message = self._plan.refused_schemas[group.schema_id]
+            self._refuse(batch, Refusals(positions, group.schema_id, reason, message))
+            return
+        if bad_keys is not None and len(bad_keys):
+            bad = np.isin(positions, bad_keys)
+            told = Refusals(positions[bad], group.schema_id, dead_letter.KEY_NOT_TEXT, _KEY_TOLD)
+            self._refuse(batch, told)
+            positions, values = positions[~bad], values.filter(pa.array(~bad))
         columns: dict[str, pa.Array] = {}
-        kept = group.positions
         if group.schema_id is not None:
-            rows, refused = self._loaded.decoder(group.schema_id).decode(group.values)
-            for bad in refused:
-                position = int(group.positions[bad.index])
-                self._refuse(batch, position, group.schema_id, bad.reason, bad.message)
+            decoder = cached_decoder(group.schema_id, self._plan.schemas[group.schema_id])
+            rows, refused = decoder.decode(values)
+            self._refuse(batch, _refusals(positions, group.schema_id, refused))
             if refused:
-                kept = np.delete(kept, [bad.index for bad in refused])
-            columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-            if self._plan.whole_value and list(columns) != [VALUE]:
-                columns = {VALUE: rows.to_struct_array()}
-        if self._plan.key_format == "string":
-            self._refuse_keys(batch, group)
-        if self._result.needed or self._result.refused_count:
-            return  # this round's files are thrown away: only ids and reasons still matter
-        source = batch if len(kept) == len(batch) else batch.take(pa.array(kept))
-        columns.update(_kafka_columns(source, self._plan))
+                positions = np.delete(positions, [bad.index for bad in refused])
+            columns = self._columns(rows, group.schema_id)
+        if self._void:
+            return
+        source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
+        columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
+        self._hold(batch, columns, positions, group.schema_id)
+
+    def _columns(self, rows: pa.RecordBatch, schema_id: int) -> dict[str, pa.Array]:
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        if self._plan.whole_value and list(columns) != [VALUE]:
+            columns = {VALUE: rows.to_struct_array()}
+        renames = self._plan.schemas[schema_id].renames
+        return relabel(columns, dict(renames)) if renames else columns
+
+    def _hold(
+        self, batch: pa.RecordBatch, columns: Mapping[str, pa.Array], at: Positions, schema_id: int | None
+    ) -> None:
+        """Hold the rows of ``columns``, which are the records at ``at``; what does not fit is refused."""
         target = self._loaded.target
         assert target is not None
-        self._hold(conform(columns, len(kept), target))
-
-    def _refuse_keys(self, batch: pa.RecordBatch, group: Group) -> None:
-        """Keys that are to be text and are not UTF-8."""
-        keys = batch.column("key")
         try:
-            keys.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            for position in group.positions.tolist():
-                key = keys[position].as_py()
-                if key is not None and not _is_text(key):
-                    told = (
-                        "the key is not UTF-8; enable the topic with the key format raw and another --table"
-                    )
-                    self._refuse(batch, position, group.schema_id, "key_not_text", told)
-
-    def _hold(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self._held_bytes += rows.nbytes
-        writer = self._loaded.writer
-        if writer is not None and self._held_bytes >= min(writer.target_bytes, _HELD_BYTES):
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._held or self._loaded.writer is None:
+            rows = conform(columns, len(at), target)
+        except pa.ArrowInvalid as error:
+            if len(at) == 1:
+                self._refuse(batch, Refusals(at, schema_id, dead_letter.DOES_NOT_FIT, str(error)))
+                return
+            middle = len(at) // 2
+            for start, stop in ((0, middle), (middle, len(at))):
+                part = {name: array.slice(start, stop - start) for name, array in columns.items()}
+                self._hold(batch, part, at[start:stop], schema_id)
             return
-        table = pa.Table.from_batches(self._held)
-        self._held, self._held_bytes = [], 0
-        if len(table):
-            self._result.files += self._loaded.writer.write(table)
-            self._result.rows += len(table)
+        self._result.rows += len(rows)
+        self._result.files += self._rows.add(rows)
 
-    def _refuse(
-        self, batch: pa.RecordBatch, position: int, schema_id: int | None, reason: str, message: str
-    ) -> None:
-        self._result.refused_count += 1
-        if len(self._result.refused) < _MAX_REFUSED:
-            partition = batch.column("partition")[position].as_py()
-            offset = batch.column("offset")[position].as_py()
-            self._result.refused.append(RefusedRecord(partition, offset, schema_id, reason, message))
+    def _refuse(self, batch: pa.RecordBatch, refused: Refusals) -> None:
+        if not len(refused):
+            return
+        result = self._result
+        reasons = refused.reasons
+        counts = {reasons: len(refused)} if isinstance(reasons, str) else Counter(reasons)
+        for reason, count in counts.items():
+            result.refused[reason] = result.refused.get(reason, 0) + count
+        schema_id = refused.schema_id if refused.schema_id is None or refused.schema_id >= 0 else None
+        for index, position in enumerate(refused.positions.tolist()):
+            if not result.wants_samples:
+                break
+            partition, offset = (batch.column(name)[position].as_py() for name in ("partition", "offset"))
+            told = (refused.reason(index), refused.message(index))
+            result.sample(RefusedRecord(partition, offset, schema_id, *told))
+        if self._plan.errors != "dead_letter":
+            return
+        if self._loaded.letter_writer is None:
+            result.needs_dead_letters = True
+            return
+        kept = Refusals(refused.positions, schema_id, refused.reasons, refused.messages)
+        letters = letters_of(self._plan.topic, batch, kept, datetime.now(UTC))
+        result.letters += self._letters.add(letters)
 
     def finish(self) -> StageResult:
         """Write what is held and return the result."""
-        if not self._result.needed and not self._result.refused_count:
-            self._flush()
+        if not self._void:
+            self._result.files += self._rows.flush()
+            self._result.letters += self._letters.flush()
         if self._loaded.writer is not None:
             self._result.spec_id = self._loaded.writer.spec_id
         return self._result
 
 
-class _LoadedPlan:
+class _Held:
+    """Rows of one table on their way to a file."""
+
+    def __init__(self, writer: DataFileWriter | None) -> None:
+        self._writer = writer
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> list[DataFile]:
+        """Hold rows; the files that were written for it, mostly none."""
+        assert self._writer is not None
+        self._batches.append(rows)
+        self._bytes += rows.nbytes
+        return self.flush() if self._bytes >= min(self._writer.target_bytes, _HELD_BYTES) else []
+
+    def flush(self) -> list[DataFile]:
+        """Write what is held."""
+        if not self._batches or self._writer is None:
+            return []
+        table = pa.Table.from_batches(self._batches)
+        self._batches, self._bytes = [], 0
+        return self._writer.write(table) if len(table) else []
+
+
+class LoadedPlan:
     """A plan with what is costly to make; kept between the tasks of a Python worker."""
 
     def __init__(self, plan: StagePlan) -> None:
         self.plan = plan
-        self.writer: DataFileWriter | None = None
-        self.target: pa.Schema | None = None
-        if plan.table_metadata is not None:
-            self.writer = DataFileWriter(plan.table_metadata, plan.io_properties, plan.epoch)
-            self.target = file_schema(self.writer.schema)
-
-    def decoder(self, schema_id: int) -> AvroDecoder:
-        """The decoder of a schema id that the plan covers."""
-        return _decoder(schema_id, self.plan.schemas[schema_id])
+        self.writer = _writer(plan.table, plan.epoch)
+        self.letter_writer = _writer(plan.dead_letters, plan.epoch)
+        self.target = file_schema(self.writer.schema) if self.writer else None
 
 
-@lru_cache(maxsize=256)
-def _decoder(schema_id: int, schema: WriterSchema) -> AvroDecoder:
-    return AvroDecoder(schema_id, schema.text, dict(schema.references))
+def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
+    return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
 
 
-_LOADED: dict[bytes, _LoadedPlan] = {}
+_LOADED: dict[bytes, LoadedPlan] = {}
 
 
-def _load_plan(pickled: bytes) -> _LoadedPlan:
+def _load_plan(pickled: bytes) -> LoadedPlan:
     key = hashlib.sha256(pickled).digest()
     if key not in _LOADED:
         while len(_LOADED) >= 64:  # plans of other topics, or of the table before it evolved
             _LOADED.pop(next(iter(_LOADED)))
-        _LOADED[key] = _LoadedPlan(pickle.loads(pickled))
+        _LOADED[key] = LoadedPlan(pickle.loads(pickled))
     return _LOADED[key]
+
+
+def _refusals(positions: Positions, schema_id: int, refused: list[Refused]) -> Refusals:
+    chosen = positions[[bad.index for bad in refused]] if refused else positions[:0]
+    return Refusals(chosen, schema_id, [bad.reason for bad in refused], [bad.message for bad in refused])
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -268,66 +251,3 @@ def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _is_text(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
-    """Newest record timestamp by partition, in ms."""
-    if not len(batch):
-        return
-    timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000
-    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
-    for partition in np.unique(partitions).tolist():
-        newest = int(timestamps[partitions == partition].max())
-        newest_ms[partition] = max(newest, newest_ms.get(partition, newest))
-
-
-def _kafka_columns(source: pa.RecordBatch, plan: StagePlan) -> dict[str, pa.Array]:
-    columns: dict[str, pa.Array] = {}
-    if "key" in plan.metadata_columns and plan.key_format != "none":
-        columns[KEY] = source.column("key")
-    if "header" in plan.metadata_columns:
-        columns[HEADER] = _headers(source.column("headers"))
-    if "metadata" in plan.metadata_columns:
-        place = [source.column(name) for name in ("partition", "offset", "timestamp")]
-        columns[METADATA] = pa.StructArray.from_arrays(place, names=["partition", "offset", "timestamp"])
-    return columns
-
-
-_HEADER_TYPE = pa.map_(pa.large_string(), pa.large_binary())
-
-
-def _headers(headers: pa.Array) -> pa.Array:
-    """Kafka's list of (key, value) as a map; null where a record has none, of a repeated key the last."""
-    if headers.null_count == len(headers):
-        return pa.nulls(len(headers), _HEADER_TYPE)
-    entries = headers.values
-    keys = entries.field(0)
-    lists = headers.value_lengths()
-    parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
-    flat_keys = headers.flatten().field(0)
-    if pc.max(lists).as_py() > 1 and _repeats(parents, flat_keys):
-        last = [
-            row and list({one["key"]: one["value"] for one in row}.items()) for row in headers.to_pylist()
-        ]
-        return pa.array(last, _HEADER_TYPE)
-    key_array, value_array = keys.cast(pa.large_string()), entries.field(1).cast(pa.large_binary())
-    pairs = pa.StructArray.from_arrays(
-        [key_array, value_array], fields=[_HEADER_TYPE.key_field, _HEADER_TYPE.item_field]
-    )
-    return pa.Array.from_buffers(
-        _HEADER_TYPE, len(headers), headers.buffers()[:2], offset=headers.offset, children=[pairs]
-    )
-
-
-def _repeats(parents: np.ndarray, keys: pa.Array) -> bool:
-    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    pairs = parents.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes
-    return len(np.unique(pairs)) != len(pairs)

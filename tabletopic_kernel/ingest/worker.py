@@ -6,7 +6,8 @@ import math
 import shutil
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyiceberg.manifest import DataFile
@@ -16,8 +17,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
+from tabletopic_kernel.core.refused_share import RefusedShare
+from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
-from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StagePlan, StageResult, StageTask
+from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
 
 # Below this many records another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK = 50_000
@@ -33,17 +36,23 @@ _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read agai
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """Data files that no snapshot refers to yet, and the offsets they stand for."""
+    """Data files that no snapshot refers to yet, and the offsets they stand for.
+
+    ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason.
+    """
 
     offsets: StagedOffsets
     files: tuple[DataFile, ...]
     rows: int
     seconds: float
+    letters: tuple[DataFile, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[RefusedRecord, ...] = ()
 
     @property
     def bytes(self) -> int:
         """Size of the files."""
-        return sum(file.file_size_in_bytes for file in self.files)
+        return sum(file.file_size_in_bytes for file in (*self.files, *self.letters))
 
 
 class Listener(Protocol):
@@ -52,11 +61,14 @@ class Listener(Protocol):
     def staged(self, batch: StagedBatch) -> None:
         """Take a batch; blocks while too much waits for its commit."""
 
-    def plan_for(self, needed: frozenset[int | None]) -> StagePlan:
-        """Make the table cover these schema ids (None: tombstones); raises when it cannot be done."""
+    def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
+        """Meet the needs of a batch; raises when it cannot be done.
+
+        ``recheck``: a new batch begins, so other schemas that the registry did not know are forgotten.
+        """
         ...
 
-    def discard(self, files: list[DataFile]) -> None:
+    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
         """Delete files that no commit will take (I10)."""
 
     def ended(self, error: Exception | None) -> None:
@@ -72,6 +84,7 @@ class Worker:
         self._plan = plan
         self._listener = listener
         self._position = dict(spec.start)
+        self._share = RefusedShare(spec.max_refused_share)
         self._checkpoint = new_checkpoint(spark)
         self._cores = int(spark.sparkContext.defaultParallelism)
         self._stopping = threading.Event()
@@ -146,19 +159,61 @@ class Worker:
         offsets = StagedOffsets(start, end)
         if offsets.records == 0:
             return
+        if self._plan.unknown_schemas:  # this batch is newer than the registry's last answer
+            asked: frozenset[int | None] = frozenset(self._plan.unknown_schemas)
+            self._plan = self._listener.plan_for(Needs(asked), recheck=True)
         result = self._run(frame, offsets.records)
-        while result.needed:
-            self._listener.discard(result.files)
-            self._plan = self._listener.plan_for(frozenset(result.needed))
+        while needs := result.needs:
+            self._discard(result)
+            if not needs.schema_ids:
+                self._check_share(result)
+            self._plan = self._listener.plan_for(needs)
             result = self._run(frame, offsets.records)
-        if result.refused_count:
-            self._listener.discard(result.files)
-            raise BadRecordError(_explain(self._spec.topic, result))
+        self._check(result)
         self._adapt(frame, result)
-        staged = StagedOffsets(start, end, result.newest_ms)
-        seconds = time.monotonic() - began
         self._position.update(end)
-        self._listener.staged(StagedBatch(staged, tuple(result.files), result.rows, seconds))
+        self._listener.staged(
+            StagedBatch(
+                StagedOffsets(start, end, result.newest_ms),
+                tuple(result.files),
+                result.rows,
+                time.monotonic() - began,
+                tuple(result.letters),
+                result.refused,
+                tuple(result.samples),
+            )
+        )
+
+    def _check(self, result: StageResult) -> None:
+        """See that the batch may be committed; its files go if not."""
+        if result.refused_count and self._spec.errors == "stop":
+            self._discard(result)
+            raise BadRecordError(_explain(self._spec.topic, result))
+        if self._share.is_over(result.records, result.refused_count):
+            self._discard(result)
+            raise BadRecordError(self._explain_share(result))
+        if self._plan.table is None:
+            self._discard(result)
+            raise RetryableError(
+                f"no record of {self._spec.topic} could become a row yet; waiting for one that names a schema"
+            )
+
+    def _check_share(self, result: StageResult) -> None:
+        """As the last check of ``_check``, before a dead-letter table is made for this batch."""
+        alone = RefusedShare(self._spec.max_refused_share)
+        if alone.is_over(result.records, result.refused_count):
+            raise BadRecordError(self._explain_share(result))
+
+    def _explain_share(self, result: StageResult) -> str:
+        limit = self._spec.max_refused_share
+        return (
+            f"more than {limit:.0%} of the newest records of {self._spec.topic} cannot become rows, so a "
+            f"setting is probably wrong; the batch was not taken. {_explain(self._spec.topic, result)}. "
+            "Correct the setting, or let them all be refused with max_refused_share = 1"
+        )
+
+    def _discard(self, result: StageResult) -> None:
+        self._listener.discard(result.files, result.letters)
 
     def _run(self, frame: DataFrame, records: int) -> StageResult:
         # A pool for each topic: the FAIR scheduler shares the cores between pools.
@@ -184,7 +239,7 @@ class Worker:
 
 
 def _explain(topic: str, result: StageResult) -> str:
-    first = min(result.refused, key=lambda bad: (bad.partition, bad.offset))
+    first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))
     more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
     schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
     return (

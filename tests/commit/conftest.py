@@ -71,7 +71,7 @@ def owned(table: TopicTable) -> tuple[TopicTable, Ledger]:
 
 def write_rows(table: TopicTable, rows: int, epoch: int) -> list[DataFile]:
     """Stage one data file with ``rows`` rows."""
-    writer = DataFileWriter(table.staging_metadata(), {}, epoch)
+    writer = DataFileWriter(table.plan().metadata, {}, epoch)
     schema = file_schema(writer.schema)
     columns = conform({"a": pa.array(range(rows), pa.int32())}, rows, schema)
     files = writer.write(pa.Table.from_batches([columns]))

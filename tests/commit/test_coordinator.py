@@ -19,6 +19,7 @@ from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.ingest.plan import Needs
 from tabletopic_kernel.ingest.worker import StagedBatch
 from tests.commit.conftest import (
     IDENTIFIER,
@@ -424,14 +425,14 @@ def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None
     """The worker asks for the schema it meets; table, claim and plan follow."""
     schemas, rig.registry.schemas = rig.registry.schemas, {}
     coordinator = rig.running()
-    assert rig.worker.plan.table_metadata is None
+    assert rig.worker.plan.table is None
     rig.registry.schemas = schemas
     plans: list[Any] = []
-    asking = threading.Thread(target=lambda: plans.append(rig.worker.listener.plan_for(frozenset({1}))))
+    asking = threading.Thread(target=lambda: plans.append(rig.worker.listener.plan_for(Needs(frozenset({1})))))
     asking.start()
     drain(coordinator, until=lambda: bool(plans))
     asking.join()
-    assert plans[0].table_metadata is not None
+    assert plans[0].table is not None
     assert set(plans[0].schemas) == {1}
     rig.stage(0, 2)
     coordinator.commit_now()

@@ -224,10 +224,10 @@ def test_two_evolutions_at_once(owned: Owned, catalog: Catalog) -> None:
 def test_staging_metadata_is_equal_while_nothing_changes(owned: Owned) -> None:
     """Commits do not change what tasks are sent, so they keep what they made of it."""
     table, ledger = owned
-    before = table.staging_metadata()
+    before = table.plan().metadata
     staged = batch(table, 0, 3)
     table.commit(staged.files, ledger, next_commit(ledger, staged))
-    assert table.staging_metadata() == before
+    assert table.plan().metadata == before
     assert "snapshot-id" not in json.loads(before).get("refs", {})
 
 

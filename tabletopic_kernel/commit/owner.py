@@ -1,0 +1,182 @@
+"""What the owner of a table topic holds: the table, its dead letters, the ledger and the commit under way."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.manifest import DataFile
+
+from tabletopic_kernel.adapters.catalog import delete_files
+from tabletopic_kernel.commit.dead_letters import DeadLetters
+from tabletopic_kernel.commit.schemas import SchemaKeeper
+from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.start import check_topic, first_ledger, next_ledger
+from tabletopic_kernel.commit.sweep import sweep
+from tabletopic_kernel.core.errors import StartOverError
+from tabletopic_kernel.core.ledger import Ledger, Offsets, added
+from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.ingest.plan import Needs, StagePlan
+from tabletopic_kernel.ingest.worker import StagedBatch
+
+
+@dataclass(frozen=True)
+class PendingCommit:
+    """A commit that was decided on; kept until its outcome is known, so a second try is the same commit.
+
+    ``unsure``: it was sent once and no answer came. ``letters_sent``: its letters may be in their table.
+    """
+
+    batches: tuple[StagedBatch, ...]
+    after: Ledger
+    unsure: bool = False
+    letters_sent: bool = False
+
+    @property
+    def files(self) -> list[DataFile]:
+        """Data files of the table."""
+        return [file for batch in self.batches for file in batch.files]
+
+    @property
+    def letters(self) -> list[DataFile]:
+        """Data files of the dead-letter table."""
+        return [file for batch in self.batches for file in batch.letters]
+
+
+class Owner:
+    """One ownership of a table topic. Used by the coordinator's thread, ``discard`` by any."""
+
+    def __init__(self, keeper: SchemaKeeper, letters: DeadLetters, ledger: Ledger, start: Offsets) -> None:
+        self.keeper = keeper
+        self.letters = letters
+        self.ledger = ledger
+        self.start = start
+        self.swept_epoch = ledger.swept_epoch
+        self.pending: PendingCommit | None = None
+
+    @classmethod
+    def take(cls, topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
+        """Find or make the table, see that it and the topic go together, raise the epoch (I5).
+
+        Args:
+            before: what this coordinator held last; if the table is as it was left, the epoch stays.
+
+        Raises:
+            StartOverError: another host runs the topic.
+            GapError, ActionNeededError: see ``check_topic`` (I8).
+            RetryableError: broker, registry or catalog do not answer (I9).
+        """
+        if not services.still_mine(topic):
+            raise StartOverError("another host runs this topic now")
+        facts = services.broker.facts(topic)
+        catalog, identifier = services.catalog(), table_identifier(topic, settings)
+        table = TopicTable.load(catalog, identifier, topic)
+        letters = before.letters if before is not None else DeadLetters(catalog, identifier, topic)
+        letters.load()
+        keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
+        if table is None:
+            table = keeper.create_from_registry()
+        found = table.ledger if table else None
+        if found is None:  # a table that was dropped may have left letters of its last epoch
+            ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
+        else:
+            check_topic(found, facts)
+            ledger = found if before is not None and before._still_owns(found) else next_ledger(found)
+        if table is not None and ledger is not found:
+            table.claim(ledger, found)
+        letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
+        keeper.adopt(table, ledger)
+        # Partitions that are new begin at their first.
+        return cls(keeper, letters, ledger, {**facts.first, **ledger.next_offsets})
+
+    @property
+    def table(self) -> TopicTable | None:
+        """The topic's table; None while it has no columns."""
+        return self.keeper.table
+
+    def _still_owns(self, found: Ledger) -> bool:
+        """Whether the table is as this owner left it: then an outage costs no new epoch."""
+        unsure = self.pending is not None and self.pending.unsure
+        return found.commit_id == self.ledger.commit_id and not unsure
+
+    def plan(self) -> StagePlan:
+        """What tasks need."""
+        return replace(self.keeper.plan(), dead_letters=self.letters.plan())
+
+    def meet(self, needs: Needs, *, recheck: bool) -> StagePlan:
+        """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
+        self.keeper.cover(needs.schema_ids, recheck=recheck)
+        if needs.dead_letters:
+            self.letters.ensure(self.keeper.needed_table(), self.ledger)
+        return self.plan()
+
+    def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
+        """The commit under way, else one of ``batches``; None where there are none."""
+        if self.pending is None and batches:
+            offsets, refused = batches[0].offsets, dict(batches[0].refused)
+            for batch in batches[1:]:
+                offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
+            after = self.ledger.advanced(offsets, str(uuid.uuid4()), refused)
+            self.pending = PendingCommit(tuple(batches), replace(after, swept_epoch=self.swept_epoch))
+        return self.pending
+
+    def send(self) -> None:
+        """Commit what is pending: letters first, then rows with the same commit id (I7).
+
+        Raises: as ``TopicTable.commit``.
+        """
+        pending = self.pending
+        assert pending is not None
+        table = self.keeper.needed_table()
+        if pending.letters:
+            self.pending = pending = replace(pending, letters_sent=True)
+            self.letters.commit(pending.letters, pending.after)
+        table.commit(pending.files, self.ledger, pending.after)
+
+    def answer_lost(self) -> None:
+        """Nobody knows whether the pending commit is in the table."""
+        if self.pending is not None:
+            self.pending = replace(self.pending, unsure=True)
+
+    def is_in_table(self) -> bool:
+        """Look for the pending commit in the table's history (I4); raises as ``TopicTable.reload``."""
+        table = self.keeper.needed_table()
+        table.reload()
+        return self.pending is not None and table.has_commit(self.pending.after.commit_id)
+
+    def done(self) -> PendingCommit:
+        """The pending commit is in the table: its ledger is ours."""
+        pending, self.pending = self.pending, None
+        assert pending is not None
+        self.ledger = pending.after
+        return pending
+
+    def drop(self, batches: Sequence[StagedBatch]) -> None:
+        """Delete the files of batches that will not be committed.
+
+        A commit that may still arrive keeps its files, and letters that went ahead of their rows keep
+        theirs: the next owner settles both.
+        """
+        pending, self.pending = self.pending, None
+        kept = set(map(id, pending.batches)) if pending else set()
+        unsure, letters_sent = bool(pending and pending.unsure), bool(pending and pending.letters_sent)
+        files = [f for batch in batches if not (unsure and id(batch) in kept) for f in batch.files]
+        letters = [f for batch in batches if not (letters_sent and id(batch) in kept) for f in batch.letters]
+        self.discard(files, letters)
+
+    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+        """Delete files that no commit will take; raises RetryableError when storage does not let us."""
+        for table, chosen in ((self.table, files), (self.letters.table, letters)):
+            if table is not None and chosen:
+                delete_files(table.table, [file.file_path for file in chosen])
+
+    def sweep(self) -> int:
+        """Remove what earlier epochs left (I10); how many files. Raises RetryableError."""
+        gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
+        for table in (self.table, self.letters.table):
+            if table is not None:
+                gone += sweep(table.table, after_epoch=after, before_epoch=before)
+        self.swept_epoch = before - 1
+        return gone

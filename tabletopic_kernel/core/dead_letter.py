@@ -1,0 +1,67 @@
+"""Dead letters: the columns of their tables, and the reasons that are not a decoder's.
+
+A dead letter is the whole record as Kafka gave it, with where it was, why it is no row, and when that
+was found. Its table has the name of the topic's table and a suffix.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+SUFFIX: Final = "__dead_letters"
+
+# Reasons. A decoder's begin with its format: "avro_trailing_bytes".
+NO_SCHEMA_ID: Final = "no_schema_id"
+UNKNOWN_SCHEMA: Final = "unknown_schema"  # the registry answers and has no such id
+BAD_SCHEMA: Final = "bad_schema"  # it has it, and it cannot be read
+INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss
+KEY_NOT_TEXT: Final = "key_not_text"
+DOES_NOT_FIT: Final = "does_not_fit"  # a value that the table's column cannot hold
+
+_HEADER = StructType(
+    NestedField(11, "key", StringType(), required=False),
+    NestedField(12, "value", BinaryType(), required=False),
+)
+SCHEMA: Final = Schema(
+    NestedField(1, "topic", StringType(), required=True),
+    NestedField(2, "partition", IntegerType(), required=True),
+    NestedField(3, "offset", LongType(), required=True),
+    NestedField(4, "timestamp", TimestamptzType(), required=False, doc="of the Kafka record"),
+    NestedField(5, "key", BinaryType(), required=False, doc="raw bytes"),
+    NestedField(6, "value", BinaryType(), required=False, doc="raw bytes"),
+    NestedField(
+        7,
+        "headers",
+        ListType(element_id=10, element_type=_HEADER, element_required=False),
+        required=False,
+        doc="all of them, in order",
+    ),
+    NestedField(8, "schema_id", IntegerType(), required=False, doc="as the value names it"),
+    NestedField(9, "reason", StringType(), required=True, doc="short class of what is wrong"),
+    NestedField(13, "message", StringType(), required=True, doc="what is wrong, for a person"),
+    NestedField(14, "at", TimestamptzType(), required=True, doc="when it was refused"),
+    NestedField(
+        15, "replay_id", StringType(), required=False, doc="set while a replay moves the letter to the table"
+    ),
+)
+
+
+def dead_letter_identifier(table: tuple[str, ...]) -> tuple[str, ...]:
+    """The identifier of the dead-letter table that belongs to ``table``.
+
+    >>> dead_letter_identifier(("default", "clicks"))
+    ('default', 'clicks__dead_letters')
+    """
+    return (*table[:-1], table[-1] + SUFFIX)

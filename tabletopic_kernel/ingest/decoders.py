@@ -1,0 +1,85 @@
+"""The decoder of a writer schema: one for each format, all of one shape."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
+
+from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.evolution import VALUE
+from tabletopic_kernel.ingest.decode_avro import AvroDecoder
+from tabletopic_kernel.ingest.kafka_columns import not_text
+from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.verdicts import Refused
+
+
+class Decoder(Protocol):
+    """Decodes the values of one writer schema. Not for use by two threads at once."""
+
+    iceberg_schema: Schema
+    arrow_schema: pa.Schema
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """Rows in the order of ``values``, without the refused ones.
+
+        ``values``: BinaryArray or LargeBinaryArray without nulls; each value as Kafka has it.
+        """
+
+
+class BadSchemaError(ActionNeededError):
+    """A writer schema that no decoder can be made for."""
+
+
+class WholeValueDecoder:
+    """Values without a schema: one column of text, or of bytes."""
+
+    def __init__(self, kind: IcebergType) -> None:
+        self._text = isinstance(kind, StringType)
+        self.iceberg_schema = Schema(NestedField(1, VALUE, kind, required=False))
+        self.arrow_schema = pa.schema([(VALUE, pa.large_string() if self._text else pa.large_binary())])
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """See ``Decoder``; only bytes that are to be text and are not UTF-8 are refused."""
+        refused: list[Refused] = []
+        if self._text and len(bad := not_text(values)):
+            refused = [Refused(at, "not_text", "the value is not UTF-8") for at in bad.tolist()]
+            values = values.take(pa.array(np.delete(np.arange(len(values)), bad)))
+        column = values.cast(self.arrow_schema.field(0).type)
+        return pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused
+
+
+def make_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
+    """The decoder of a writer schema.
+
+    Raises:
+        BadSchemaError: the schema cannot be read, or is of a format that is not understood.
+    """
+    try:
+        return _make(schema_id, schema)
+    except BadSchemaError:
+        raise
+    except ActionNeededError as error:  # the formats' own: the text is not valid, or beyond their limits
+        raise BadSchemaError(str(error)) from error
+
+
+@lru_cache(maxsize=256)
+def cached_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
+    """As ``make_decoder``; kept between the tasks of a Python worker."""
+    return make_decoder(schema_id, schema)
+
+
+def _make(schema_id: int, schema: WriterSchema) -> Decoder:
+    references = dict(schema.references)
+    match schema.kind:
+        case "AVRO":
+            return AvroDecoder(schema_id, schema.text, references)
+        case "STRING":
+            return WholeValueDecoder(StringType())
+        case "RAW":
+            return WholeValueDecoder(BinaryType())
+    raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not understood")

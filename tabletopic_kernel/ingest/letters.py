@@ -1,0 +1,65 @@
+"""Rows of the dead-letter table, from refused records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from tabletopic_kernel.core.dead_letter import SCHEMA
+from tabletopic_kernel.ingest.conform import conform, file_schema
+
+LETTER_COLUMNS: pa.Schema = file_schema(SCHEMA)
+Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Records of a batch that cannot become rows: positions, and a reason and message for each or for all."""
+
+    positions: Positions
+    schema_id: int | None
+    reasons: Sequence[str] | str
+    messages: Sequence[str] | str
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def reason(self, index: int) -> str:
+        """Why record ``index`` (of these) is refused."""
+        return self.reasons if isinstance(self.reasons, str) else self.reasons[index]
+
+    def message(self, index: int) -> str:
+        """What is wrong with record ``index`` (of these)."""
+        return self.messages if isinstance(self.messages, str) else self.messages[index]
+
+
+def letters_of(topic: str, batch: pa.RecordBatch, refused: Refusals, at: datetime) -> pa.RecordBatch:
+    """The letters of ``refused``, as ``LETTER_COLUMNS``.
+
+    Args:
+        topic: where the records came from.
+        batch: of the source's columns; ``headers`` may be missing.
+        refused: positions in ``batch``.
+        at: now, with a time zone.
+    """
+    count = len(refused)
+    source = batch if count == len(batch) else batch.take(pa.array(refused.positions))
+    names = [name for name in source.schema.names if name in LETTER_COLUMNS.names]
+    columns = {name: source.column(name) for name in names} | {
+        "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
+        "schema_id": pa.repeat(pa.scalar(refused.schema_id, pa.int32()), count),
+        "reason": _texts(refused.reasons, count),
+        "message": _texts(refused.messages, count),
+        "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
+    }
+    return conform(columns, count, LETTER_COLUMNS)
+
+
+def _texts(texts: Sequence[str] | str, count: int) -> pa.Array:
+    if isinstance(texts, str):
+        return pa.repeat(pa.scalar(texts, pa.large_string()), count)
+    return pa.array(texts, pa.large_string())

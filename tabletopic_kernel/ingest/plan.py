@@ -1,0 +1,142 @@
+"""What the coordinator tells a task, and what a task tells it back."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pyiceberg.manifest import DataFile
+
+from tabletopic_kernel.core.ledger import added
+
+# The id of the one schema of a topic whose values carry none.
+WHOLE_TOPIC: Final = -1
+_MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """One writer schema and those it refers to (name → text).
+
+    ``kind`` is the registry's AVRO, JSON or PROTOBUF, or STRING or RAW for values without a schema.
+    ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
+    """
+
+    text: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    kind: str = "AVRO"
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a task needs to write a table's data files; ``metadata`` as JSON."""
+
+    metadata: str
+    io_properties: dict[str, str]
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """Everything a task needs, sent with it.
+
+    ``table`` and ``dead_letters`` are None while there is no such table. ``schemas`` holds the writer
+    schemas that the table covers by id; ``refused_schemas`` those whose records are refused, with reason
+    and message; ``covers_tombstones`` says that every value column is optional. Records of other ids are
+    not written: their ids come back as needs.
+    """
+
+    topic: str
+    table: TablePlan | None
+    dead_letters: TablePlan | None
+    epoch: int
+    schemas: dict[int, WriterSchema]
+    refused_schemas: dict[int, tuple[str, str]]
+    covers_tombstones: bool
+    whole_value: bool
+    framed: bool
+    errors: Literal["dead_letter", "skip", "stop"]
+    key_format: str
+    metadata_columns: tuple[str, ...]
+    # Of those refused: the registry did not know them when it was last asked, and may by now.
+    unknown_schemas: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must be there before a batch can be staged: schemas (None: tombstones), a dead-letter table."""
+
+    schema_ids: frozenset[int | None] = frozenset()
+    dead_letters: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.schema_ids) or self.dead_letters
+
+
+@dataclass(frozen=True)
+class RefusedRecord:
+    """A record that cannot become a row: where it is and why."""
+
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+    message: str
+
+
+@dataclass
+class StageResult:
+    """What one task did, or all of a batch. Rows count only what is in files, letters likewise."""
+
+    files: list[DataFile] = field(default_factory=list)
+    spec_id: int = 0
+    rows: int = 0
+    letters: list[DataFile] = field(default_factory=list)
+    records: int = 0
+    value_bytes: int = 0
+    newest_ms: dict[int, int] = field(default_factory=dict)
+    needed: set[int | None] = field(default_factory=set)
+    needs_dead_letters: bool = False
+    refused: dict[str, int] = field(default_factory=Counter)
+    samples: list[RefusedRecord] = field(default_factory=list)
+
+    def add(self, pickled: bytes) -> None:
+        """Take in a task's result."""
+        other: StageResult = pickle.loads(pickled)
+        for file in other.files:
+            file.spec_id = other.spec_id  # PyIceberg keeps it beside the fields that pickle carries
+        for file in other.letters:
+            file.spec_id = 0  # a dead-letter table is not partitioned
+        self.files += other.files
+        self.rows += other.rows
+        self.letters += other.letters
+        self.records += other.records
+        self.value_bytes += other.value_bytes
+        for partition, newest in other.newest_ms.items():
+            self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
+        self.needed |= other.needed
+        self.needs_dead_letters |= other.needs_dead_letters
+        self.refused = added(self.refused, other.refused)
+        self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
+
+    def sample(self, record: RefusedRecord) -> None:
+        """Keep a record to show, as long as there are few."""
+        if len(self.samples) < _MAX_SAMPLES:
+            self.samples.append(record)
+
+    @property
+    def wants_samples(self) -> bool:
+        """Whether ``sample`` still keeps records."""
+        return len(self.samples) < _MAX_SAMPLES
+
+    @property
+    def refused_count(self) -> int:
+        """Records that cannot become rows."""
+        return sum(self.refused.values())
+
+    @property
+    def needs(self) -> Needs:
+        """What must be there before the batch can be staged."""
+        return Needs(frozenset(self.needed), self.needs_dead_letters)
