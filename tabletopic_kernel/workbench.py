@@ -272,7 +272,7 @@ class Workbench:
     def query(
         self,
         sql: str,
-        engine: Literal["duckdb", "spark"] = "duckdb",
+        engine: Literal["duckdb", "spark", "athena"] = "duckdb",
         *,
         at: int | str | datetime | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
@@ -281,10 +281,11 @@ class Workbench:
         """Ask the tables, called ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
         Args:
-            sql: DuckDB's or Spark's.
-            engine: DuckDB answers sooner; Spark also writes and knows Iceberg's procedures.
-            at: a snapshot id or a time to travel to; in Spark it is part of the SQL.
-            params: values for placeholders, DuckDB only.
+            sql: as the engine writes it; ``$name`` stands for a value of ``params``.
+            engine: DuckDB answers sooner; Spark also writes and knows Iceberg's procedures; Athena reads
+                tables of a Glue catalog.
+            at: a snapshot id or a time to travel to; in Spark and Athena it is part of the SQL.
+            params: values for ``$name``; DuckDB also takes a sequence, for ``?``.
             limit: fetch no more rows than this.
 
         Raises:
@@ -293,11 +294,17 @@ class Workbench:
         """
         if engine == "duckdb":
             return self.lake.query(sql, at, params, limit)
+        if at is not None:
+            raise UsageError(f"with {engine}, write FOR TIMESTAMP AS OF or VERSION AS OF in the SQL")
+        if params is not None and not isinstance(params, Mapping):
+            raise UsageError(f"{engine} takes values by name: write $name, and params as a dictionary")
+        if engine == "athena":
+            from tabletopic_kernel.query.athena import AthenaLake  # noqa: PLC0415
+
+            return AthenaLake(self.servers.catalog, self.lake.tables).query(sql, params, limit)
         from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
 
-        if at is not None or params:
-            raise UsageError("with Spark, write TIMESTAMP AS OF or VERSION AS OF, and the values, in the SQL")
-        return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, limit)
+        return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
 
     # -- running
 

@@ -7,7 +7,9 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,11 +97,19 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     for key, value in conf.items():
         builder = builder.config(key, value)
     loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
-    with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
-        try:
-            session = builder.getOrCreate()
-        except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
-            raise SettingsError(f"Spark did not start ({error}); see {log}") from error
+    started: Future[SparkSession] = Future()
+
+    def start() -> None:
+        with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
+            try:
+                started.set_result(builder.getOrCreate())
+            except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
+                started.set_exception(SettingsError(f"Spark did not start ({error}); see {log}"))
+
+    # In a thread of its own: in the main one pyspark takes over Ctrl-C and answers it by cancelling every
+    # job there is, the table topics' too.
+    threading.Thread(target=start, name="spark start", daemon=True).start()
+    session = started.result()
     session.sparkContext.setLogLevel("WARN")
     return session
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.call import Call, JsonOption, command, not_in_time
-from tabletopic_kernel.core.errors import ActionNeededError, UsageError
-from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.settings import table_identifier
+from tabletopic_kernel.setting_options import SettingOption, given_settings, setting_options
 
 if TYPE_CHECKING:
     from tabletopic_kernel.commit.status import TopicStatus
@@ -20,87 +21,33 @@ if TYPE_CHECKING:
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the Kafka topic.")]
 
-# The unit is part of the value here (5s, 64MB), so it is no part of the name.
-_OPTION_NAMES = {
-    "commit_interval_ms": "--commit-interval",
-    "target_file_size_bytes": "--target-file-size",
-    "table_properties": "--table-property",
-}
-_METAVARS = {
-    "commit_interval_ms": "DURATION",
-    "commit_bytes": "SIZE",
-    "target_file_size_bytes": "SIZE",
-    "start": "earliest|latest|TIME",
-    "partition_by": "TRANSFORM",
-    "table_properties": "KEY=VALUE",
-    "metadata_columns": "key,header,metadata",
-}
 _RUNNING = frozenset({"running", "staged", "committing", "settling"})
 _LOOK_EVERY_S = 0.5
 
 
 def add_to(app: typer.Typer) -> None:
     """Add this group's commands."""
-    command(app, "Table topics", more=_setting_options())(enable)
+    command(app, "Table topics", more=[_parameter(one) for one in setting_options()])(enable)
     for function in (disable, pause, resume):
         command(app, "Table topics")(function)
 
 
-def _setting_options() -> list[inspect.Parameter]:
-    """An option for every field of ``TopicSettings``; all are text, the model reads them."""
-    return [_setting_option(name) for name in TopicSettings.model_fields]
-
-
-def _setting_option(name: str) -> inspect.Parameter:
-    field = TopicSettings.model_fields[name]
-    several = get_origin(field.annotation) in (tuple, dict)
-    choices = "|".join(map(str, get_args(field.annotation))) if "Literal" in str(field.annotation) else ""
-    default = field.get_default(call_default_factory=True)
+def _parameter(setting: SettingOption) -> inspect.Parameter:
     option = typer.Option(
-        _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}"),
-        metavar=_METAVARS.get(name) or choices or "TEXT",
-        help=_help(name, field.description or "", default),
+        setting.name,
+        metavar=setting.metavar,
+        help=setting.help,
         rich_help_panel="Settings of the table topic",
-        hidden="|" not in choices and bool(choices),  # nothing to choose yet
+        hidden=not setting.offered,
         show_default=False,
     )
-    annotation: Any = list[str] if several else str
+    kind: Any = list[str] if setting.several else str
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[annotation | None, option]
+        setting.field,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
     )
-
-
-def _help(name: str, description: str, default: object) -> str:
-    text = description[:1].upper() + description[1:]
-    if name in ("partition_by", "table_properties"):
-        text += "; repeatable"
-    if not default:
-        return text
-    if name.endswith("_ms"):
-        default = f"{float(str(default)) / 1000:g}s"
-    elif name.endswith("_bytes"):
-        default = f"{int(str(default)) // 1024**2}MB"
-    elif isinstance(default, tuple):
-        default = ",".join(default)
-    return f"{text}.  ({default})"
-
-
-def _given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of ``TopicSettings`` from options as typed; those that were not given are left out."""
-    given = {name: value for name, value in options.items() if value}
-    for name in ("partition_by", "metadata_columns"):
-        if name in given:
-            given[name] = ",".join(given[name])
-    if properties := given.get("table_properties"):
-        given["table_properties"] = dict(_pair(text) for text in properties)
-    return given
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--table-property {text!r} is not KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 def enable(
@@ -120,7 +67,7 @@ def enable(
 
     Example:  tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'
     """
-    wish = call.workbench.enable(topic, _given_settings(given))
+    wish = call.workbench.enable(topic, given_settings(given))
     table = ".".join(table_identifier(topic, wish.settings))
     hosts = call.hosts()
     if as_json and wait is None:

@@ -107,6 +107,18 @@ class DuckLake:
                 rows, truncated = interruptible(connection, lambda: _run(connection, text, params, limit))
             return Answer(rows, tuple(map(_read, views)), truncated)
 
+    def tables(self, sql: str) -> tuple[TableRead, ...]:
+        """The catalog's tables that a query names, with their newest snapshots; none where it cannot be read.
+
+        For SQL of another engine: DuckDB's parser knows most of it.
+        """
+        with self._lock:
+            try:
+                views, _ = self._views(tables_in(self._parser, quote_default(sql)), None)
+            except duckdb.Error:
+                return ()
+        return tuple(map(_read, views))
+
     def close(self) -> None:
         """Let go of DuckDB; the next query begins anew."""
         with self._lock:

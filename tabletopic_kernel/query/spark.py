@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
-from tabletopic_kernel.query.answer import Answer
+from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.query.parameters import respelled
 
+T = TypeVar("T")
 _MESSAGE_LINES = 12
+_CANCEL_TRIES = 50
 
 
 class SparkLake:
@@ -23,29 +32,98 @@ class SparkLake:
         self._catalog = catalog
         self._namespace = namespace
 
-    def query(self, sql: str, limit: int | None = None) -> Answer:
+    def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Spark's SQL.
+
+        Args:
+            sql: one statement.
+            params: values for ``$name``.
+            limit: fetch no more rows than this.
 
         Raises:
             UsageError: wrong SQL, no such table.
             ActionNeededError: the job failed.
         """
         try:
-            self._use_catalog()
-            frame = self._session.sql(sql.strip().rstrip(";"))
-            rows = (frame if limit is None else frame.limit(limit + 1)).toArrow()
+            return self._interruptible(lambda: self._run(sql, params, limit))
         except (ParseException, AnalysisException) as error:
             raise UsageError(_told(str(error))) from error
         except (PySparkException, Py4JJavaError) as error:
             raise ActionNeededError(f"Spark could not do it: {_told(str(error))}") from error
+
+    def _run(self, sql: str, params: Mapping[str, Any] | None, limit: int | None) -> Answer:
+        self._use_catalog()
+        text = sql.strip().rstrip(";")
+        if params:
+            frame = self._session.sql(respelled(text, ":{}".format), args=dict(params))
+        else:
+            frame = self._session.sql(text)
+        tables = _tables_of(frame)
+        rows = (frame if limit is None else frame.limit(limit + 1)).toArrow()
         truncated = limit is not None and rows.num_rows > limit
-        return Answer(rows.slice(0, limit), (), truncated)
+        return Answer(rows.slice(0, limit), tables, truncated)
+
+    def _interruptible(self, work: Callable[[], T]) -> T:
+        """Do it in a thread of its own: Ctrl-C ends this query's jobs, and no others.
+
+        The session may run table topics too; pyspark's own answer to Ctrl-C cancels every job there is.
+        """
+        outcome: Future[T] = Future()
+        tag = f"tabletopic-query-{uuid.uuid4().hex}"
+        context = self._session.sparkContext
+
+        def run() -> None:
+            try:
+                context.addJobTag(tag)  # a property of this thread
+                outcome.set_result(work())
+            except BaseException as error:  # raised where the result is asked for
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, name="spark query", daemon=True).start()
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:
+            # Again and again: the query may just be planned, and its first job begin a moment later.
+            for _ in range(_CANCEL_TRIES):
+                context.cancelJobsWithTag(tag)
+                if wait([outcome], timeout=0.1).done:
+                    break
+            raise
 
     def _use_catalog(self) -> None:
         try:
             self._session.sql(f"USE `{self._catalog}`.`{self._namespace}`")
         except AnalysisException:  # the namespace comes with the first table
             self._session.sql(f"USE `{self._catalog}`")
+
+
+def _tables_of(frame: DataFrame) -> tuple[TableRead, ...]:
+    """The Iceberg tables that a query reads and their snapshots, from its analyzed plan; none if unsure."""
+    found: dict[tuple[str, int | None], TableRead] = {}
+    try:
+        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+        for at in range(leaves.size()):
+            read = _table_read(leaves.apply(at))
+            if read is not None:
+                found[read.table, read.snapshot_id] = read
+    except Py4JError:  # no part of Spark's public interface: it may change, and only news depend on it
+        return ()
+    return tuple(found.values())
+
+
+def _table_read(leaf: Any) -> TableRead | None:
+    if leaf.getClass().getSimpleName() != "DataSourceV2Relation":
+        return None
+    spark_table = leaf.table()
+    if not spark_table.getClass().getName().startswith("org.apache.iceberg."):
+        return None
+    table = spark_table.table()
+    chosen = spark_table.snapshotId()
+    snapshot = table.currentSnapshot() if chosen is None else table.snapshot(chosen)
+    name = str(table.name()).partition(".")[2]  # without the catalog's
+    if snapshot is None:
+        return TableRead(name, None, None)
+    return TableRead(name, int(snapshot.snapshotId()), int(snapshot.timestampMillis()))
 
 
 def _told(text: str) -> str:
