@@ -1,0 +1,177 @@
+"""JSON text to Python values and back, with nothing lost.
+
+Numbers stay the text they were written as (``Number``) until a column's type is known: nothing is rounded
+on the way. Stricter than Python's own reader, and as strict as RFC 8259 and the records' safety ask:
+
+- UTF-8 without a byte order mark; no NaN and Infinity; no lone surrogates (they are no text),
+- a name twice in one object is refused: RFC 8259 §4 leaves open which of the two counts,
+- at most ``MAX_DEPTH`` objects and arrays within each other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+
+MAX_DEPTH: Final = 100
+MAX_LONG: Final = 2**63 - 1
+MAX_INT: Final = 2**31 - 1
+# Every integer up to here is a double, and no integer beyond reads as one below.
+EXACT_DOUBLE: Final = 2**53
+# A double's 17 significant digits tell it from every other double; a writer of doubles needs no more.
+DOUBLE_DIGITS: Final = 17
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_INTEGER: Final = re.compile(r"-?\d+")
+_LONG_DIGITS: Final = 18  # fewer are always within 64 bits
+# Powers of ten beyond these belong to no type; arithmetic with them would be a bomb.
+_MAX_EXPONENT: Final = 400
+
+
+class JsonTextError(ValueError):
+    """Text that is not JSON, or not within the limits; ``reason`` is a short class."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Number(str):
+    """A JSON number as it was written."""
+
+    __slots__ = ()
+
+
+def parse(value: bytes) -> Any:
+    """One JSON text: dict, list, str, Number, bool or None.
+
+    Raises JsonTextError.
+
+    >>> parse(b'{"a": [1.50, -0, true, null]}')
+    {'a': ['1.50', '-0', True, None]}
+    """
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        raise JsonTextError("json_utf8", f"not UTF-8 at byte {error.start}") from None
+    try:
+        found = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise JsonTextError("json_syntax", f"{error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
+        raise _too_deep()
+    if _SURROGATE.search(value) is not None:
+        try:
+            json_text(found).encode()
+        except UnicodeEncodeError:
+            raise JsonTextError("json_surrogate", "half of a surrogate pair is no character") from None
+    return found
+
+
+def _too_deep() -> JsonTextError:
+    return JsonTextError("json_too_deep", f"more than {MAX_DEPTH} levels of objects and arrays")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise JsonTextError("json_duplicate_key", f"the name {shortened(twice)} stands twice in one object")
+    return found
+
+
+def _constant(word: str) -> NoReturn:
+    raise JsonTextError("json_syntax", f"{word} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_constant
+)
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def json_text(value: Any) -> str:
+    """The shortest JSON text of a parsed value; numbers as they were written, names in their order."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_quoted(name)}:{json_text(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    return _quoted(value)
+
+
+def shortened(text: str) -> str:
+    """A text for a message, in quotes and not too long."""
+    return _quoted(text if len(text) <= 60 else f"{text[:60]}…").encode(errors="replace").decode()
+
+
+def is_integer_text(number: Number) -> bool:
+    """Whether it was written without fraction and exponent."""
+    return _INTEGER.fullmatch(number) is not None
+
+
+def integer_of(number: Number, limit: int) -> int | None:
+    """The integer from -limit-1 to limit that it is, whichever way it was written; else None.
+
+    >>> integer_of(Number("1.0e2"), MAX_LONG), integer_of(Number("1.5"), MAX_LONG)
+    (100, None)
+    """
+    if not (len(number) <= _LONG_DIGITS and is_integer_text(number)):
+        exact = decimal_of(number)
+        if exact is None or exact != exact.to_integral_value():
+            return None
+        value = int(exact)
+    else:
+        value = int(number)
+    return value if -limit - 1 <= value <= limit else None
+
+
+def decimal_of(text: str) -> Decimal | None:
+    """The exact value; None beyond 10^±400 or 400 digits, which no column holds."""
+    if len(text) > _MAX_EXPONENT:
+        return None
+    value = Decimal(text)
+    return value if not value or abs(value.adjusted()) <= _MAX_EXPONENT else None
+
+
+def double_of(number: Number) -> float | None:
+    """The double that stands for it; None if there is none that a reader would take for the same number.
+
+    A number of magnitude below 2^53 and of no more digits than a double has (17) is the nearest double, as
+    every reader takes it. Any other must be exactly a double, or what a double prints as.
+
+    >>> double_of(Number("0.1")), double_of(Number("9007199254740993")), double_of(Number("1e999"))
+    (0.1, None, None)
+    >>> double_of(Number("1152921504606847000")), double_of(Number("3.14159265358979323846"))
+    (1.152921504606847e+18, None)
+    """
+    value = float(number)
+    if -EXACT_DOUBLE < value < EXACT_DOUBLE and significant_digits(number) <= DOUBLE_DIGITS:
+        return value
+    exact = decimal_of(number)
+    if exact is None or value in (float("inf"), float("-inf")):
+        return None
+    return value if exact in (Decimal(value), Decimal(repr(value))) else None
+
+
+def significant_digits(number: str) -> int:
+    """Digits from the first that is not 0 to the last that is written.
+
+    >>> significant_digits("-0.0012500e-7"), significant_digits("100"), significant_digits("0.0")
+    (5, 3, 0)
+    """
+    mantissa = number.partition("e")[0].partition("E")[0]
+    return len(mantissa.lstrip("-0.").replace(".", ""))
