@@ -18,9 +18,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server_proxy.handlers import NamedLocalProxyHandler
-from tornado.web import HTTPError
+from tornado.web import HTTPError, authenticated
 from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.core.errors import StackError, TableTopicError
@@ -106,9 +108,17 @@ def _accepts(path: str) -> bool:
 
 
 class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
-    """Hands requests and websockets on to the dashboard; the base class asks each for its login."""
+    """Hands requests and websockets on to the dashboard."""
 
     auth_resource = "tabletopic"
+    # `prepare` has asked for the login by then; said again where Jupyter's check of extensions looks for it.
+    get = authenticated(NamedLocalProxyHandler.get)
+    head = authenticated(NamedLocalProxyHandler.head)
+    post = authenticated(NamedLocalProxyHandler.post)
+    put = authenticated(NamedLocalProxyHandler.put)
+    patch = authenticated(NamedLocalProxyHandler.patch)
+    delete = authenticated(NamedLocalProxyHandler.delete)
+    options = authenticated(NamedLocalProxyHandler.options)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # The dashboard knows its prefix, so paths go on whole; watching it is no activity.
@@ -117,8 +127,13 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
 
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Login first, then a dashboard that answers."""
-        await super().prepare(*args, **kwargs)
+        await JupyterHandler.prepare(self)
         if self._finished:  # sent to the login page
+            return
+        if not self.current_user:
+            if self.request.method != "GET" or self.request.headers.get("Upgrade"):
+                raise HTTPError(403)
+            self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
             return
         allowed = self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)
         if not (await allowed if asyncio.iscoroutine(allowed) else allowed):

@@ -1,0 +1,159 @@
+"""A workbench that asks no servers."""
+
+# Methods are those of the workbench, and documented there.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tabletopic_kernel.commit.check import Plan, PlanColumn
+from tabletopic_kernel.commit.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
+from tabletopic_kernel.commit.status import TopicStatus
+from tabletopic_kernel.core.errors import TableTopicError, UnknownTopicError
+from tabletopic_kernel.core.events import Committed, ControlEvent, Enabled, Progress
+from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish
+from tabletopic_kernel.workbench import Servers
+
+# More than JavaScript's numbers hold.
+SNAPSHOT = 2**62 + 1
+
+
+def status(topic: str, **more: Any) -> TopicStatus:
+    """The status of a topic that runs."""
+    plain: dict[str, Any] = {
+        "topic": topic,
+        "table": f"default.{topic}",
+        "state": "running",
+        "error": None,
+        "lag_records": 3,
+        "lag_seconds": 1.5,
+        "next_offsets": {0: 7},
+        "end_offsets": {0: 10},
+        "schema_versions": [
+            {"id": 1, "subject": f"{topic}-value", "version": 1},
+            {"id": 4, "subject": f"{topic}-value", "version": 2},
+        ],
+        "snapshot_id": SNAPSHOT,
+        "commits": 2,
+        "rows_per_second": 5.0,
+        "rows": 7,
+        "files": 1,
+        "staged_rows": 0,
+        "epoch": 1,
+        "last_commit_ms": 1_700_000_000_000,
+        "commit_interval_ms": 5_000,
+        "host": "h-1-abcd",
+    }
+    return TopicStatus(**{**plain, **more})
+
+
+@dataclass
+class FakeWorkbench:
+    """Answers at once. ``trouble`` is raised by questions and orders; ``waits`` is called in each plan."""
+
+    topics_there: dict[str, int] = field(default_factory=lambda: {"clicks": 4, "web.orders/ü": 1})
+    on: dict[str, TopicWish] = field(default_factory=dict)
+    live: list[str] = field(default_factory=list)
+    trouble: TableTopicError | None = None
+    waits: Callable[[], object] = bool
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    settings: Settings = field(default_factory=Settings)
+    servers: Servers = field(
+        default_factory=lambda: Servers(
+            {"bootstrap.servers": "127.0.0.1:9"}, {"url": "http://me:pw@127.0.0.1:8"}, {}, Path()
+        )
+    )
+    broker: Any = None
+    catalog: Any = None
+
+    def _check(self, *asked: Any) -> None:
+        self.asked.append(asked)
+        if self.trouble is not None:
+            raise self.trouble
+
+    def wishes(self) -> dict[str, TopicWish]:
+        self._check("wishes")
+        return dict(self.on)
+
+    def wish(self, topic: str) -> TopicWish:
+        if topic not in self.wishes():
+            raise UnknownTopicError(f"{topic} is not switched on")
+        return self.on[topic]
+
+    def kafka_topics(self) -> dict[str, int]:
+        self._check("kafka_topics")
+        return dict(self.topics_there)
+
+    def hosts(self) -> list[str]:
+        return list(self.live)
+
+    def enable(self, topic: str, given: dict[str, Any]) -> TopicWish:
+        self._check("enable", topic, given)
+        if topic not in self.topics_there:
+            raise UnknownTopicError(f"there is no topic {topic!r}")
+        self.on[topic] = TopicWish(topic=topic, settings=TopicSettings.model_validate(given))
+        return self.on[topic]
+
+    def plan(self, topic: str, given: dict[str, Any]) -> Plan:
+        self._check("plan", topic, given)
+        self.waits()
+        return Plan(topic, f"default.{topic}", True, [PlanColumn("id", "long", True, None, "new")])
+
+    def disable(self, topic: str) -> None:
+        self.wish(topic)
+        del self.on[topic]
+
+    def pause(self, topic: str) -> None:
+        self.wish(topic)
+        self.asked.append(("pause", topic))
+
+    def resume(self, topic: str) -> None:
+        self.wish(topic)
+        self.asked.append(("resume", topic))
+
+    def commit(self, topic: str) -> None:
+        self.wish(topic)
+        self.asked.append(("commit", topic))
+
+    def topic(self, name: str) -> FakeTopic:
+        return FakeTopic(name, self)
+
+
+@dataclass
+class FakeTopic:
+    """One topic of it."""
+
+    name: str
+    workbench: FakeWorkbench
+
+    def status(self) -> TopicStatus:
+        self.workbench.wish(self.name)
+        return status(self.name)
+
+    def events(self, limit: int) -> list[ControlEvent]:
+        self.workbench._check("events", self.name, limit)
+        progress = Progress(topic=self.name, table="t", snapshot_id=SNAPSHOT)
+        committed = Committed(
+            topic=self.name,
+            at_ms=2,
+            snapshot_id=SNAPSHOT,
+            rows=7,
+            files=1,
+            bytes=9,
+            seconds=0.1,
+            progress=progress,
+        )
+        return [committed, Enabled(topic=self.name, at_ms=1, epoch=1, next_offsets={0: 0})][:limit]
+
+    def schema(self) -> TopicSchema:
+        columns = [SchemaColumn("id", "long", True, None)]
+        versions = [SchemaVersionInfo(f"{self.name}-value", 1, 1, 0)]
+        return TopicSchema(self.name, f"default.{self.name}", None, columns, versions)
+
+    def history(self, limit: int) -> list[TableSnapshot]:
+        self.workbench._check("history", self.name, limit)
+        return [TableSnapshot(SNAPSHOT, None, 1, "append", 7, 1, 9, 7, 1, 0, {0: 7}, 1)]
