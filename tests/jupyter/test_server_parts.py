@@ -1,0 +1,336 @@
+"""What the server extension is made of, without a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.core.errors import ActionNeededError, StackError, UsageError
+from tabletopic_kernel.jupyter.server.bodies import SampleBody, read_body, read_limit
+from tabletopic_kernel.jupyter.server.child import Child
+from tabletopic_kernel.jupyter.server.host import HeadlessHost
+from tabletopic_kernel.jupyter.server.overview import Overview
+from tabletopic_kernel.jupyter.server.place import NoServersError, Place
+from tabletopic_kernel.jupyter.server.refresher import Refresher
+from tabletopic_kernel.jupyter.server.servers import Doing, Sample, Servers
+from tabletopic_kernel.local import stack as stack_module
+from tabletopic_kernel.local.progress import Report, Step
+from tests.jupyter.live_server import until
+
+IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A folder without servers."""
+    for name in [name for name in os.environ if name.startswith("TABLETOPIC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return Place(state_dir=str(tmp_path / "state"))
+
+
+# --- the child --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    """Stopped at the end."""
+    one = Child("the host")
+    yield one
+    one.stop(5)
+
+
+def test_a_child_is_started_once(child: Child, tmp_path: Path) -> None:
+    """And again when it is gone; asked to stop, it leaves no obituary."""
+    assert child.start(IDLE, tmp_path / "logs" / "out", {})
+    first = child.pid
+    assert not child.start(IDLE, tmp_path / "logs" / "out", {})
+    assert child.pid == first
+    child.stop(5)
+    assert child.pid is None
+    assert child.obituary() is None
+    assert child.start(IDLE, tmp_path / "logs" / "out", {})
+    assert child.pid != first
+
+
+def test_a_child_that_fails_says_why(child: Child, tmp_path: Path) -> None:
+    """Exit code, last words, and where the rest is."""
+    log = tmp_path / "out"
+    child.start([sys.executable, "-c", "import sys; sys.exit('error: no broker')"], log, {})
+    assert child.wait(30)
+    assert child.obituary() == f"the host ended with exit code 1: error: no broker; see {log}"
+    child.start(IDLE, log, {})
+    assert child.obituary() is None
+    os.kill(child.pid or 0, signal.SIGKILL)
+    assert child.wait(30)
+    assert child.obituary() == f"the host was killed by signal 9; see {log}"
+
+
+def test_a_child_that_does_not_listen_is_killed(child: Child, tmp_path: Path) -> None:
+    """After the limit."""
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)"
+    child.start([sys.executable, "-c", f"{deaf}; time.sleep(600)"], tmp_path / "out", {})
+    until(lambda: "deaf" in (tmp_path / "out").read_text())
+    child.ask_to_stop()
+    assert not child.wait(0.2)
+    child.stop(0.1)
+    assert child.pid is None
+
+
+def test_a_command_that_is_not_there(child: Child, tmp_path: Path) -> None:
+    """An error that says so."""
+    with pytest.raises(StackError, match="the host cannot be started"):
+        child.start([str(tmp_path / "nothing")], tmp_path / "out", {})
+
+
+# --- the host ---------------------------------------------------------------------------------------------
+
+
+def test_hosts_of_others_are_told_apart(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the pid in their ids: a dead child of ours is not counted as live for as long as the group does."""
+    monkeypatch.setattr("socket.gethostname", lambda: "box")
+    host = HeadlessHost(place)
+    assert host.told([])["state"] == "none"
+    assert host.told(["box-1-ab"])["ids"] == ["box-1-ab"]
+    host.child.start(IDLE, tmp_path / "out", {})
+    own = f"box-{host.child.pid}-cd12"
+    assert host.told([])["state"] == "starting"
+    assert host.told([own, "box-1-ab"]) == {
+        "state": "running",
+        "detail": "runs beside this Jupyter server, and stops with it",
+        "ids": [own, "box-1-ab"],
+    }
+    os.kill(host.child.pid or 0, signal.SIGKILL)
+    host.child.wait(30)
+    told = host.told([own])
+    assert (told["state"], told["ids"]) == ("failed", [])
+    assert "killed by signal 9" in told["detail"]
+    assert host.told([own, "box-1-ab"])["state"] == "running"
+
+
+# --- the stack --------------------------------------------------------------------------------------------
+
+
+class FakeStack:
+    """Starts when it is let; remembers what was done."""
+
+    done: list[str]
+    go: threading.Event
+    fails: str | None
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self.report = report
+
+    def up(self) -> None:
+        """Report a step, wait, end."""
+        self.report(Step("jars", "running", done_bytes=120 * 1024**2, total_bytes=270 * 1024**2))
+        self.go.wait(30)
+        if self.fails:
+            raise StackError(self.fails)
+        self.done.append("up")
+
+    def down(self) -> list[str]:
+        """At once."""
+        self.done.append("down")
+        return []
+
+
+@pytest.fixture
+def fake_stack(monkeypatch: pytest.MonkeyPatch) -> type[FakeStack]:
+    """In place of the local stack."""
+    FakeStack.done, FakeStack.go, FakeStack.fails = [], threading.Event(), None
+    monkeypatch.setattr(stack_module, "LocalStack", FakeStack)
+    return FakeStack
+
+
+def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeStack]) -> None:
+    """Its steps can be seen; a second start is the same one; it is not stopped half-way."""
+    servers, over = Servers(place), threading.Event()
+    servers.start(over.set)
+    until(lambda: servers.doing == Doing("starting", "jars: 120 of 270 MB"))
+    servers.start(over.set)
+    with pytest.raises(ActionNeededError, match="is starting: try again"):
+        servers.stop()
+    fake_stack.go.set()
+    assert over.wait(30)
+    assert servers.doing == Doing()
+    servers.stop()
+    assert fake_stack.done == ["up", "down"]
+
+
+def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) -> None:
+    """The reason stays until the next try."""
+    fake_stack.fails = "Port 9092 is not free"
+    fake_stack.go.set()
+    servers, over = Servers(place), threading.Event()
+    servers.start(over.set)
+    assert over.wait(30)
+    assert servers.doing == Doing("failed", "Port 9092 is not free")
+    fake_stack.fails = None
+    over.clear()
+    servers.start(over.set)
+    assert over.wait(30)
+    assert servers.doing == Doing()
+
+
+@pytest.mark.usefixtures("fake_stack")
+def test_named_servers_want_no_stack(place: Place, tmp_path: Path) -> None:
+    """Who named all servers gets no others beside them."""
+    (tmp_path / "tabletopic.toml").write_text(
+        '[kafka]\n"bootstrap.servers" = "b:1"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
+    )
+    with pytest.raises(ActionNeededError, match="no local stack is started"):
+        Servers(place).start(lambda: None)
+
+
+# --- place and overview -----------------------------------------------------------------------------------
+
+
+def overview(place: Place) -> Overview:
+    """With nothing running."""
+    return Overview(place, Servers(place), HeadlessHost(place), Sample(place))
+
+
+def test_an_empty_folder(place: Place) -> None:
+    """No servers: the overview says what to do, the workbench refuses."""
+    found = overview(place).look()
+    assert found["servers"]["state"] == "none"
+    assert "start the local stack" in found["servers"]["detail"]
+    assert (found["topics"], found["lag_records"], found["lag_seconds"]) == ([], 0, None)
+    assert found["host"]["state"] == "none"
+    with pytest.raises(NoServersError, match="start the local stack"):
+        place.workbench()
+
+
+def test_wrong_settings_are_shown(place: Place, tmp_path: Path) -> None:
+    """And the right ones are taken without a restart."""
+    (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
+    found = overview(place).look()
+    assert found["servers"]["state"] == "unreachable"
+    assert "state_dirr" in found["servers"]["detail"]
+    (tmp_path / "tabletopic.toml").unlink()
+    assert overview(place).look()["servers"]["state"] == "none"
+
+
+@pytest.mark.usefixtures("fake_stack")
+def test_a_stack_that_starts_is_shown(place: Place) -> None:
+    """With its step."""
+    shown = overview(place)
+    shown.servers.start(lambda: None)
+    told = until(lambda: (found := shown.look()["servers"])["detail"].endswith("MB") and found)
+    assert told["state"] == "starting"
+    assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
+    FakeStack.go.set()
+
+
+def test_one_workbench_until_the_settings_change(place: Place, tmp_path: Path) -> None:
+    """The same object for all; another when the file names another broker."""
+    file = tmp_path / "tabletopic.toml"
+    servers = (
+        '[kafka]\n"bootstrap.servers" = "{}"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
+    )
+    file.write_text(servers.format("127.0.0.1:1"))
+    first = place.workbench()
+    assert place.workbench() is first
+    file.write_text(servers.format("127.0.0.1:2"))
+    assert place.workbench().servers.kafka["bootstrap.servers"] == "127.0.0.1:2"
+
+
+def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By variables with absolute paths."""
+    monkeypatch.chdir(tmp_path)
+    given = Place("my.toml", "here").environment()
+    assert given == {
+        "TABLETOPIC_CONFIG": str(tmp_path / "my.toml"),
+        "TABLETOPIC_STATE_DIR": str(tmp_path / "here"),
+    }
+    assert Place().environment() == {}
+
+
+# --- the refresher ----------------------------------------------------------------------------------------
+
+
+class Looks:
+    """Counts, and can be held."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, last: dict[str, Any] | None) -> dict[str, Any]:
+        """One more than the last."""
+        self.go.wait(30)
+        self.count += 1
+        return {"n": (last or {"n": 0})["n"] + 1}
+
+
+@pytest.fixture
+def refreshed() -> Iterator[Callable[..., tuple[Refresher, Looks]]]:
+    """Makes a refresher that is closed at the end."""
+    made: list[Refresher] = []
+
+    def make(every_s: float, idle_s: float) -> tuple[Refresher, Looks]:
+        looks = Looks()
+        made.append(Refresher(looks, every_s, idle_s))
+        return made[-1], looks
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_it_looks_only_while_somebody_asks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """Not before the first question, and not long after the last."""
+    refresher, looks = refreshed(0.01, 0.2)
+    assert looks.count == 0
+    assert refresher.wait(30) == {"n": 1}
+    until(lambda: looks.count > 3)
+    until(lambda: not _goes_on(looks))
+    assert refresher.kept() is None  # what is known is old
+    assert refresher.wait(30) is not None
+
+
+def _goes_on(looks: Looks) -> bool:
+    before, deadline = looks.count, time.monotonic() + 0.4
+    while time.monotonic() < deadline:
+        if looks.count != before:
+            return True
+    return False
+
+
+def test_asking_never_blocks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """What is known is given at once, however long a look takes; waiting for a new one has a limit."""
+    refresher, looks = refreshed(60, 60)
+    assert refresher.wait(30) == {"n": 1}
+    assert refresher.kept() == {"n": 1}
+    looks.go.clear()
+    refresher.hurry()
+    assert refresher.wait(0.05) is None
+    assert refresher.kept() == {"n": 1}
+    looks.go.set()
+    assert until(lambda: (refresher.kept() or {})["n"] > 1)
+
+
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+def test_bodies() -> None:
+    """None is an empty object; keys that nobody knows are an error."""
+    assert read_body(SampleBody, b"").count == 5_000
+    assert read_limit(None) == 50
+    assert read_limit("7") == 7
+    with pytest.raises(UsageError, match="cuont: Extra inputs"):
+        read_body(SampleBody, b'{"cuont": 1}')
