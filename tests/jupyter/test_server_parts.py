@@ -97,8 +97,6 @@ def test_a_command_that_is_not_there(child: Child, tmp_path: Path) -> None:
 def test_hosts_of_others_are_told_apart(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     """By the pid in their ids: a dead child of ours is not counted as live for as long as the group does."""
     monkeypatch.setattr("socket.gethostname", lambda: "box")
     host = HeadlessHost(place)
