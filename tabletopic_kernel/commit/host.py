@@ -83,6 +83,11 @@ class Host:
         """Whether the group has given this host its share within the time."""
         return self._joined.wait(timeout_s)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and is over, stopped or by an error."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
     def coordinators(self) -> dict[str, Coordinator]:
         """The table topics that run here."""
         with self._lock:

@@ -1,0 +1,78 @@
+"""``%dashboard``: the live dashboard in a cell."""
+
+from __future__ import annotations
+
+import html
+import os
+from urllib.parse import urlencode
+
+from IPython.core.magic import Magics, line_magic, magics_class
+
+from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.jupyter.arguments import Parser, count, parse
+from tabletopic_kernel.jupyter.trouble import told
+
+_PATH = "tabletopic/dashboard"
+
+
+class DashboardFrame:
+    """A frame on the dashboard of this Jupyter server; what is saved in the notebook is the address."""
+
+    def __init__(self, url: str, height: int) -> None:
+        self.url = url
+        self.height = height
+
+    def __repr__(self) -> str:
+        return f"the dashboard is at {self.url} of the Jupyter server"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe src="{html.escape(self.url, quote=True)}" width="100%" height="{self.height}" '
+            'style="border:0" title="Table Topic dashboard"></iframe>'
+        )
+
+
+def base_url() -> str:
+    """Where the Jupyter server's pages begin, as a path with slashes around.
+
+    Raises:
+        ActionNeededError: there is no Jupyter server with our extension.
+    """
+    found = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or os.environ.get("TABLETOPIC_BASE_URL")
+    if not found:
+        raise ActionNeededError(
+            "this kernel was not started by a Jupyter server with the tabletopic extension; "
+            "run `tabletopic dashboard` in a terminal instead"
+        )
+    return found if found.endswith("/") else f"{found}/"
+
+
+def _make_parser() -> Parser:
+    parser = Parser(
+        "%dashboard", description="The live dashboard below the cell: lag, commits, schema versions."
+    )
+    parser.add_argument("topic", nargs="?", help="one topic; without it all of them")
+    parser.add_argument("--theme", choices=("default", "dark"), default="default", help="its colours")
+    parser.add_argument("--height", type=count, default=800, metavar="PIXELS", help="of the frame (800)")
+    return parser
+
+
+_PARSER = _make_parser()
+
+
+@magics_class
+class DashboardMagics(Magics):
+    """See the docstring of ``dashboard``."""
+
+    @line_magic
+    @told
+    def dashboard(self, line: str) -> DashboardFrame | None:
+        """The live dashboard below the cell."""
+        given = parse(_PARSER, line)
+        if given is None:
+            return None
+        query = {"theme": given.theme, **({"topic": given.topic} if given.topic else {})}
+        return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", given.height)
+
+
+DashboardMagics.dashboard.__doc__ = _PARSER.format_help()

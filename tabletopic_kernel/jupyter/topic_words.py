@@ -1,0 +1,112 @@
+"""The words of ``%topic``: subcommands and options, their help, and errors of one line."""
+
+from __future__ import annotations
+
+import argparse
+
+from tabletopic_kernel.core.settings import parse_duration_ms
+from tabletopic_kernel.jupyter.arguments import Parser, count, parse
+from tabletopic_kernel.setting_options import given_settings, setting_options
+
+ALIASES = {"start": "enable", "stop": "disable"}
+
+
+def _seconds(text: str) -> float:
+    try:
+        return int(str(parse_duration_ms(text))) / 1000
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of ``%topic``; parsed arguments have ``command``, None for the list."""
+    parser = Parser(
+        prog="%topic",
+        description="Kafka topics that are Iceberg tables: list them, switch them on, see how they do.",
+        epilog="Without a word: the list, with lag, state and schema versions.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    words = parser.add_subparsers(dest="command", metavar="WORD", title="words")
+
+    def add(word: str, text: str, *, name: bool = True, optional: bool = False) -> argparse.ArgumentParser:
+        names = [alias for alias, meant in ALIASES.items() if meant == word]
+        made = words.add_parser(word, aliases=names, help=text, description=text, prog=f"%topic {word}")
+        if name:
+            nargs = "?" if optional else None
+            made.add_argument("name", metavar="NAME", nargs=nargs, help="the Kafka topic")
+        return made
+
+    enable = add("enable", "make a topic a table that follows it; this kernel runs it unless a host is there")
+    _add_settings(enable)
+    enable.add_argument("--wait", action="store_true", help="wait until the table has what the topic has")
+    _add_timeout(enable)
+    _add_settings(add("plan", "what enable would do with these settings; nothing is changed"))
+    add("disable", "switch a topic off; its table and its ledger stay")
+    add("pause", "stop reading for a while; what is staged is committed first")
+    add("resume", "go on after a pause, or after a failure whose cause is gone")
+    add("commit", "commit what is staged now, before it is due")
+    status = add("status", "where the topics stand, or one of them", optional=True)
+    status.add_argument("--watch", action="store_true", help="update in place until the cell is interrupted")
+    status.add_argument("--timeout", metavar="DURATION", type=_seconds, help="watch no longer than this")
+    wait = add("wait", "wait until the table has what the topic has now")
+    _add_timeout(wait)
+    _add_number(add("events", "what happened, newest first", optional=True), 20, "events")
+    _add_number(add("logs", "the last lines that hosts of this machine logged", optional=True), 100, "lines")
+    _add_number(add("peek", "the newest records, decoded, before they are in the table"), 20, "records")
+    schema = add("schema", "columns and schema versions")
+    schema.add_argument("--version", metavar="N", type=count, help="the columns of this registered version")
+    schema.add_argument(
+        "--diff", metavar=("V1", "V2"), nargs=2, type=count, help="what V2 changes in the columns of V1"
+    )
+    _add_number(add("history", "the table's snapshots, newest first"), 20, "snapshots")
+    host = add("host", "the host in this kernel: show it, start it, stop it", name=False)
+    host.add_argument("action", nargs="?", choices=("start", "stop"), help="without it: show")
+    add("up", "start the local broker, registry and catalog; they stay until %%topic down", name=False)
+    add("down", "stop what %%topic up started; topics and tables stay on disk", name=False)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings of the table topic (those not given: from tabletopic.toml)")
+    for one in setting_options():
+        group.add_argument(
+            one.name,
+            dest=f"set_{one.field}",
+            metavar=one.metavar,
+            action="append" if one.several else "store",
+            help=one.help.replace("%", "%%") if one.offered else argparse.SUPPRESS,
+        )
+
+
+def _add_number(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+    parser.add_argument(
+        "-n", dest="number", metavar="N", type=count, default=default, help=f"how many {what} ({default})"
+    )
+
+
+def _add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", metavar="DURATION", type=_seconds, default=300.0, help="give up after this long (5m)"
+    )
+
+
+def parse_topic(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | None:
+    """As ``arguments.parse``, with ``command`` never an alias."""
+    arguments = parse(parser, line)
+    if arguments is not None:
+        arguments.command = ALIASES.get(arguments.command, arguments.command)
+    return arguments
+
+
+def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
+    """Fields of ``TopicSettings`` that were given."""
+    prefix = "set_"
+    given = {k.removeprefix(prefix): v for k, v in vars(arguments).items() if k.startswith(prefix)}
+    return given_settings(given)
+
+
+def manual(parser: argparse.ArgumentParser) -> str:
+    """All of the help, as ``%topic?`` shows it."""
+    words = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    pages = dict.fromkeys(words.choices.values())
+    return "\n".join([parser.format_help(), *(page.format_help() for page in pages)])
