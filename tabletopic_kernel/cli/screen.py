@@ -32,6 +32,7 @@ __all__ = [
     "show",
     "show_json",
     "show_json_line",
+    "show_text",
     "side",
     "size",
     "steps",
@@ -76,6 +77,11 @@ def show(*lines: str) -> None:
     out = console()
     for line in lines:
         out.print(line, soft_wrap=True)
+
+
+def show_text(text: str) -> None:
+    """Text as it is on stdout."""
+    print(text, flush=True)  # noqa: T201
 
 
 def show_json(value: object) -> None:

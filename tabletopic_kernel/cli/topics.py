@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.call import Call, JsonOption, command, not_in_time
+from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command, not_in_time
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.settings import table_identifier
 from tabletopic_kernel.setting_options import SettingOption, given_settings, setting_options
@@ -27,8 +27,10 @@ _LOOK_EVERY_S = 0.5
 
 def add_to(app: typer.Typer) -> None:
     """Add this group's commands."""
-    command(app, "Table topics", more=[_parameter(one) for one in setting_options()])(enable)
-    for function in (disable, pause, resume):
+    settings = [_parameter(one) for one in setting_options()]
+    command(app, "Table topics", more=settings)(plan)
+    command(app, "Table topics", more=settings)(enable)
+    for function in (disable, pause, resume, commit):
         command(app, "Table topics")(function)
 
 
@@ -48,6 +50,29 @@ def _parameter(setting: SettingOption) -> inspect.Parameter:
         default=None,
         annotation=Annotated[kind | None, option],
     )
+
+
+def plan(
+    call: Call,
+    topic: TopicArgument,
+    given: Mapping[str, Any],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what enable would do with these settings; nothing is changed.
+
+    The exit code is 1 if enable would refuse.
+
+    Example:  tabletopic plan clicks --partition-by 'hour(event_time)'
+    """
+    from tabletopic_kernel.shown.topics import plan_table  # noqa: PLC0415
+
+    found = call.workbench.plan(topic, given_settings(given))
+    if as_json:
+        screen.show_json(found.to_json())
+    else:
+        screen.show_text(repr(plan_table(found)))
+    if found.refused:
+        raise typer.Exit(FAILED)
 
 
 def enable(
@@ -161,3 +186,16 @@ def resume(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> Non
         screen.show_json({"topic": topic, "run": wish.run})
     else:
         screen.show(f"[bold]{screen.plain(topic)}[/] goes on")
+
+
+def commit(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> None:
+    """Commit what is staged now, before it is due.
+
+    Example:  tabletopic commit clicks
+    """
+    call.workbench.commit(topic)
+    if as_json:
+        screen.show_json({"topic": topic, "commit": "asked"})
+    else:
+        line = screen.plain(call.command("history", topic))
+        screen.show(f"the host of [bold]{screen.plain(topic)}[/] is asked to commit now; see [cyan]{line}[/]")

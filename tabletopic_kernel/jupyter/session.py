@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.jupyter.kernel_host import KernelHost, others
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ class Session:
             return made
 
     def hosts(self) -> list[str]:
-        """Ids of the hosts that live, this kernel's too."""
-        return others(self.workbench.hosts())
+        """Ids of the hosts that live, this kernel's too; none where the broker knows no groups yet."""
+        try:
+            return others(self.workbench.hosts())
+        except RetryableError:  # so it is on a new broker, until somebody joins the first group
+            return []
 
     def ensure_host(self) -> Host | None:
         """See that somebody runs table topics: this kernel, unless another host lives (then None)."""
