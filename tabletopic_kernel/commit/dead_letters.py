@@ -22,8 +22,7 @@ from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
 from tabletopic_kernel.core.dead_letter import SCHEMA, dead_letter_identifier
 from tabletopic_kernel.core.errors import ActionNeededError, LostOwnershipError
 from tabletopic_kernel.core.ledger import PREFIX, Ledger, Offsets
-from tabletopic_kernel.ingest.conform import conform
-from tabletopic_kernel.ingest.letters import LETTER_COLUMNS
+from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.plan import TablePlan
 
 LETTERS_OF_PROPERTY = f"{PREFIX}dead-letters-of"
@@ -143,13 +142,13 @@ class DeadLetters:
             return list(self.table.table.scan(row_filter=where).plan_files())
 
     def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
-        """The letters of one data file that ``where`` names, as ``LETTER_COLUMNS``."""
+        """The letters of one data file that ``where`` names, by the columns of the table."""
         assert self.table is not None
         table = self.table.table
         with reachable("the storage"):
             scan = ArrowScan(table.metadata, table.io, table.schema(), where)
             found = scan.to_table([task])
-        return _letters(found)
+        return _conformed(found, file_schema(table.schema()))
 
     def replace(
         self, old: Sequence[DataFile], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
@@ -226,9 +225,9 @@ def _orphaned(owned: Ledger, found: Ledger) -> Callable[[pa.Table], Mask]:
     return is_gone
 
 
-def _letters(found: pa.Table) -> pa.Table:
+def _conformed(found: pa.Table, target: pa.Schema) -> pa.Table:
     batches = [
-        conform(dict(zip(one.schema.names, one.columns, strict=True)), len(one), LETTER_COLUMNS)
+        conform(dict(zip(one.schema.names, one.columns, strict=True)), len(one), target)
         for one in found.combine_chunks().to_batches()
     ]
-    return pa.Table.from_batches(batches, schema=LETTER_COLUMNS)
+    return pa.Table.from_batches(batches, schema=target)

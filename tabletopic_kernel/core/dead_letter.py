@@ -31,9 +31,10 @@ KEY_NOT_TEXT: Final = "key_not_text"
 DOES_NOT_FIT: Final = "does_not_fit"  # a value that the table's column cannot hold
 
 _HEADER = StructType(
-    NestedField(11, "key", StringType(), required=False),
-    NestedField(12, "value", BinaryType(), required=False),
+    NestedField(14, "key", StringType(), required=False),
+    NestedField(15, "value", BinaryType(), required=False),
 )
+# A catalog gives ids of its own to the fields of a table that it makes: go by name.
 SCHEMA: Final = Schema(
     NestedField(1, "topic", StringType(), required=True),
     NestedField(2, "partition", IntegerType(), required=True),
@@ -44,16 +45,16 @@ SCHEMA: Final = Schema(
     NestedField(
         7,
         "headers",
-        ListType(element_id=10, element_type=_HEADER, element_required=False),
+        ListType(element_id=13, element_type=_HEADER, element_required=False),
         required=False,
         doc="all of them, in order",
     ),
     NestedField(8, "schema_id", IntegerType(), required=False, doc="as the value names it"),
     NestedField(9, "reason", StringType(), required=True, doc="short class of what is wrong"),
-    NestedField(13, "message", StringType(), required=True, doc="what is wrong, for a person"),
-    NestedField(14, "at", TimestamptzType(), required=True, doc="when it was refused"),
+    NestedField(10, "message", StringType(), required=True, doc="what is wrong, for a person"),
+    NestedField(11, "at", TimestamptzType(), required=True, doc="when it was refused"),
     NestedField(
-        15, "replay_id", StringType(), required=False, doc="set while a replay moves the letter to the table"
+        12, "replay_id", StringType(), required=False, doc="set while a replay moves the letter to the table"
     ),
 )
 

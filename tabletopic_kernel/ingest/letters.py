@@ -9,10 +9,8 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.core.dead_letter import SCHEMA
-from tabletopic_kernel.ingest.conform import conform, file_schema
+from tabletopic_kernel.ingest.conform import conform
 
-LETTER_COLUMNS: pa.Schema = file_schema(SCHEMA)
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -37,18 +35,21 @@ class Refusals:
         return self.messages if isinstance(self.messages, str) else self.messages[index]
 
 
-def letters_of(topic: str, batch: pa.RecordBatch, refused: Refusals, at: datetime) -> pa.RecordBatch:
-    """The letters of ``refused``, as ``LETTER_COLUMNS``.
+def letters_of(
+    topic: str, batch: pa.RecordBatch, refused: Refusals, at: datetime, target: pa.Schema
+) -> pa.RecordBatch:
+    """The letters of ``refused``.
 
     Args:
         topic: where the records came from.
         batch: of the source's columns; ``headers`` may be missing.
         refused: positions in ``batch``.
         at: now, with a time zone.
+        target: ``file_schema`` of the dead-letter table, see ``core/dead_letter.py``.
     """
     count = len(refused)
     source = batch if count == len(batch) else batch.take(pa.array(refused.positions))
-    names = [name for name in source.schema.names if name in LETTER_COLUMNS.names]
+    names = [name for name in source.schema.names if name in target.names]
     columns = {name: source.column(name) for name in names} | {
         "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
         "schema_id": pa.repeat(pa.scalar(refused.schema_id, pa.int32()), count),
@@ -56,7 +57,7 @@ def letters_of(topic: str, batch: pa.RecordBatch, refused: Refusals, at: datetim
         "message": _texts(refused.messages, count),
         "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
     }
-    return conform(columns, count, LETTER_COLUMNS)
+    return conform(columns, count, target)
 
 
 def _texts(texts: Sequence[str] | str, count: int) -> pa.Array:

@@ -162,11 +162,12 @@ class Stage:
             result.sample(RefusedRecord(partition, offset, schema_id, *told))
         if self._plan.errors != "dead_letter":
             return
-        if self._loaded.letter_writer is None:
+        target = self._loaded.letter_target
+        if target is None:
             result.needs_dead_letters = True
             return
         kept = Refusals(refused.positions, schema_id, refused.reasons, refused.messages)
-        letters = letters_of(self._plan.topic, batch, kept, datetime.now(UTC))
+        letters = letters_of(self._plan.topic, batch, kept, datetime.now(UTC), target)
         result.letters += self._letters.add(letters)
 
     def finish(self) -> StageResult:
@@ -211,6 +212,7 @@ class LoadedPlan:
         self.writer = _writer(plan.table, plan.epoch)
         self.letter_writer = _writer(plan.dead_letters, plan.epoch)
         self.target = file_schema(self.writer.schema) if self.writer else None
+        self.letter_target = file_schema(self.letter_writer.schema) if self.letter_writer else None
 
 
 def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:

@@ -428,7 +428,9 @@ def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None
     assert rig.worker.plan.table is None
     rig.registry.schemas = schemas
     plans: list[Any] = []
-    asking = threading.Thread(target=lambda: plans.append(rig.worker.listener.plan_for(Needs(frozenset({1})))))
+    asking = threading.Thread(
+        target=lambda: plans.append(rig.worker.listener.plan_for(Needs(frozenset({1}))))
+    )
     asking.start()
     drain(coordinator, until=lambda: bool(plans))
     asking.join()
