@@ -83,45 +83,43 @@ export interface IView<T> {
   update(data: T): void;
 }
 
-/** The children of an element, kept by key: those that stay are updated in place, in the data's order. */
-export class KeyedChildren<T> {
+/** Views kept by key: what stays is updated in place, so that focus, folds and scrolling stay too. */
+export class KeyedViews<T> {
   constructor(
-    private readonly _parent: HTMLElement,
     private readonly _key: (data: T) => string,
     private readonly _make: (data: T) => IView<T>
   ) {}
 
-  /** Show exactly these. */
-  update(all: readonly T[]): void {
-    const wanted = new Set(all.map(this._key));
-    for (const [key, view] of this._views) {
-      if (!wanted.has(key)) {
-        view.node.remove();
-        this._views.delete(key);
-      }
-    }
-    let next = this._parent.firstElementChild;
+  /** Bring the views of exactly these up to date; their elements, in the data's order. */
+  update(all: readonly T[]): HTMLElement[] {
+    const kept = new Map<string, IView<T>>();
     for (const data of all) {
-      const view = this._viewOf(data);
-      if (view.node === next) {
-        next = next.nextElementSibling;
-      } else {
-        this._parent.insertBefore(view.node, next);
-      }
+      const key = this._key(data);
+      const view = this._views.get(key) ?? this._make(data);
       view.update(data);
+      kept.set(key, view);
     }
+    this._views = kept;
+    return [...kept.values()].map(view => view.node);
   }
 
-  private _viewOf(data: T): IView<T> {
-    const key = this._key(data);
-    const there = this._views.get(key);
-    if (there !== undefined) {
-      return there;
-    }
-    const made = this._make(data);
-    this._views.set(key, made);
-    return made;
-  }
+  private _views = new Map<string, IView<T>>();
+}
 
-  private readonly _views = new Map<string, IView<T>>();
+/** Make these the children of an element, moving only those that are not in their place. */
+export function arrange(parent: HTMLElement, nodes: readonly HTMLElement[]): void {
+  const wanted = new Set<Element>(nodes);
+  for (const child of [...parent.children]) {
+    if (!wanted.has(child)) {
+      child.remove();
+    }
+  }
+  let next = parent.firstElementChild;
+  for (const node of nodes) {
+    if (node === next) {
+      next = next.nextElementSibling;
+    } else {
+      parent.insertBefore(node, next);
+    }
+  }
 }

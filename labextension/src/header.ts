@@ -79,7 +79,10 @@ export class Header implements IView<IHeaderData> {
     setShown(this._problem, problem !== null);
     setText(this._pending, pending ?? '');
     setShown(this._pending, pending !== null);
-    const wanted = overview !== null && overview.servers.state === 'ready';
+    // While nothing is switched on, a host is nothing to think about: switching on starts one.
+    const wanted =
+      overview?.servers.state === 'ready' &&
+      (overview.host.state !== 'none' || overview.topics.some(row => row.enabled));
     setShown(this._host, wanted);
     setShown(this._hostDetail, wanted && this._hostWords(overview.host, overview) !== '');
     if (wanted) {

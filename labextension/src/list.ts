@@ -1,7 +1,7 @@
 /** The list of topics: the table topics first, then the others; with a filter once there are many. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IOverview, IRow } from './api';
-import { KeyedChildren, css, h, setShown, setText } from './dom';
+import { KeyedViews, arrange, css, h, setShown, setText } from './dom';
 import type { IView } from './dom';
 import { TopicRow } from './row';
 import type { IRowActions, IRowData } from './row';
@@ -20,13 +20,13 @@ export interface IListData {
 interface IGroup {
   readonly node: HTMLElement;
   readonly title: HTMLElement;
-  readonly rows: KeyedChildren<IRowData>;
+  readonly list: HTMLElement;
 }
 
 /** Rows stay the same elements from poll to poll, so focus, folds and scrolling stay too. */
 export class TopicList implements IView<IListData> {
   constructor(
-    private readonly _actions: IRowActions,
+    actions: IRowActions,
     private readonly _trans: TranslationBundle
   ) {
     this._filter = h('input', {
@@ -36,6 +36,10 @@ export class TopicList implements IView<IListData> {
       'aria-label': _trans.__('Filter topics')
     });
     this._filter.addEventListener('input', () => this._show());
+    this._rows = new KeyedViews(
+      data => data.row.topic,
+      data => new TopicRow(data, actions, _trans)
+    );
     this._on = this._group();
     this._off = this._group();
     this._none = h('p', { class: css('quiet') }, _trans.__('No topic has this in its name.'));
@@ -65,38 +69,35 @@ export class TopicList implements IView<IListData> {
     setShown(this._filter, topics.length >= FILTER_FROM);
     const wanted = this._filter.hidden ? '' : this._filter.value.trim().toLowerCase();
     const shown = wanted ? topics.filter(row => row.topic.toLowerCase().includes(wanted)) : topics;
-    const on = shown.filter(row => row.enabled);
-    const off = shown.filter(row => !row.enabled);
-    this._fill(this._on, on, this._trans.__('Table topics'));
-    this._fill(this._off, off, this._trans.__('Other Kafka topics'));
+    const nodes = this._rows.update(shown.map(row => this._dataOf(row)));
+    const focused = document.activeElement;
+    const fill = (group: IGroup, enabled: boolean, title: string) =>
+      this._fill(group, title, nodes.filter((_, index) => shown[index]?.enabled === enabled));
+    fill(this._on, true, this._trans.__('Table topics'));
+    fill(this._off, false, this._trans.__('Other Kafka topics'));
+    if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
+      focused.focus(); // a row that was switched on has moved up, and browsers drop the focus then
+    }
     setShown(this._none, topics.length > 0 && shown.length === 0);
     setShown(this._hint, topics.length > 0 && topics.every(row => !row.enabled));
   }
 
-  private _fill(group: IGroup, rows: readonly IRow[], title: string): void {
+  private _dataOf(row: IRow): IRowData {
     const { overview, warnLagSeconds, pending, problem } = this._data as IListData;
-    setShown(group.node, rows.length > 0);
-    setText(group.title, `${title} (${rows.length})`);
-    group.rows.update(
-      rows.map(row => ({
-        row,
-        warnLagSeconds,
-        nowMs: overview.at_ms,
-        pending: pending(row.topic),
-        problem: problem(row.topic)
-      }))
-    );
+    const { topic } = row;
+    return { row, warnLagSeconds, nowMs: overview.at_ms, pending: pending(topic), problem: problem(topic) };
+  }
+
+  private _fill(group: IGroup, title: string, nodes: readonly HTMLElement[]): void {
+    setShown(group.node, nodes.length > 0);
+    setText(group.title, `${title} (${nodes.length})`);
+    arrange(group.list, nodes);
   }
 
   private _group(): IGroup {
     const title = h('h3', { class: css('groupTitle') });
     const list = h('ul', { class: css('list'), role: 'list' });
-    const make = (data: IRowData) => new TopicRow(data, this._actions, this._trans);
-    return {
-      node: h('section', {}, title, list),
-      title,
-      rows: new KeyedChildren(list, data => data.row.topic, make)
-    };
+    return { node: h('section', {}, title, list), title, list };
   }
 
   /** Arrow keys go to the same control of the next row. */
@@ -114,6 +115,7 @@ export class TopicList implements IView<IListData> {
     event.preventDefault();
   }
 
+  private readonly _rows: KeyedViews<IRowData>;
   private readonly _filter: HTMLInputElement;
   private readonly _hint: HTMLElement;
   private readonly _none: HTMLElement;

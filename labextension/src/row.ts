@@ -72,9 +72,8 @@ export class TopicRow implements IView<IRowData> {
     setText(this._lag, on ? lagText(row.lag_records, row.lag_seconds, this._trans) : this._size(row));
     const late = on && (row.lag_seconds ?? 0) > data.warnLagSeconds;
     setAttribute(this._lag, 'data-late', late ? 'true' : null);
-    setAttribute(this._lag, 'title', late ? this._trans.__('More than %1 behind', duration(data.warnLagSeconds)) : null);
-    setText(this._facts, this._factsText(data));
-    setShown(this._facts, on && this._facts.textContent !== '');
+    setAttribute(this._lag, 'title', this._lagTitle(row, late ? data.warnLagSeconds : null));
+    this._showFacts(on ? this._factsOf(data) : []);
     setText(this._error, row.error ?? '');
     setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
     setShown(this._error, row.error !== null);
@@ -101,11 +100,32 @@ export class TopicRow implements IView<IRowData> {
     this._actions.menu(this._data.row.topic, new DOMRect(event.clientX, event.clientY, 0, 0));
   }
 
+  private _lagTitle(row: IRow, limit: number | null): string | null {
+    if (!row.enabled || row.lag_records === null) {
+      return null;
+    }
+    const records = this._trans._n(
+      '%2 record of the topic is not in the table yet',
+      '%2 records of the topic are not in the table yet',
+      row.lag_records,
+      number(row.lag_records)
+    );
+    return limit === null ? records : this._trans.__('%1, the oldest for more than %2', records, duration(limit));
+  }
+
   private _size(row: IRow): string {
     return this._trans._n('%1 partition', '%1 partitions', row.partitions);
   }
 
-  private _factsText({ row, nowMs }: IRowData): string {
+  private _showFacts(facts: readonly string[]): void {
+    setShown(this._facts, facts.length > 0);
+    while (this._facts.childElementCount < facts.length) {
+      this._facts.append(h('span'));
+    }
+    [...this._facts.children].forEach((span, index) => setText(span, facts[index] ?? ''));
+  }
+
+  private _factsOf({ row, nowMs }: IRowData): string[] {
     const facts: string[] = [];
     if (row.schema_version !== null) {
       facts.push(this._trans.__('schema %1', row.schema_version));
@@ -118,7 +138,7 @@ export class TopicRow implements IView<IRowData> {
     } else if (row.commits !== null && row.commits > 0) {
       facts.push(this._trans._n('%2 commit', '%2 commits', row.commits, number(row.commits)));
     }
-    return facts.join(' · ');
+    return facts;
   }
 
   private readonly _fold: HTMLButtonElement;

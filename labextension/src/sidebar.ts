@@ -88,15 +88,22 @@ export class Sidebar extends Widget {
 
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
-    this.node.querySelector<HTMLElement>('button:not([hidden])')?.focus();
+    // A frame later: the command palette, as it closes, gives the focus to the main area.
+    requestAnimationFrame(() => this.node.querySelector<HTMLElement>('button')?.focus());
   }
 
   protected override onUpdateRequest(): void {
     const { model, warnLagSeconds } = this._options;
-    const { overview, trouble } = model;
+    const { overview } = model;
     const pending = model.pending(GENERAL);
-    this._header.update({ overview, trouble, pending, problem: model.problem(GENERAL) });
-    this._empty.update({ overview: overview, pending: pending !== null });
+    const sample = overview?.sample;
+    this._header.update({
+      overview,
+      trouble: model.trouble ?? (sample?.state === 'failed' ? sample.detail : null),
+      pending: pending ?? (sample?.state === 'sending' ? sample.detail : null),
+      problem: model.problem(GENERAL)
+    });
+    this._empty.update({ overview, pending: pending !== null });
     if (overview !== null) {
       this._list.update({
         overview,

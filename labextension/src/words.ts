@@ -70,7 +70,7 @@ function stateText(state: string, trans: TranslationBundle): string {
   }
 }
 
-/** How far the table is behind: "up to date", or records and the age of the oldest. */
+/** How far the table is behind, as short as a sidebar wants it: records, and the age of the oldest. */
 export function lagText(records: number | null, seconds: number | null, trans: TranslationBundle): string {
   if (records === null) {
     return trans.__('lag unknown');
@@ -78,7 +78,7 @@ export function lagText(records: number | null, seconds: number | null, trans: T
   if (records === 0) {
     return trans.__('up to date');
   }
-  const count = trans._n('%2 record behind', '%2 records behind', records, number(records));
+  const count = trans.__('%1 behind', number(records));
   return seconds === null || seconds <= 0 ? count : `${count} · ${duration(seconds)}`;
 }
 

@@ -154,9 +154,13 @@ export class SettingsForm extends Widget {
 
   /** Put "name: what is wrong" at the field of that name, too. */
   private _blame(message: string): string {
-    for (const part of message.split('; ')) {
-      const field = this._fields.find(one => part.startsWith(`${one.name}: `) || part.startsWith(`${one.name}.`));
-      field?.complain(part.slice(part.indexOf(': ') + 2));
+    const names = this._fields.map(field => field.name).join('|');
+    for (const part of message.split(new RegExp(`; (?=(?:${names})[.:])`))) {
+      const name = /^\w+/.exec(part)?.[0];
+      const colon = part.indexOf(': ');
+      if (colon > 0) {
+        this._fields.find(field => field.name === name)?.complain(part.slice(colon + 2));
+      }
     }
     return message;
   }

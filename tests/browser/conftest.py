@@ -1,0 +1,62 @@
+"""One JupyterLab for all browser tests, and a browser for each file of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, sync_playwright
+
+from tests.browser.lab_server import Lab
+from tests.browser.pages import LabPage
+
+# Nothing of the browser's own that asks the internet.
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A JupyterLab below /user/alice/, without a stack yet."""
+    server = Lab(tmp_path_factory.mktemp("lab"))
+    server.start()
+    yield server
+    server.stop()
+
+
+# For each file: while Playwright runs, no other test can have an event loop.
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Chromium with a profile of its own."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on the PATH; on Debian: apt-get install chromium")
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=chromium,
+            args=_ARGUMENTS,
+            viewport={"width": 1280, "height": 800},
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        context.set_default_timeout(15_000)
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def page(lab: Lab, browser: BrowserContext) -> Iterator[LabPage]:
+    """A page that is closed afterwards; it must not have thrown, nor asked anybody else."""
+    shown = LabPage(browser.new_page(), lab)
+    yield shown
+    shown.page.close()
+    assert shown.errors == []
+    assert shown.outside() == []

@@ -1,0 +1,121 @@
+"""A JupyterLab of its own for the browser tests: the one of this environment, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tabletopic_kernel.local.ports import choose
+
+# As JupyterHub has it: nothing may rely on the root.
+BASE_URL = "/user/alice/"
+_TOKEN = "browser-tests"
+_THEMES = "@jupyterlab/apputils-extension:themes"
+_NOTIFICATIONS = "@jupyterlab/apputils-extension:notification"
+_READY_S = 90.0
+
+
+@dataclass
+class Lab:
+    """A running server. ``folder`` has its files, its settings and the state of its local stack."""
+
+    folder: Path
+    port: int = field(default_factory=lambda: choose(set()))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, address and port: everything else is outside."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """A fresh page, logged in."""
+        return f"{self.origin}{BASE_URL}lab?token={_TOKEN}&reset"
+
+    @property
+    def state_dir(self) -> Path:
+        """Folder of the local stack."""
+        return self.folder / "state"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        files = self.folder / "files"
+        files.mkdir(parents=True, exist_ok=True)
+        places = {
+            f"JUPYTER_{name}_DIR": str(self.folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")
+        }
+        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"]
+        command += ["--ServerApp.ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"]
+        command += [f"--IdentityProvider.token={_TOKEN}", f"--ServerApp.base_url={BASE_URL}"]
+        command += [f"--ServerApp.root_dir={files}", f"--TableTopicApp.state_dir={self.state_dir}"]
+        with (self.folder / "lab.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=files,
+                env={**os.environ, **places},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _READY_S
+        while True:
+            try:
+                self.ask("GET", "api/status")
+                break
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise RuntimeError(f"JupyterLab does not start:\n{self.log()}") from None
+                time.sleep(0.2)
+
+        # JupyterLab's own news and updates are requests to the outside, and a question that covers the page.
+        self._set(_NOTIFICATIONS, {"fetchNews": "false", "checkForUpdates": False})
+
+    def stop(self) -> None:
+        """Ask it to end, and wait."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def log(self) -> str:
+        """The end of what it logged."""
+        return (self.folder / "lab.log").read_text(errors="replace")[-5000:]
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer to a request below the base URL, as JSON. Raises OSError."""
+        request = urllib.request.Request(
+            f"{self.origin}{BASE_URL}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {_TOKEN}"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def set_theme(self, name: str) -> None:
+        """The theme of the pages that are opened from now on."""
+        self._set(_THEMES, {"theme": name})
+
+    def _set(self, plugin: str, settings: dict[str, Any]) -> None:
+        self.ask("PUT", f"lab/api/settings/{plugin}", {"raw": json.dumps(settings)})
+
+    def children(self, *words: str) -> list[psutil.Process]:
+        """Processes that the server started and whose command has all these words."""
+        assert self.process is not None
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return [one for one in found if all(word in " ".join(one.cmdline()) for word in words)]

@@ -1,0 +1,69 @@
+"""What people see and do in the sidebar, in the words of the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, Request
+
+from tests.browser.lab_server import Lab
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+LOAD_MS = 60_000
+
+
+class LabPage:
+    """JupyterLab in a browser, with the sidebar open, and every request that it made."""
+
+    def __init__(self, page: Page, lab: Lab) -> None:
+        self.page = page
+        self.lab = lab
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        page.on("request", self._asked)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _asked(self, request: Request) -> None:
+        self.requests.append(request.url)
+
+    def open(self, *, sidebar: bool = True) -> LabPage:
+        """Load the page anew."""
+        self.page.goto(self.lab.url, timeout=LOAD_MS)
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached", timeout=LOAD_MS)
+        self.page.locator(".jp-LauncherCard").first.wait_for(timeout=LOAD_MS)  # the last that comes
+        if sidebar:
+            self.page.locator('.jp-SideBar [data-id="tabletopic-sidebar"]').click()
+            self.sidebar.wait_for()
+        return self
+
+    @property
+    def sidebar(self) -> Locator:
+        """The sidebar."""
+        return self.page.locator("#tabletopic-sidebar")
+
+    def button(self, name: str) -> Locator:
+        """A button of the sidebar, by its name."""
+        return self.sidebar.get_by_role("button", name=name, exact=True)
+
+    def row(self, topic: str) -> Locator:
+        """A topic's row."""
+        return self.sidebar.locator(f'li[data-topic="{topic}"]')
+
+    def switch(self, topic: str) -> Locator:
+        """A topic's switch."""
+        return self.row(topic).get_by_role("switch")
+
+    def menu(self, topic: str, entry: str) -> None:
+        """Choose from a topic's menu."""
+        self.row(topic).get_by_role("button", name=f"Actions on {topic}").click()
+        self.page.get_by_role("menuitem", name=entry).click()
+
+    def outside(self) -> list[str]:
+        """Requests to anywhere but the server."""
+        local = (self.lab.origin, self.lab.origin.replace("http:", "ws:"), "data:", "blob:", "about:")
+        return [url for url in self.requests if not url.startswith(local)]
+
+    def shot(self, name: str) -> None:
+        """Keep a picture."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")

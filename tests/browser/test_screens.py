@@ -1,0 +1,325 @@
+"""Every screen of the sidebar in a real JupyterLab, with answers made up for each."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tabletopic_kernel.core.settings import TopicSettings
+from tests.browser.fake_api import FakeApi, other, running
+from tests.browser.lab_server import Lab
+from tests.browser.pages import LabPage
+
+pytestmark = pytest.mark.integration
+
+NO_SERVERS = "no servers for [kafka]: start the local stack with `tabletopic up`"
+# Counts rows that are made, and changes to the document; keeps the longest task of more than 50 ms.
+_WATCH = """() => {
+    window.watched = { rowsMade: 0, changes: 0, longestMs: 0 };
+    new MutationObserver(all => {
+        const made = all.flatMap(one => [...one.addedNodes]).filter(node => node.nodeName === 'LI');
+        window.watched.rowsMade += made.length;
+        window.watched.changes += all.length;
+    }).observe(document.querySelector('#tabletopic-sidebar'),
+        { childList: true, subtree: true, characterData: true, attributes: true });
+    new PerformanceObserver(list => {
+        const longest = Math.max(...list.getEntries().map(entry => entry.duration));
+        window.watched.longestMs = Math.max(window.watched.longestMs, longest);
+    }).observe({ type: 'longtask' });
+}"""
+# Mean of red, green and blue, 0 to 255.
+_DARK, _BRIGHT = 90, 180
+_DARK_PLACES = ("settings", "plan", "form textarea")
+PLAN = {
+    "topic": "orders",
+    "table": "default.orders",
+    "creates": True,
+    "columns": [{"name": "order_id", "type": "long", "required": True, "doc": None, "change": "new"}],
+    "partition_by": [],
+    "start": "earliest",
+    "notes": ["columns of version 1 of orders-value (id 3)"],
+    "refused": [],
+}
+WRONG = "'banana' is no duration; write for example 500ms, 5s, 2m or 1h"
+
+
+@pytest.fixture
+def api(page: LabPage) -> FakeApi:
+    """Made-up answers for the page."""
+    fake = FakeApi()
+    fake.serve(page.page)
+    return fake
+
+
+def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> None:
+    """No servers: the reason, and one button, which starts the local stack and then shows its steps."""
+    api.servers, api.detail = "none", NO_SERVERS
+    page.open()
+    expect(page.sidebar).to_contain_text("No servers yet")
+    expect(page.sidebar).to_contain_text(NO_SERVERS)
+    page.shot("sidebar-no-servers")
+    page.button("Start the local stack").click()
+    api.servers, api.detail = "starting", "the local stack is starting: broker"
+    expect(page.sidebar).to_contain_text("the local stack is starting: broker")
+    assert ("POST", "stack", None) in api.asked
+
+
+def test_without_topics_it_offers_sample_events(page: LabPage, api: FakeApi) -> None:
+    """No topics: a button sends events; once there is a topic, a hint says to switch it on."""
+    page.open()
+    page.button("Send sample events").click()
+    api.topics = [other("clicks")]
+    expect(page.row("clicks")).to_contain_text("4 partitions")
+    expect(page.sidebar).to_contain_text("Nothing is switched on yet")
+    assert ("POST", "sample", {"count": 5000}) in api.asked
+
+
+def test_a_row_says_state_lag_schema_and_error(page: LabPage, api: FakeApi) -> None:
+    """Each state has its word, lag is told in records and time, an error with what to do next."""
+    api.topics = [
+        running("clicks", lag_records=1204, lag_seconds=3.2),
+        running("carts", state="failed", error="the topic is gone; create it anew"),
+        running("quiet", state="paused", run="paused"),
+        running("alone", state="no_host", error="no host runs this topic"),
+        other("orders", 12),
+    ]
+    page.open()
+    for part in ("running", "1,204 behind · 3.2 s", "schema v1", "480 rows/s"):
+        expect(page.row("clicks")).to_contain_text(part)
+    expect(page.row("carts")).to_contain_text("failed")
+    expect(page.row("carts")).to_contain_text("the topic is gone; create it anew")
+    expect(page.row("quiet")).to_contain_text("paused")
+    expect(page.row("alone")).to_contain_text("no host")
+    expect(page.switch("clicks")).to_have_attribute("aria-checked", "true")
+    expect(page.switch("orders")).to_have_attribute("aria-checked", "false")
+    page.shot("sidebar-states")
+
+
+def test_the_status_bar_warns_above_the_limit(page: LabPage, api: FakeApi) -> None:
+    """The total lag is in the status bar; above the limit it warns with a sign, and opens the sidebar."""
+    api.topics = [running("clicks", lag_records=10, lag_seconds=5.0)]
+    page.open(sidebar=False)
+    item = page.page.locator(".jp-TableTopic-statusButton")
+    expect(item).to_have_text("lag 10 · 5.0 s")
+    assert item.get_attribute("data-warn") is None
+    item.click()
+    expect(page.sidebar).to_be_visible()
+    api.topics = [running("clicks", lag_records=10, lag_seconds=61.0)]
+    expect(item).to_have_attribute("data-warn", "true")
+    expect(item).to_have_attribute("aria-label", re.compile("more than 1 m 0 s behind"))
+
+
+def test_a_refused_click_says_why(page: LabPage, api: FakeApi) -> None:
+    """A topic that cannot be switched on keeps its switch off, and the server's reason is in its row."""
+    reason = "no such partition transform: hours(event_time); write hour(event_time)"
+    api.topics = [other("clicks")]
+    api.answers["PUT", "topics/clicks"] = (400, {"message": reason})
+    page.open()
+    page.switch("clicks").click()
+    expect(page.row("clicks").get_by_role("alert")).to_contain_text(reason)
+    expect(page.switch("clicks")).to_have_attribute("aria-checked", "false")
+    page.row("clicks").get_by_role("button", name="Dismiss").click()
+    expect(page.row("clicks").get_by_role("alert")).to_be_hidden()
+
+
+def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> None:
+    """The form is made of the schema, shows the plan, says at a field what is wrong, sends the changes."""
+    api.topics = [other("orders")]
+    api.answers["POST", "topics/orders/plan"] = (200, PLAN)
+    page.open()
+    page.menu("orders", "Settings and Plan")
+    form, plan = page.page.get_by_role("form"), page.page.locator(".jp-TableTopic-plan")
+    expect(plan).to_contain_text("default.orders, made anew")
+    expect(plan).to_contain_text("order_id")
+    page.shot("settings-and-plan")
+    shown = form.locator(".jp-TableTopic-field")
+    choices = [
+        name
+        for name, field in TopicSettings.model_json_schema()["properties"].items()
+        if "const" not in field
+    ]
+    assert shown.count() == len(choices)
+    api.answers["POST", "topics/orders/plan"] = (400, {"message": f"commit_interval_ms: {WRONG}"})
+    form.get_by_label("Commit interval").fill("banana")
+    expect(form.locator("#jp-TableTopic-setting-commit_interval_ms-complaint")).to_have_text(WRONG)
+    expect(form.get_by_role("button", name="Switch on")).to_be_disabled()
+    api.answers["POST", "topics/orders/plan"] = (200, PLAN)
+    form.get_by_label("Commit interval").fill("2s")
+    form.get_by_label("Partition by").fill("hour(event_time)\nbucket(16, user_id)")
+    form.get_by_role("button", name="Switch on").click()
+    expect(form).to_be_hidden()
+    settings = {"commit_interval_ms": "2s", "partition_by": ["hour(event_time)", "bucket(16, user_id)"]}
+    assert ("PUT", "topics/orders", {"settings": settings}) in api.asked
+
+
+def test_settings_of_a_running_topic_are_kept(page: LabPage, api: FakeApi) -> None:
+    """The form of a topic that is on begins with its settings, and sends all of them and what was changed."""
+    now = TopicSettings(commit_interval_ms=1000, partition_by=("hour(event_time)",)).model_dump(mode="json")
+    api.topics = [running("orders")]
+    api.answers["GET", "topics/orders"] = (200, {"topic": "orders", "settings": now})
+    api.answers["POST", "topics/orders/plan"] = (200, {**PLAN, "creates": False})
+    page.open()
+    page.menu("orders", "Settings and Plan")
+    form = page.page.get_by_role("form")
+    expect(form.get_by_label("Commit interval")).to_have_value("1s")
+    expect(form.get_by_label("Partition by")).to_have_value("hour(event_time)")
+    form.get_by_label("Commit interval").fill("500ms")
+    form.get_by_role("button", name="Apply").click()
+    expect(form).to_be_hidden()
+    assert ("PUT", "topics/orders", {"settings": {**now, "commit_interval_ms": "500ms"}}) in api.asked
+
+
+def test_columns_and_events_unfold(page: LabPage, api: FakeApi) -> None:
+    """A row unfolds into columns, nested ones in turn, and the last events; data are text, never markup."""
+    api.topics = [running("clicks")]
+    column = {"name": "device", "type": "struct<os: struct<name: string>, price: decimal(9, 2)>"}
+    api.answers["GET", "topics/clicks/schema"] = (
+        200,
+        {
+            "table": "default.clicks",
+            "columns": [{**column, "required": False, "doc": None}],
+            "versions": [{"subject": "clicks-value", "version": 2, "id": 7, "table_schema_id": 1}],
+        },
+    )
+    event = {"type": "Failed", "topic": "clicks", "at_ms": 1, "reason": "<img src=x onerror=alert(1)>"}
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": [{**event, "waits": False}]})
+    page.open()
+    page.row("clicks").get_by_role("button", name="clicks", exact=True).click()
+    page.row("clicks").get_by_text("device").click()
+    expect(page.row("clicks")).to_contain_text("decimal(9, 2)")
+    page.row("clicks").get_by_text("os", exact=True).click()
+    expect(page.row("clicks").get_by_text("name", exact=True)).to_be_visible()
+    expect(page.row("clicks")).to_contain_text("newest version 2 (id 7)")
+    expect(page.row("clicks").locator(".jp-TableTopic-events")).to_contain_text(
+        "<img src=x onerror=alert(1)>"
+    )
+    page.shot("sidebar-columns-and-events")
+
+
+def test_a_query_cell_is_copied(page: LabPage, api: FakeApi) -> None:
+    """The clipboard has a cell for the topic's table, with names quoted where they must be."""
+    api.topics = [running("web.clicks-v2", table="shop.web clicks")]
+    page.open()
+    page.menu("web.clicks-v2", "Copy Query Cell")
+    copied = page.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("%%lake\n")
+    assert 'FROM shop."web clicks"' in copied
+
+
+def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:
+    """Without a mouse: the palette opens the sidebar, Tab reaches the switch, arrows go between rows."""
+    api.topics = [other("clicks"), other("orders")]
+    page.open(sidebar=False)
+    keyboard = page.page.keyboard
+    keyboard.press("Control+Shift+C")
+    expect(page.page.locator(".jp-ModalCommandPalette input")).to_be_focused()
+    keyboard.type("Show Table Topics")
+    keyboard.press("Enter")
+    expect(page.sidebar.get_by_role("button", name="Refresh now")).to_be_focused()
+    for _ in range(10):
+        keyboard.press("Tab")
+        if page.switch("clicks").evaluate("element => element === document.activeElement"):
+            break
+    expect(page.switch("clicks")).to_be_focused()
+    assert page.switch("clicks").evaluate("element => getComputedStyle(element).outlineStyle") == "solid"
+    keyboard.press("ArrowDown")
+    expect(page.switch("orders")).to_be_focused()
+    keyboard.press("Space")
+    expect(page.row("orders")).to_contain_text("switching on…")
+    assert ("PUT", "topics/orders", {"settings": {}}) in api.asked
+    api.topics = [running("orders"), other("clicks")]
+    expect(page.switch("orders")).to_have_attribute("aria-checked", "true")
+    expect(page.switch("orders")).to_be_focused()
+    keyboard.press("Tab")
+    keyboard.press("Enter")
+    expect(page.page.get_by_role("menuitem", name="Settings and Plan")).to_be_visible()
+    keyboard.press("Escape")
+    expect(page.row("orders").get_by_role("button", name="Actions on orders")).to_be_focused()
+
+
+def test_changes_are_announced_and_polls_are_not(page: LabPage, api: FakeApi) -> None:
+    """A screen reader hears that a topic failed, once, and nothing of figures that only move."""
+    api.topics = [running("clicks")]
+    page.open()
+    live = page.sidebar.locator("[aria-live=polite][role=status]")
+    expect(page.row("clicks")).to_contain_text("up to date")
+    api.topics = [running("clicks", lag_records=7, lag_seconds=1.0)]
+    expect(page.row("clicks")).to_contain_text("7 behind")
+    expect(live).to_have_text("")
+    api.topics = [running("clicks", state="failed", error="the table was dropped")]
+    expect(live).to_have_text("clicks: failed, the table was dropped")
+
+
+def test_a_hundred_topics_stay_smooth(page: LabPage, api: FakeApi) -> None:
+    """With 100 topics whose figures all move, a poll makes no new rows and holds the page up for moments."""
+    api.topics = [running(f"topic_{number:03}", lag_records=number) for number in range(100)]
+    page.open()
+    expect(page.row("topic_099")).to_be_attached()
+    page.page.evaluate(_WATCH)
+    longest = []
+    for step in range(1, 6):
+        page.page.evaluate("window.watched.longestMs = 0")
+        api.topics = [running(f"topic_{n:03}", lag_records=n + 1000 * step) for n in range(100)]
+        page.button("Refresh now").click()
+        expect(page.row("topic_099")).to_contain_text(f"{99 + 1000 * step:,} behind")
+        longest.append(page.page.evaluate("window.watched.longestMs"))
+    watched = page.page.evaluate("window.watched")
+    assert watched["rowsMade"] == 0
+    # Lag, its tooltip, the age of the commit: in each row, for each look; a poll may have come in between.
+    assert watched["changes"] < 100 * 3 * 2 * len(longest)
+    assert min(longest) == 0, longest  # the smallest: the machine may do something else for a while
+    page.sidebar.get_by_label("Filter topics").fill("_09")
+    expect(page.sidebar.locator("li[data-topic]")).to_have_count(10)
+    page.shot("sidebar-100-topics")
+
+
+def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
+    """Jupyter gone: what was known stays, with a warning; when it is back, the warning goes."""
+    api.topics = [running("clicks")]
+    page.open()
+    expect(page.row("clicks")).to_contain_text("up to date")
+    page.page.unroute("**/tabletopic/api/**")
+    page.page.route("**/tabletopic/api/**", lambda route: route.abort())
+    warning = page.sidebar.get_by_role("alert").filter(has_text="Jupyter does not answer")
+    expect(warning).to_be_visible()
+    expect(page.row("clicks")).to_be_visible()
+    page.page.unroute("**/tabletopic/api/**")
+    api.serve(page.page)
+    page.button("Refresh now").click()
+    expect(warning).to_be_hidden()
+
+
+def test_the_dark_theme_is_dark(page: LabPage, api: FakeApi, lab: Lab) -> None:
+    """In the dark theme no screen has a light ground, and its words stand out."""
+    api.topics = [
+        running("clicks"),
+        running("carts", state="failed", error="the topic is gone; create it anew"),
+        other("orders"),
+    ]
+    api.answers["POST", "topics/orders/plan"] = (200, PLAN)
+    lab.set_theme("JupyterLab Dark")
+    try:
+        page.open()
+        page.menu("orders", "Settings and Plan")
+        expect(page.page.locator(".jp-TableTopic-plan")).to_contain_text("order_id")
+        page.shot("dark")
+        for place in (
+            "#tabletopic-sidebar",
+            ".jp-TableTopic-settings",
+            ".jp-TableTopic-plan",
+            ".jp-TableTopic-form textarea",
+        ):
+            ground, words = page.page.locator(place).first.evaluate(
+                "element => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]"
+            )
+            assert _brightness(ground) < _DARK, place
+            assert _brightness(words) > _BRIGHT, place
+    finally:
+        lab.set_theme("JupyterLab Light")
+
+
+def _brightness(color: str) -> float:
+    """0 to 255, of ``rgb(…)`` or ``rgba(…)``; what shines through is not counted."""
+    return sum(float(part) for part in re.findall(r"[\d.]+", color)[:3]) / 3
