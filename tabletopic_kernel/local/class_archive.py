@@ -1,0 +1,108 @@
+"""An archive of Spark's classes (the JDK's "class data sharing"): with it a JVM starts with half the work.
+
+It is made once, by a Spark session that does a little of everything and archives, as it ends, the classes
+that it has loaded. It lies beside the jars and fits one JDK and one class path; the JVM checks that by
+itself, and starts without the archive if it does not fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local.files import file_lock
+from tabletopic_kernel.local.process import environment
+from tabletopic_kernel.local.progress import Report, Step
+
+_STEP = "class archive"
+_LIMIT_S = 300.0
+
+
+def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | None:
+    """The archive for this JDK and these jars; made when it is not there, which takes 10 to 20 s, once.
+
+    None where it cannot be made; Spark only starts more slowly then.
+    """
+    folder = spark_jars[0].parent.parent
+    archive = folder / f"spark-{_key(java, spark_jars)}.jsa"
+    if not archive.exists():
+        try:
+            with file_lock(folder / "archive.lock", lambda: report(Step(_STEP, "started"))):
+                if not archive.exists():
+                    _make(java, archive, report)
+        except (OSError, StackError):  # a cache of somebody else's, a full disk, a lock that stays
+            return None
+    return archive if archive.stat().st_size else None
+
+
+def options(archive: Path) -> list[str]:
+    """The JVM's options that use an archive, without a word where it does not fit."""
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark, found without importing it."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise StackError("pyspark is not installed: pip install pyspark")
+    return Path(found.origin).parent
+
+
+def _key(java: Path, spark_jars: Sequence[Path]) -> str:
+    stat = java.stat()
+    made_of = (java, stat.st_mtime_ns, stat.st_size, spark_home(), *spark_jars)
+    return hashlib.sha256("\n".join(map(str, made_of)).encode()).hexdigest()[:12]
+
+
+def _make(java: Path, archive: Path, report: Report) -> None:
+    """Make the archive; an empty file where that fails, so that it is not tried at every start."""
+    began = time.monotonic()
+    report(Step(_STEP, "started", detail="once, for faster starts of Spark"))
+    work = Path(tempfile.mkdtemp(prefix=".archive-", dir=archive.parent))
+    try:
+        fresh = work / "classes.jsa"
+        base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the other one points to it
+        with (work / "log").open("wb") as log:
+            made = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
+                [sys.executable, "-m", "tabletopic_kernel.local.class_training", work, base, fresh], log
+            )
+        if not made or not fresh.exists():
+            shutil.copyfile(work / "log", archive.with_suffix(".log"))
+            archive.touch()
+            report(Step(_STEP, "failed", time.monotonic() - began, str(archive.with_suffix(".log"))))
+            return
+        fresh.rename(archive)
+        report(Step(_STEP, "done", time.monotonic() - began, str(archive)))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run(command: Sequence[str | Path], log: object) -> bool:
+    own = {
+        key: value
+        for key, value in environment().items()
+        if key not in ("SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
+    }
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            env=own,
+            stdin=subprocess.DEVNULL,
+            stdout=log,  # type: ignore[call-overload]
+            stderr=subprocess.STDOUT,
+            timeout=_LIMIT_S,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return bool(done.returncode == os.EX_OK)

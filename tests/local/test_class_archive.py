@@ -1,0 +1,70 @@
+"""The archive of Spark's classes: made once, used by Spark's JVM, and never in the way."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tabletopic_kernel.local import class_archive, jvm
+from tabletopic_kernel.local.progress import Step
+
+
+def _no_java(folder: Path) -> Path:
+    program = folder / "java"
+    program.write_text("#!/bin/sh\necho no archives here\nexit 1\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_jdk_that_cannot_make_one_is_asked_once(tmp_path: Path) -> None:
+    """Spark then starts without; the reason is in a file beside the jars."""
+    jars = [tmp_path / "jars" / "spark" / "a.jar"]
+    jars[0].parent.mkdir(parents=True)
+    told: list[Step] = []
+    java = _no_java(tmp_path)
+    assert class_archive.ensure(java, jars, told.append) is None
+    assert [step.state for step in told] == ["started", "failed"]
+    assert "no archives here" in Path(told[-1].detail).read_text()
+    assert class_archive.ensure(java, jars, told.append) is None
+    assert len(told) == 2
+    assert not list((tmp_path / "jars").glob(".archive-*"))
+
+
+def test_another_jdk_or_other_jars_have_an_archive_of_their_own(tmp_path: Path) -> None:
+    """An archive is taken only for what it was made of."""
+    java, jars = _no_java(tmp_path), [tmp_path / "jars" / "spark" / "a.jar"]
+    jars[0].parent.mkdir(parents=True)
+    keys = {class_archive._key(java, jars), class_archive._key(java, [*jars, tmp_path / "b.jar"])}
+    java.write_text(java.read_text() + "# newer\n")
+    assert len(keys | {class_archive._key(java, jars)}) == 3
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
+    """No archive, no error."""
+    assert class_archive.ensure(_no_java(tmp_path), [tmp_path / "gone" / "spark" / "a.jar"], print) is None
+
+
+@pytest.mark.integration
+def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
+    """With the class path exactly as Spark's own launcher writes it."""
+    archive = jvm.spark_archive()
+    assert archive is not None
+    wrapper = jvm.spark_java_home(tmp_path, archive) / "bin" / "java"
+    log = tmp_path / "classes.log"
+    spark = class_archive.spark_home()
+    slf4j = next((spark / "jars").glob("slf4j-api-*.jar"))
+    path = [*jvm.spark_jars(), "hive-jackson/*", spark / "conf", slf4j, spark / "jars" / "*"]
+    words = [
+        "-cp",
+        ":".join(map(str, path)),
+        f"-Xlog:class+load:file={log}",
+        "org.apache.spark.deploy.SparkSubmit",
+    ]
+    subprocess.run([wrapper, *words, "--version"], capture_output=True, timeout=120, check=True)
+    lines = log.read_text().splitlines()
+    ours = [line for line in lines if " org.apache.spark." in line or " scala." in line]
+    assert ours
+    shared = [line for line in ours if "shared objects file (top)" in line]
+    assert len(shared) > 0.5 * len(ours)  # others differ by what the session did
