@@ -119,7 +119,7 @@ def private_jupyter(folder: Path) -> Iterator[dict[str, str]]:
         "JUPYTER_RUNTIME_DIR": "runtime",
         "IPYTHONDIR": "ipython",
     }
-    yield {variable: str(folder / name) for variable, name in names.items()} | {"JUPYTER_NO_CONFIG": "1"}
+    yield {variable: str(folder / name) for variable, name in names.items()}
 
 
 def until(found: Callable[[], Any], limit_s: float = 60) -> Any:

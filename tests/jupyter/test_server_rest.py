@@ -39,8 +39,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         for name, value in variables.items():
             patch.setenv(name, value)
         patch.setenv("TABLETOPIC_BASE_URL", "")
-        given = {"state_dir": str(folder / "state"), "host_command": _IDLE, "overview_every_s": 0.1}
-        with LiveServer(folder, **given) as server:
+        given = {"state_dir": str(folder / "state"), "host_command": _IDLE, "dashboard_command": _IDLE}
+        with LiveServer(folder, **given, overview_every_s=0.1, warm_dashboard=False) as server:
             yield server
 
 

@@ -40,6 +40,10 @@ class TableTopicApp(ExtensionApp):
         True,
         help="While the headless host runs, the server counts as busy: nothing stops it as idle.",
     ).tag(config=True)
+    warm_dashboard = Bool(
+        True,
+        help="Start the dashboard when a table has its first rows, so that it opens at once; some 300 MB.",
+    ).tag(config=True)
     host_command = List(Unicode(), help="What runs the headless host, instead of `tabletopic serve`.").tag(
         config=True
     )
@@ -55,7 +59,13 @@ class TableTopicApp(ExtensionApp):
         place = Place(self.settings_file, self.state_dir)
         host = HeadlessHost(place, **_given(command=self.host_command))
         dashboard = Dashboard(place, url_path_join(base_url, PATH), **_given(command=self.dashboard_command))
-        self.backend = Backend(place, host, dashboard, self.overview_every_s)
+        self.backend = Backend(
+            place,
+            host,
+            dashboard,
+            overview_every_s=self.overview_every_s,
+            warm_dashboard=self.warm_dashboard,
+        )
         self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})
         # `stop_extension` is not called on every way out.
         atexit.register(self.backend.stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_core.utils import ensure_async
 
-from tabletopic_kernel.core.errors import UnknownTopicError
+from tabletopic_kernel.core.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.jupyter.server.dashboard import Dashboard
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
@@ -45,10 +46,17 @@ class Backend:
         host: the headless host.
         dashboard: the dashboard's process.
         overview_every_s: pause between two looks at all topics, while somebody watches.
+        warm_dashboard: start the dashboard as soon as a table has rows, before somebody opens it.
     """
 
     def __init__(
-        self, place: Place, host: HeadlessHost, dashboard: Dashboard, overview_every_s: float = 1.0
+        self,
+        place: Place,
+        host: HeadlessHost,
+        dashboard: Dashboard,
+        *,
+        overview_every_s: float = 1.0,
+        warm_dashboard: bool = True,
     ) -> None:
         self.place = place
         self.host = host
@@ -56,7 +64,8 @@ class Backend:
         self._servers = Servers(place)
         self._sample = Sample(place)
         self._overview = Overview(place, self._servers, host, self._sample)
-        self._refresher = Refresher(self._overview.look, overview_every_s)
+        self._refresher = Refresher(self._look, overview_every_s)
+        self._to_warm = warm_dashboard
         self._threads = ThreadPoolExecutor(_THREADS, "tabletopic")
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -85,6 +94,15 @@ class Backend:
         """The overview, waited for, or one that says so where the servers are slow."""
         found = self._refresher.wait(_FIRST_LOOK_S)
         return found or self._overview.waiting()
+
+    def _look(self, last: dict[str, Any] | None) -> dict[str, Any]:
+        found = self._overview.look(last)
+        # Not earlier: while Spark starts and the first rows come, there is nothing to see, and much to do.
+        if self._to_warm and any(row["commits"] for row in found["topics"]):
+            self._to_warm = False
+            with contextlib.suppress(TableTopicError):  # who opens it is told
+                self.dashboard.warm()
+        return found
 
     def topic(self, topic: str) -> dict[str, Any]:
         """What ``tabletopic status TOPIC --json`` gives, with ``run`` and ``settings``."""
@@ -162,9 +180,9 @@ class Backend:
         self.host.stop()
         self._refresher.hurry()
 
-    def send_sample(self, count: int) -> None:
+    def send_sample(self, topic: str, count: int) -> None:
         """Begin to send click events."""
-        self._sample.send(count)
+        self._sample.send(topic, count)
         self._refresher.hurry()
 
     async def quickstart(self, contents: Any) -> str:

@@ -23,10 +23,12 @@ class SettingsBody(_Body):
 
 
 class SampleBody(_Body):
-    """How many click events to send."""
+    """How many click events to send, and where to."""
 
     # More is a load test, for which the command line has more to offer.
     count: int = Field(5_000, ge=1, le=100_000)
+    # Kafka's own rule for names.
+    topic: str = Field("clicks", pattern=r"^[A-Za-z0-9._-]{1,249}$")
 
 
 class Limit(_Body):

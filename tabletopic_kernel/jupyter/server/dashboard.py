@@ -60,15 +60,23 @@ class Dashboard:
             StackError: it does not start; the message has its last words.
         """
         with self._lock:
-            path = self.socket
-            if path is None:
-                self._remove_folder()
-                self._folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
-                path = str(self._folder / "socket")
-                words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
-                self.child.start([*self.command, *words], self._log(), self.place.environment())
+            path = self.socket or self._start()
             self._wait_until_ready(path)
             return path
+
+    def _start(self) -> str:
+        self._remove_folder()
+        self._folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
+        path = str(self._folder / "socket")
+        words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
+        self.child.start([*self.command, *words], self._log(), self.place.environment())
+        return path
+
+    def warm(self) -> None:
+        """Start it, unless it runs, and do not wait: the first page is there sooner. Raises as ``ensure``."""
+        with self._lock:
+            if self.socket is None:
+                self._start()
 
     def stop(self) -> None:
         """End it. Idempotent."""

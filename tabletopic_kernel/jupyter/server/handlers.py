@@ -243,9 +243,9 @@ class SampleHandler(Handler):
     @authorized
     async def post(self) -> None:
         """Send click events."""
-        count = read_body(SampleBody, self.request.body).count
-        await self.call(self.backend.send_sample, count)
-        self.answer({"message": f"{count:,} events are on their way"}, 202)
+        asked = read_body(SampleBody, self.request.body)
+        await self.call(self.backend.send_sample, asked.topic, asked.count)
+        self.answer({"message": f"{asked.count:,} events are on their way to {asked.topic}"}, 202)
 
 
 class QuickstartHandler(Handler):

@@ -15,7 +15,6 @@ from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.place import Place, names_all_servers
 from tabletopic_kernel.local.progress import Step
 
-SAMPLE_TOPIC = "clicks"
 _MEGABYTE = 1024**2
 
 
@@ -126,8 +125,8 @@ class Sample:
         self._place = place
         self._child = Child("the program that sends sample events")
 
-    def send(self, count: int) -> None:
-        """Begin to send ``count`` events to ``SAMPLE_TOPIC``, as fast as it goes.
+    def send(self, topic: str, count: int) -> None:
+        """Begin to send ``count`` events to ``topic``, as fast as it goes; it is made unless it is there.
 
         Raises:
             NoServersError: there is no broker.
@@ -135,7 +134,7 @@ class Sample:
         """
         state_dir = self._place.workbench().servers.state_dir
         command = [sys.executable, "-m", "tabletopic_kernel.cli", "produce-clickstream"]
-        command += ["--topic", SAMPLE_TOPIC, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
+        command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
         log = state_dir / "logs" / "sample.out"
         if not self._child.start(command, log, self._place.environment()):
             raise ActionNeededError("sample events are still being sent: wait a moment")
@@ -143,6 +142,6 @@ class Sample:
     def state(self) -> dict[str, str]:
         """``sending``, ``failed`` with why as ``detail``, or ``idle``."""
         if self._child.pid is not None:
-            return {"state": "sending", "detail": f"sample events are sent to {SAMPLE_TOPIC}"}
+            return {"state": "sending", "detail": "sample events are being sent"}
         obituary = self._child.obituary()
         return {"state": "failed" if obituary else "idle", "detail": obituary or ""}
