@@ -1,0 +1,368 @@
+"""From the native reader's plain arrays (``protobuf_plain``) to a table's columns, with their wire sizes.
+
+Each type has a class with two methods. ``sizes`` says how many bytes each element takes on the wire, as
+writers encode it, without tag and length prefix. ``convert`` gives the column's values, and marks the rows
+that only the exact engine can judge.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tabletopic_kernel.core.protobuf_schema import (
+    Duration,
+    Element,
+    Enum,
+    Field,
+    Json,
+    Map,
+    Message,
+    Presence,
+    Repeated,
+    Scalar,
+    Wrapper,
+)
+from tabletopic_kernel.ingest.protobuf_arrays import (
+    Scope,
+    Sizes,
+    decimals,
+    enum_texts,
+    lists_of,
+    maps_of,
+    numbers,
+    offsets_of,
+    prefixed,
+    repeated_keys,
+    sums,
+    valid,
+    varint_bytes,
+    without_nulls,
+)
+from tabletopic_kernel.ingest.protobuf_json import JsonTexts, Text
+from tabletopic_kernel.ingest.protobuf_values import Mask, SubMicros, many_durations, many_timestamps
+from tabletopic_kernel.ingest.protobuf_wire import tag_bytes
+from tabletopic_kernel.ingest.verdicts import Refusal
+
+_WIDTH: Final = {"bool": 1, "double": 8, "fixed64": 8, "sfixed64": 8, "float": 4, "fixed32": 4, "sfixed32": 4}
+_TEXTS: Final = frozenset({"string", "bytes"})
+
+
+class Column(Protocol):
+    """A type of a single value. ``has_prefix``: a length stands before it."""
+
+    has_prefix: bool
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """Bytes on the wire of each element."""
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """The values as ``target``; null where ``raw`` is."""
+
+
+class ScalarColumn:
+    """Numbers, booleans, text and bytes."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self.has_prefix = kind in _TEXTS
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``Column``."""
+        if self._kind in _WIDTH:
+            return _WIDTH[self._kind]
+        if self.has_prefix:
+            return np.diff(offsets_of(raw))
+        found = numbers(raw)
+        if self._kind.startswith("uint"):
+            return varint_bytes(found)
+        wide = found.astype(np.int64)
+        if self._kind.startswith("sint"):
+            wide = (wide << 1) ^ (wide >> 63)
+        return varint_bytes(wide.view(np.uint64))  # a negative int32 has 64 bits on the wire
+
+    def convert(self, raw: pa.Array, _: Scope, target: pa.DataType) -> pa.Array:
+        """See ``Column``."""
+        if pa.types.is_decimal(target):
+            return decimals(raw, target)
+        return raw if raw.type == target else raw.cast(target)
+
+
+class EnumColumn:
+    """Names of numbers."""
+
+    has_prefix = False
+
+    def __init__(self, names: tuple[tuple[int, str], ...]) -> None:
+        self._numbers = pa.array([number for number, _ in names], pa.int32())
+        self._names = pa.array([name for _, name in names], pa.large_string())
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``Column``."""
+        return varint_bytes(numbers(raw).astype(np.int64).view(np.uint64))
+
+    def convert(self, raw: pa.Array, _: Scope, __: pa.DataType) -> pa.Array:
+        """See ``Column``."""
+        return enum_texts(raw, self._numbers, self._names)
+
+
+class JsonColumn:
+    """Bytes of messages that are JSON text."""
+
+    has_prefix = True
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``Column``."""
+        return np.diff(offsets_of(raw))
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``Column``."""
+        return self.texts(raw.to_pylist(), scope, target)
+
+    def texts(self, messages: list[bytes | None], scope: Scope, target: pa.DataType) -> pa.Array:
+        """The texts of messages; null for None."""
+        bad = np.zeros(len(messages), bool)
+        found: list[str | None] = []
+        for i, message in enumerate(messages):
+            try:
+                found.append(None if message is None else self._text(message))
+            except Refusal:
+                found.append("")
+                bad[i] = True
+        scope.mark(bad)
+        return pa.array(found, target)
+
+
+class MessageColumn:
+    """Structs."""
+
+    has_prefix = True
+
+    def __init__(self, fields: list[FieldColumn], oneofs: tuple[tuple[int, ...], ...] = ()) -> None:
+        self.fields = fields
+        self._oneofs = oneofs
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``Column``."""
+        return self.sizes_of([raw.field(i) for i in range(len(self.fields))])
+
+    def sizes_of(self, raw: list[pa.Array]) -> Sizes:
+        """The same of a message's fields."""
+        total: Sizes = 0
+        for field, array in zip(self.fields, raw, strict=True):
+            total = total + field.sizes(array)
+        return total
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``Column``."""
+        children = [raw.field(i) for i in range(len(self.fields))]
+        arrays = self.convert_all(children, scope.within(raw), target)
+        mask = raw.is_null() if raw.null_count else None
+        return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
+
+    def convert_all(
+        self, raw: list[pa.Array], scope: Scope, target: pa.StructType | pa.Schema
+    ) -> list[pa.Array]:
+        """The columns of a message's fields."""
+        for oneof in self._oneofs:
+            # The last one on the wire counts, and the arrays do not know which that is.
+            members = [self.fields[i].is_set(raw[i]) for i in oneof]
+            scope.mark(np.add.reduce(members, dtype=np.int64) > 1)
+        return [
+            field.convert(array, scope, target.field(i).type)
+            for i, (field, array) in enumerate(zip(self.fields, raw, strict=True))
+        ]
+
+
+class MomentColumn(MessageColumn):
+    """Timestamps and durations."""
+
+    def __init__(self, fields: list[FieldColumn], duration: bool, sub_micros: SubMicros) -> None:
+        super().__init__(fields)
+        self._many = many_durations if duration else many_timestamps
+        self._sub_micros = sub_micros
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``Column``."""
+        seconds, nanos = numbers(raw.field(0)), numbers(raw.field(1)).astype(np.int64)
+        micros, bad = self._many(seconds, nanos, self._sub_micros)
+        scope.mark(bad)
+        return pa.Array.from_buffers(target, len(raw), [raw.buffers()[0], pa.py_buffer(micros)])
+
+
+class WrapperColumn(MessageColumn):
+    """Scalars that may be absent."""
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``Column``."""
+        values = self.fields[0].convert(raw.field(0), scope, target)
+        return pa.Array.from_buffers(target, len(raw), [raw.buffers()[0], *values.buffers()[1:]])
+
+
+class FieldColumn(Protocol):
+    """A field of a message."""
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """Bytes on the wire in each message, tags and all."""
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """Whether each message has it."""
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """The values as ``target``, null only where an optional field is not set."""
+
+
+class SingleField:
+    """A field of one value. ``default``: the number of an enum without presence."""
+
+    def __init__(self, number: int, column: Column, presence: Presence, default: int = 0) -> None:
+        self._tag = tag_bytes(number)
+        self._column = column
+        self._presence = presence
+        self._default = default
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``FieldColumn``."""
+        sizes = self._column.sizes(raw)
+        each = self._tag + (prefixed(sizes) if self._column.has_prefix else sizes)
+        return each * valid(raw) if raw.null_count else each
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """See ``FieldColumn``."""
+        return valid(raw)
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        if self._presence != "optional" and raw.null_count:
+            if self._presence == "required":
+                missing = ~valid(raw)
+                scope.mark(missing if scope.present is None else missing & scope.present)
+            raw = raw.fill_null(self._default) if self._default else without_nulls(raw)
+        return self._column.convert(raw, scope, target)
+
+
+class JsonField:
+    """A field of one message that is JSON text; the reader gives the pieces that are on the wire."""
+
+    def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
+        self._tag = tag_bytes(number)
+        self._column = column
+        self._presence = presence
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``FieldColumn``."""
+        return sums(self._tag + prefixed(self._column.sizes(raw.values)), offsets_of(raw))
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """See ``FieldColumn``."""
+        return np.diff(offsets_of(raw)) > 0
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        offsets, pieces = offsets_of(raw).tolist(), raw.values.to_pylist()
+        absent = b"" if self._presence == "implicit" else None
+        messages = [
+            b"".join(pieces[start:stop]) if stop > start else absent
+            for start, stop in itertools.pairwise(offsets)
+        ]
+        if self._presence == "required":
+            missing = ~self.is_set(raw)
+            scope.mark(missing if scope.present is None else missing & scope.present)
+            messages = [b"" if message is None else message for message in messages]
+        return self._column.texts(messages, scope, target)
+
+
+class ListField:
+    """A repeated field."""
+
+    def __init__(self, number: int, column: Column, packed: bool) -> None:
+        self._tag = tag_bytes(number)
+        self._column = column
+        self._packed = packed
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``FieldColumn``."""
+        offsets, sizes = offsets_of(raw), self._column.sizes(raw.values)
+        if self._packed:
+            content = sums(sizes, offsets)
+            return (self._tag + prefixed(content)) * (content > 0)
+        return sums(self._tag + (prefixed(sizes) if self._column.has_prefix else sizes), offsets)
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """See ``FieldColumn``."""
+        return np.diff(offsets_of(raw)) > 0
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        items = self._column.convert(raw.values, scope.items(offsets_of(raw)), target.value_type)
+        return lists_of(raw, items, target)
+
+
+class MapField(ListField):
+    """A map, as a list of entries. Of equal keys the last counts, which the exact engine sees to."""
+
+    def __init__(self, number: int, entry: MessageColumn) -> None:
+        super().__init__(number, entry, packed=False)
+        self._fields = entry.fields
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        offsets, entries = offsets_of(raw), raw.values
+        below = scope.items(offsets)
+        keys = self._fields[0].convert(entries.field(0), below, target.key_type)
+        items = self._fields[1].convert(entries.field(1), below, target.item_type)
+        again = repeated_keys(offsets, keys)
+        if again is not None:
+            below.mark(again)
+        return maps_of(raw, keys, items, target)
+
+
+class ColumnPlanner:
+    """Columns of the types of one schema."""
+
+    def __init__(self, json: JsonTexts, sub_micros: SubMicros) -> None:
+        self._json = json
+        self._sub_micros = sub_micros
+
+    def message(self, node: Message) -> MessageColumn:
+        """The column of a message type."""
+        return MessageColumn([self._field(field) for field in node.fields], node.oneofs)
+
+    def _field(self, field: Field) -> FieldColumn:
+        match field.type:
+            case Repeated(item, packed):
+                return ListField(field.number, self._element(item), packed)
+            case Map(key, value):
+                entry = [self._single(1, Scalar(key), "implicit"), self._single(2, value, "implicit")]
+                return MapField(field.number, MessageColumn(entry))
+        return self._single(field.number, field.type, field.presence)
+
+    def _single(self, number: int, node: Element, presence: Presence) -> FieldColumn:
+        column = self._element(node)
+        if isinstance(column, JsonColumn):
+            return JsonField(number, column, presence)
+        return SingleField(number, column, presence, node.names[0][0] if isinstance(node, Enum) else 0)
+
+    def _element(self, node: Element) -> Column:
+        match node:
+            case Scalar(kind):
+                return ScalarColumn(kind)
+            case Enum(names):
+                return EnumColumn(names)
+            case Json(name):
+                return JsonColumn(self._json.of(name))
+            case Wrapper(kind):
+                return WrapperColumn([self._single(1, Scalar(kind), "implicit")])
+            case Message():
+                return self.message(node)
+        moment = [
+            self._single(1, Scalar("int64"), "implicit"),
+            self._single(2, Scalar("int32"), "implicit"),
+        ]
+        return MomentColumn(moment, isinstance(node, Duration), self._sub_micros)
