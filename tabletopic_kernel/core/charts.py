@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from tabletopic_kernel.core.history import UNKNOWN, ArrivalCurve, Bucket, History, lag_of
+from tabletopic_kernel.core.projection import Record, SchemaChange
 
 Numbers = list[float | None]
 Columns = dict[str, Numbers]
@@ -110,6 +111,8 @@ def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms
         going = by_start.get(starts[index - span]) if index >= span else None
         rows += (coming.rows if coming else 0) - (going.rows if going else 0)
         bytes_ += (coming.bytes if coming else 0) - (going.bytes if going else 0)
+        if len(starts) > span > index + 1:  # too few for an average, and it is only the window's edge
+            continue
         seconds = min(index + 1, span) * step_ms / 1000
         columns["at"].append(start_ms + step_ms)
         columns["rows"].append(rows / seconds)
@@ -154,6 +157,16 @@ def since_commit(history: History, window_ms: int, now_ms: int) -> Columns:
     return columns
 
 
+def schema_versions(changes: Sequence[SchemaChange], first_ms: int) -> Columns:
+    """The schema versions that changed the table, and those that were refused, by time."""
+    told = [one for one in changes if one.at_ms >= first_ms]
+    return {
+        "at": [one.at_ms for one in told],
+        "changed": [None if one.refused else one.version for one in told],
+        "refused": [one.version if one.refused else None for one in told],
+    }
+
+
 def _commit_before(history: History, at_ms: int) -> int | None:
     known = [
         bucket.last_commit_ms
@@ -190,3 +203,32 @@ def retention_left_s(oldest_ms: int | None, retention_ms: int | None, now_ms: in
     if oldest_ms is None or retention_ms is None or retention_ms < 0:
         return None
     return max(0.0, (oldest_ms + retention_ms - now_ms) / 1000)
+
+
+def largest_topics(record: Record, names: Sequence[str], most: int) -> list[str]:
+    """The topics that get a line of their own: those with the greatest lag, by name."""
+    lag = {name: record.topic(name).lag_records or 0 for name in names}
+    return sorted(sorted(names, key=lambda name: (-lag[name], name))[:most])
+
+
+def lag_by_topic(
+    record: Record, names: Sequence[str], lines: Sequence[str], window_ms: int, now_ms: int
+) -> Columns:
+    """Lag in records of ``lines`` (column ``t<index>``) and of all other topics together."""
+    columns: Columns = {"at": [], **{f"t{index}": [] for index in range(len(lines))}, OTHERS: []}
+    tiers = {name: record.topics[name].history.tier_for(window_ms) for name in names if name in record.topics}
+    if not tiers:
+        return columns
+    step_ms = next(iter(tiers.values())).step_ms
+    rest = [tier.buckets for name, tier in tiers.items() if name not in set(lines)]
+    own = [tiers[name].buckets if name in tiers else {} for name in lines]
+    for number in range((now_ms - window_ms) // step_ms, now_ms // step_ms + 1):
+        found = [bucket.lag_records if (bucket := one.get(number)) else None for one in own]
+        others = [bucket.lag_records for one in rest if (bucket := one.get(number))]
+        known = [lag for lag in others if lag is not None]
+        if known or any(lag is not None for lag in found):
+            columns["at"].append((number + 1) * step_ms)
+            columns[OTHERS].append(sum(known))
+            for index, lag in enumerate(found):
+                columns[f"t{index}"].append(lag)
+    return columns

@@ -34,13 +34,14 @@ def pack(offsets: Mapping[int, int]) -> array[int]:
 class Bucket:
     """What is known of one stretch of time: gauges as they were last in it, counts over all of it.
 
-    ``next_offsets`` is the ledger, ``end_offsets`` the topic's; ``lag_seconds`` was measured then.
+    ``next_offsets`` is the ledger, ``end_offsets`` the topic's; the lag was measured then.
     """
 
     next_offsets: array[int] | None = None
     next_ms: int = UNKNOWN
     end_offsets: array[int] | None = None
     end_ms: int = UNKNOWN
+    lag_records: int | None = None
     lag_seconds: float | None = None
     lag_ms: int = UNKNOWN
     rows: int = 0
@@ -102,11 +103,12 @@ class History:
             if _is_newer(at_ms, end_offsets, bucket.end_ms, bucket.end_offsets):
                 bucket.end_offsets, bucket.end_ms = end_offsets, at_ms
 
-    def lag(self, at_ms: int, lag_seconds: float) -> None:
-        """The commit lag in seconds that was measured at a moment."""
+    def lag(self, at_ms: int, lag_records: int, lag_seconds: float | None) -> None:
+        """The commit lag that was measured at a moment; the seconds may not be known."""
         for bucket in self._at(at_ms):
             if at_ms >= bucket.lag_ms:
-                bucket.lag_seconds, bucket.lag_ms = lag_seconds, at_ms
+                bucket.lag_records, bucket.lag_ms = lag_records, at_ms
+                bucket.lag_seconds = bucket.lag_seconds if lag_seconds is None else lag_seconds
 
     def commit(self, at_ms: int, rows: int, files: int, size_bytes: int) -> None:
         """A commit."""

@@ -38,9 +38,13 @@ class Commit:
 
 @dataclass(frozen=True, order=True)
 class SchemaChange:
-    """The table's columns changed, or a schema was refused: each difference in words, and the cause."""
+    """The table's columns changed, or a schema was refused: each difference in words, and the cause.
+
+    ``version`` is the cause's in its subject; None where no registered schema caused it.
+    """
 
     at_ms: int
+    version: int | None = field(compare=False)
     texts: tuple[str, ...]
     cause: str
     table_schema_id: int
@@ -173,16 +177,15 @@ class Record:
             topic.version += 1
             _fold(topic, event)
 
-    def told_by_table(self, progress: Progress, newest_ms: int | None) -> None:
-        """What a table itself says, for a topic that no host tells of; older than any event (I6)."""
+    def told_by_table(self, progress: Progress) -> None:
+        """What a table itself says, for a topic that no host tells of (I6); no sign of life."""
         topic = self.topic(progress.topic)
-        told = Heard(progress, "", newest_ms or 0)
+        told = Heard(progress, "", topic.heard.at_ms if topic.heard else 0)
         if topic.heard is None or topic.heard.host == "":
             topic.heard = told
-        if topic.owned is None or topic.owned.progress.commits < progress.commits:
+        if topic.owned is None or topic.owned.progress.commits <= progress.commits:
             topic.owned = told
         topic.version += 1
-        topic.last_commit_ms = max(topic.last_commit_ms, newest_ms or UNKNOWN)
 
     def observe_ends(self, at_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
         """End offsets by topic and partition, as the broker has just told them."""
@@ -192,16 +195,17 @@ class Record:
                 topic.end_offsets = dict(offsets)
                 topic.version += 1
             topic.history.ends(at_ms, pack(offsets))
-            if topic.progress is not None:
-                topic.history.ledger(at_ms, pack(topic.progress.next_offsets))
+            topic.history.lag(at_ms, topic.lag_records or 0, None)
+            if (told := topic.progress) is not None:
+                topic.history.ledger(at_ms, pack(told.next_offsets))
 
     def observe_oldest(self, at_ms: int, oldest: Mapping[str, int | None]) -> None:
         """Timestamp of the oldest record that waits, by topic; None where it could not be read."""
         for name, oldest_ms in oldest.items():
             topic = self.topic(name)
             topic.oldest_ms = oldest_ms
-            if (seconds := topic.lag_seconds(at_ms)) is not None:
-                topic.history.lag(at_ms, seconds)
+            if (lag := topic.lag_records) is not None:
+                topic.history.lag(at_ms, lag, topic.lag_seconds(at_ms))
 
     def recall_ends(self, name: str, samples: Mapping[int, Mapping[int, int]]) -> None:
         """End offsets of the past, by moment, as the topic's own timestamps tell them."""
@@ -240,10 +244,11 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             _note(topic, event, f"taken over with epoch {event.epoch}")
         case events.SchemaEvolved():
             change = (tuple(event.changes), _cause(event.cause), event.table_schema_id, False)
-            _keep(topic.changes, SchemaChange(event.at_ms, *change))
+            _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *change))
         case events.SchemaRefused():
             texts = tuple(f"{column}: {why}" for column, why in event.refused.items())
-            _keep(topic.changes, SchemaChange(event.at_ms, texts, _cause(event.cause), UNKNOWN, True))
+            refused = (texts, _cause(event.cause), UNKNOWN, True)
+            _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *refused))
         case events.DeadLettered():
             for one in event.samples:
                 _keep(topic.letters, Letter(event.at_ms, one.partition, one.offset, one.reason, one.message))
@@ -294,6 +299,10 @@ def _keep(kept: list[T], one: T) -> None:
     insort(kept, one)
     if len(kept) > _KEPT:
         del kept[0]
+
+
+def _version(cause: events.SchemaVersion | None) -> int | None:
+    return None if cause is None else cause.version
 
 
 def _cause(cause: events.SchemaVersion | None) -> str:

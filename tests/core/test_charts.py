@@ -6,6 +6,7 @@ import pytest
 
 from tabletopic_kernel.core import charts
 from tabletopic_kernel.core.history import History, pack
+from tabletopic_kernel.core.projection import Record
 
 T0 = 1_700_000_000_000
 MINUTES_10 = 600_000
@@ -34,7 +35,7 @@ def test_commit_lag_in_seconds_is_measured_or_follows_from_the_arrivals() -> Non
     history.ends(T0, pack({0: 10}))
     history.ends(T0 + 10_000, pack({0: 12}))
     history.ends(T0 + 20_000, pack({0: 12}))
-    history.lag(T0 + 20_000, 17.5)
+    history.lag(T0 + 20_000, 2, 17.5)
     found = charts.commit_lag(history, MINUTES_10, T0 + 20_000, [0])
     assert found["seconds"] == [0.0, 10.0, 17.5]
 
@@ -64,7 +65,7 @@ def test_throughput_falls_to_nothing_when_commits_stop() -> None:
     history = History()
     history.commit(T0, 1_000, 1, 1_000)
     found = charts.throughput(history, MINUTES_10, T0 + 30_000, 1_000)
-    assert found["rows"][0] == 500  # per second, over the 2 s that are known
+    assert found["rows"][0] == 100  # per second, over the first 10 s
     assert found["rows"][-1] == 0
 
 
@@ -122,3 +123,17 @@ def test_retention_is_counted_from_the_oldest_waiting_record() -> None:
     assert charts.retention_left_s(T0, 1_000, T0 + 5_000) == 0
     assert charts.retention_left_s(None, 1_000, T0) is None
     assert charts.retention_left_s(T0, None, T0) is None
+
+
+def test_lag_by_topic() -> None:
+    """The topics that are furthest behind have a line each, all others one together."""
+    record = Record()
+    for at_ms, ends in ((T0, 5), (T0 + 2_000, 9)):
+        record.observe_ends(
+            at_ms, {name: {0: ends * factor} for name, factor in (("a", 1), ("b", 3), ("c", 2))}
+        )
+    names = ["a", "b", "c"]
+    lines = charts.largest_topics(record, names, 1)
+    found = charts.lag_by_topic(record, names, lines, MINUTES_10, T0 + 2_000)
+    assert lines == ["b"]
+    assert found == {"at": [T0 + 2_000, T0 + 4_000], "t0": [15, 27], "others": [15, 27]}

@@ -1,0 +1,196 @@
+"""All table topics: where each stands, and the commit lag of those that are furthest behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+import panel as pn
+
+from tabletopic_kernel.core.charts import OTHERS, lag_by_topic, largest_topics
+from tabletopic_kernel.core.projection import NO_HOST
+from tabletopic_kernel.dashboard import parts, plots
+from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles, part_css, table_css
+from tabletopic_kernel.dashboard.parts import Html, Part
+from tabletopic_kernel.dashboard.topic_table import TopicTable
+from tabletopic_kernel.dashboard.view import View
+from tabletopic_kernel.shown import amounts
+
+MOST_LINES = 7
+_WINDOW_MS = 600_000
+_CHOOSE_EVERY_MS = 60_000
+_DRAW_EVERY_MS = 2_000  # a bucket
+COLUMNS = [
+    {"name": name, "title": title, "kind": kind}
+    for name, title, kind in (
+        ("topic", "Topic", "link"),
+        ("state", "State", "state"),
+        ("lag", "Lag (records)", "count"),
+        ("behind", "Lag (s)", "seconds"),
+        ("rate", "Rows/s", "count"),
+        ("schema", "Schema", "text"),
+        ("committed", "Last commit", "moment"),
+        ("commits", "Commits", "count"),
+        ("rows", "Rows", "count"),
+        ("letters", "Dead letters", "count"),
+        ("host", "Host", "text"),
+        ("error", "Trouble", "text"),
+    )
+]
+
+
+def row(view: View, name: str) -> dict[str, Any]:
+    """One topic as the table shows it; None is not known."""
+    topic = view.topic(name)
+    told, host = topic.progress, view.live_host(name)
+    behind = topic.lag_seconds(view.now_ms)
+    return {
+        "topic": name,
+        "state": view.state(name).replace("_", " "),
+        "lag": topic.lag_records,
+        "behind": None if behind is None else round(behind, 1),
+        "rate": round(told.rows_per_second) if told and host else None,
+        "schema": ", ".join(f"v{one.version}" for one in told.schema_versions) if told else "",
+        "committed": topic.last_commit_ms if topic.last_commit_ms > 0 else None,
+        "commits": told.commits if told else None,
+        "rows": told.rows if told else None,
+        "letters": told.dead_letters if told else None,
+        "host": host or "",
+        "error": trouble(view, name) or "",
+    }
+
+
+def trouble(view: View, name: str) -> str | None:
+    """Why a topic does not go on, and what to do."""
+    told = view.topic(name).progress
+    if view.state(name) == NO_HOST:
+        return (
+            "no host runs this topic: start one in the sidebar, with %topic start, or with tabletopic serve"
+        )
+    return told.error if told and view.live_host(name) else None
+
+
+def summary(view: View) -> str:
+    """The topics, their lag and the hosts in a sentence."""
+    names = sorted(view.wishes or {})
+    lags = [view.topic(name).lag_records for name in names]
+    states = Counter(view.state(name).replace("_", " ") for name in names)
+    told = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    lag = amounts.number(sum(lag for lag in lags if lag is not None))
+    unknown = sum(lag is None for lag in lags)
+    more = f" ({unknown} not known yet)" if unknown else ""
+    runs = Counter(host for name in names if (host := view.live_host(name)))
+    hosts = sorted({*view.hosts, *runs})
+    run = "; ".join(f"{host} runs {runs[host]}" for host in hosts) or "none is alive"
+    one = "" if len(names) == 1 else "s"
+    return f"{len(names)} table topic{one}: {told}. Lag {lag} records{more}. Hosts: {run}."
+
+
+def empty_note(view: View) -> Html | None:
+    """What to do first, where there is nothing to show."""
+    if view.troubles.get("servers") or view.troubles.get("broker"):
+        return None
+    if view.wishes is None:
+        return Html("Asking the broker …")
+    if not view.wishes:
+        return Html(
+            "No topic is switched on yet. Switch one on with a click in JupyterLab's sidebar, with "
+            "<code>%topic enable NAME</code> in a notebook, or with <code>tabletopic enable NAME</code>."
+        )
+    return None
+
+
+class OverviewPage:
+    """The page; ``show`` brings it in step with a view and sends what changed."""
+
+    def __init__(self, colours: Palette = LIGHT, link: Callable[[str], str] | None = None) -> None:
+        self._colours = colours
+        self._link = link or (lambda topic: f"?topic={quote(topic)}")
+        self._head, self._about_lag = Part(colours), Part(colours)
+        self._lines: list[str] = []
+        self._chosen_ms = self._drawn_ms = 0
+        self._plot: plots.Plot | None = None
+        self._card = pn.Column(
+            self._about_lag.pane, styles=card_styles(colours, None), margin=(6, 0), visible=False
+        )
+        self._table = TopicTable(
+            columns=COLUMNS,
+            marks={state.replace("_", " "): parts.mark_of(state) for state in parts.STATES},
+            address=self._link("TOPIC"),
+            stylesheets=[part_css(colours), table_css(colours)],
+            sizing_mode="stretch_width",
+            margin=(8, 0),
+            visible=False,
+        )
+        self.panel = pn.Column(
+            self._head.pane, self._table, self._card, sizing_mode="stretch_width", margin=0
+        )
+
+    def show(self, view: View) -> None:
+        """Show this view."""
+        parts_of_head = ["<h1>Table topics</h1>"]
+        if view.wishes:
+            parts_of_head.append(f'<p class="muted">{escape(summary(view))}</p>')
+        parts_of_head += [parts.note(text, "bad") for text in view.troubles.values()]
+        if (first := empty_note(view)) is not None:
+            parts_of_head.append(parts.note(first, "info"))
+        self._head.show("".join(parts_of_head))
+        self._show_table(view)
+        self._show_lag(view)
+
+    def _show_table(self, view: View) -> None:
+        rows = {name: row(view, name) for name in sorted(view.wishes or {})}
+        self._table.bring(rows)
+        self._table.visible = bool(rows)
+
+    def _show_lag(self, view: View) -> None:
+        names = sorted(view.wishes or {})
+        if not names:
+            self._card.visible = False
+            return
+        if view.now_ms - self._chosen_ms > _CHOOSE_EVERY_MS or not set(self._lines) <= set(names):
+            self._chosen_ms = view.now_ms
+            lines = largest_topics(view.record, names, MOST_LINES)
+            if lines != self._lines:
+                self._begin_plot(lines, others=len(names) > len(lines))
+                self._drawn_ms = 0
+        assert self._plot is not None
+        if view.now_ms - self._drawn_ms < _DRAW_EVERY_MS:
+            return
+        self._drawn_ms = view.now_ms
+        columns = lag_by_topic(view.record, names, self._lines, _WINDOW_MS, view.now_ms)
+        if len(names) <= len(self._lines):
+            del columns[OTHERS]
+        self._plot.show(columns)
+        worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
+        lag = view.topic(worst).lag_records
+        told = f"furthest behind: {worst}, {amounts.number(lag)} records" if lag else "no topic is behind"
+        self._about_lag.show(parts.heading("Commit lag by topic, last 10 minutes", told))
+        self._card.visible = True
+
+    def _begin_plot(self, lines: list[str], others: bool) -> None:
+        self._lines = lines
+        named = [(f"t{index}", name) for index, name in enumerate(lines)]
+        more = [(OTHERS, "all others")] if others else []
+        self._plot = plots.time_plot(
+            self._colours, "records", [*named, *more], time_axis=plots.recent(_WINDOW_MS), height_px=280
+        )
+        self._card[:] = [self._about_lag.pane, pn.pane.Bokeh(self._plot.figure, sizing_mode="stretch_width")]
+
+
+def page(view: View, colours: Palette = LIGHT) -> Any:
+    """The page of a view, as it is."""
+    made = OverviewPage(colours)
+    made.show(view)
+    return made.panel
+
+
+if __name__.startswith(
+    "bokeh_app"
+):  # `panel serve dashboards/overview.py`; ?topic=NAME and ?theme=dark choose
+    from tabletopic_kernel.dashboard.session import open_page
+
+    open_page().servable()

@@ -1,0 +1,231 @@
+"""One table topic: commit lag, throughput, files, schema versions, dead letters, hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, tzinfo
+from html import escape
+from typing import Any
+
+import panel as pn
+
+from tabletopic_kernel.core import charts
+from tabletopic_kernel.core.charts import OTHERS, Columns
+from tabletopic_kernel.dashboard import cards, parts
+from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles
+from tabletopic_kernel.dashboard.parts import Part
+from tabletopic_kernel.dashboard.plots import Plot, fixed, recent, time_plot
+from tabletopic_kernel.dashboard.polls import WINDOWS_MS
+from tabletopic_kernel.dashboard.view import View
+from tabletopic_kernel.shown import amounts
+
+MOST_LINES = 7
+_AXIS_EVERY_MS = 60_000
+DEFAULT_WINDOW = next(iter(WINDOWS_MS))
+
+
+class TopicPage:
+    """The page; ``show`` brings it in step with a view and sends what changed."""
+
+    def __init__(
+        self,
+        topic: str,
+        colours: Palette = LIGHT,
+        link: Callable[[str], str] | None = None,
+        window: str = DEFAULT_WINDOW,
+    ) -> None:
+        self.topic = topic
+        self.zone: tzinfo = UTC
+        self._colours = colours
+        back = link("") if link else "?"
+        self._title = f'<p><a href="{escape(back)}">All table topics</a></p><h1>{escape(topic)}</h1>'
+        self._head, self._tiles = Part(colours), Part(colours)
+        self.window = pn.widgets.RadioButtonGroup(
+            name="time shown", options=list(WINDOWS_MS), value=window, margin=(4, 0), button_type="default",
+            stylesheets=[_button_css(colours)],
+        )  # fmt: skip
+        self.window.param.watch(self._window_changed, "value")
+        self._partitions: list[int] | None = None
+        self._time_axis = recent(self.window_ms)
+        self._plots = self._make_plots()
+        self._schemas_end_ms = 0
+        self._schemas_axis = fixed(0, 1)
+        self._schemas = time_plot(
+            colours,
+            "schema version",
+            [("changed", "the table follows"), ("refused", "refused")],
+            time_axis=self._schemas_axis,
+            kind="dots",
+            height_px=150,
+        )
+        self._about = {name: Part(colours) for name in ("lag", *self._plots)}
+        self._lag: Plot | None = None
+        self._lag_card = self._card([self._about["lag"].pane])
+        self._texts = {name: Part(colours) for name in ("schemas", "snapshots", "letters", "owners")}
+        plot_cards = [
+            self._card([self._about[name].pane, pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")])
+            for name, plot in self._plots.items()
+        ]
+        self._schemas_pane = pn.pane.Bokeh(self._schemas.figure, sizing_mode="stretch_width", visible=False)
+        text_cards = [self._card([part.pane], width_px=560) for part in self._texts.values()]
+        text_cards[0].append(self._schemas_pane)
+        self.panel = pn.Column(
+            self._head.pane,
+            self._tiles.pane,
+            self.window,
+            pn.FlexBox(
+                self._lag_card, *plot_cards, *text_cards, gap="12px", margin=0, sizing_mode="stretch_width",
+                styles={"width": "100%"},
+            ),
+            sizing_mode="stretch_width",
+            margin=0,
+        )  # fmt: skip
+
+    @property
+    def window_ms(self) -> int:
+        """How much time the plots show."""
+        return WINDOWS_MS[self.window.value]
+
+    def show(self, view: View) -> None:
+        """Show this view."""
+        self._head.show(self._title + cards.notes(view, self.topic))
+        self._tiles.show(cards.tiles(view, self.topic, self.zone))
+        self._show_lag(view)
+        for name, columns in self._columns(view).items():
+            self._plots[name].show(columns)
+            self._about[name].show(parts.heading(*_about(name, columns)))
+        for name, text in (
+            ("schemas", cards.schema_changes),
+            ("snapshots", cards.snapshots),
+            ("letters", cards.letters),
+            ("owners", cards.owners),
+        ):
+            self._texts[name].show(text(view, self.topic, self.zone))
+
+        self._show_schemas(view)
+
+    def _show_schemas(self, view: View) -> None:
+        week_ms = max(WINDOWS_MS.values())
+        first_ms = view.now_ms - week_ms
+        columns = charts.schema_versions(view.topic(self.topic).changes, first_ms)
+        self._schemas.show(columns)
+        self._schemas_pane.visible = bool(columns["at"])
+        if view.now_ms - self._schemas_end_ms > _AXIS_EVERY_MS:
+            self._schemas_end_ms = view.now_ms
+            self._schemas_axis.update(start=first_ms, end=view.now_ms)
+
+    def _columns(self, view: View) -> dict[str, Columns]:
+        record = view.topic(self.topic)
+        interval_ms = record.progress.commit_interval_ms if record.progress else 0
+        history, window_ms, now_ms = record.history, self.window_ms, view.now_ms
+        lag = charts.commit_lag(history, window_ms, now_ms, ())
+        made = charts.commits(history, window_ms, now_ms)
+        rates = charts.throughput(history, window_ms, now_ms, interval_ms)
+        return {
+            "seconds": {"at": lag["at"], "seconds": lag["seconds"]},
+            "since": charts.since_commit(history, window_ms, now_ms),
+            "rows": {"at": rates["at"], "rows": rates["rows"]},
+            "bytes": {"at": rates["at"], "bytes": rates["bytes"]},
+            "files": {"at": made["at"], "files": made["files"]},
+            "sizes": {"at": made["at"], "file_bytes": made["file_bytes"]},
+        }
+
+    def _show_lag(self, view: View) -> None:
+        """A line for each partition; of many, for those with the greatest lag when the page was opened."""
+        record = view.topic(self.topic)
+        lags = record.lag_by_partition
+        known = len(lags)
+        if self._lag is None or (self._partitions is not None and known and not self._partitions):
+            self._begin_lag(charts.largest(lags, MOST_LINES), others=known > MOST_LINES)
+        assert self._lag is not None
+        assert self._partitions is not None
+        columns = charts.commit_lag(record.history, self.window_ms, view.now_ms, self._partitions)
+        wanted = {"at", *(f"p{p}" for p in self._partitions), OTHERS}
+        if OTHERS not in self._lag.source.data:
+            wanted.remove(OTHERS)
+        self._lag.show({name: values for name, values in columns.items() if name in wanted})
+        worst = max(lags, key=lambda p: lags[p], default=None)
+        told = f"now {amounts.number(record.lag_records)} records over {known} partitions"
+        if worst is not None and lags[worst]:
+            told += f"; most in partition {worst}: {amounts.number(lags[worst])}"
+        self._about["lag"].show(parts.heading("Commit lag by partition", told))
+
+    def _begin_lag(self, partitions: list[int], others: bool) -> None:
+        self._partitions = partitions
+        lines = [(f"p{p}", f"partition {p}") for p in partitions]
+        if others or not lines:
+            lines.append((OTHERS, "all others" if lines else "all partitions"))
+        self._lag = time_plot(self._colours, "records", lines, time_axis=self._time_axis)
+        self._lag_card[:] = [
+            self._about["lag"].pane,
+            pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width"),
+        ]
+
+    def _make_plots(self) -> dict[str, Plot]:
+        def plot(y_title: str, column: str, kind: str = "line", unit: str = "count") -> Plot:
+            lines = [(column, y_title)]
+            return time_plot(self._colours, y_title, lines, time_axis=self._time_axis, kind=kind, unit=unit)
+
+        return {
+            "seconds": plot("seconds", "seconds"),
+            "since": plot("seconds", "seconds"),
+            "rows": plot("rows per second", "rows"),
+            "bytes": plot("bytes per second", "bytes", unit="bytes"),
+            "files": plot("files", "files", kind="dots"),
+            "sizes": plot("bytes per file", "file_bytes", kind="dots", unit="bytes"),
+        }
+
+    def _card(self, inside: list[Any], width_px: int = 420) -> Any:
+        return pn.Column(*inside, styles=card_styles(self._colours, width_px), margin=0)
+
+    def _window_changed(self, _: object) -> None:
+        self._time_axis.follow_interval = self.window_ms
+
+
+def _about(name: str, columns: Columns) -> tuple[str, str]:
+    """A plot's title, and what it shows in words."""
+    column = next(key for key in columns if key != "at")
+    known = [value for value in columns[column] if value is not None]
+    if not known:
+        return _TITLES[name][0], _TITLES[name][1]
+    words = (
+        amounts.size
+        if name in ("bytes", "sizes")
+        else amounts.seconds
+        if name in ("seconds", "since")
+        else amounts.number
+    )
+    unit = {"rows": " rows/s", "bytes": "/s"}.get(name, "")
+    last = "last" if name in ("files", "sizes") else "now"
+    return _TITLES[name][0], f"{last} {words(known[-1])}{unit}; most {words(max(known))}{unit}"
+
+
+_TITLES = {
+    "seconds": ("Commit lag in seconds: age of the oldest record that is not in the table", "not known yet"),
+    "since": ("Seconds since the last commit", "no commit yet"),
+    "rows": ("Rows committed per second", "no commit yet"),
+    "bytes": ("Bytes committed per second", "no commit yet"),
+    "files": ("Data files per commit", "no commit in this time"),
+    "sizes": ("Size of data files, mean of a commit", "no commit in this time"),
+}
+
+
+def _button_css(colours: Palette) -> str:
+    return f"""
+.bk-btn, .bk-btn-default {{ background: {colours.card} !important; color: {colours.text} !important;
+  border-color: {colours.grid} !important; }}
+.bk-btn.bk-active {{ background: {colours.link} !important; color: {colours.card} !important; }}
+"""
+
+
+def page(view: View, topic: str, colours: Palette = LIGHT, window: str = DEFAULT_WINDOW) -> Any:
+    """The page of a view, as it is."""
+    made = TopicPage(topic, colours, window=window)
+    made.show(view)
+    return made.panel
+
+
+if __name__.startswith("bokeh_app"):  # `panel serve dashboards/topic.py`; ?topic=NAME and ?theme=dark choose
+    from tabletopic_kernel.dashboard.session import open_page
+
+    open_page().servable()

@@ -1,0 +1,216 @@
+"""The progress record of this process: kept by a few threads, looked at by every session."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+
+from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
+from tabletopic_kernel.core.errors import TableTopicError
+from tabletopic_kernel.core.events import ControlEvent
+from tabletopic_kernel.core.projection import Record
+from tabletopic_kernel.core.settings import Settings, TopicWish
+from tabletopic_kernel.dashboard import control
+from tabletopic_kernel.dashboard.polls import BrokerPolls, TablePolls
+from tabletopic_kernel.dashboard.view import Retention, TableFacts, View
+from tabletopic_kernel.workbench import Servers, Workbench, find_servers
+
+_LOG = logging.getLogger(__name__)
+_TICK_S = 1.0
+_IDLE_TICK_S = 5.0  # nobody looks; the end offsets are still wanted for the history
+_AGAIN_S = 2.0
+LoadSettings = Callable[[], Settings]
+
+
+@dataclass
+class Known:
+    """What the threads put together; ``lock`` guards all of it."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    record: Record = field(default_factory=Record)
+    wishes: Mapping[str, TopicWish] | None = None
+    hosts: tuple[str, ...] = ()
+    tables: dict[str, TableFacts] = field(default_factory=dict)
+    retention: dict[str, Retention] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+    history_read: float = 0.0
+    watched: Counter[str] = field(default_factory=Counter)  # sessions by topic; "" is the overview
+
+    def trouble(self, what: str, error: Exception | None) -> None:
+        """Something does not answer, or (None) answers again."""
+        with self.lock:
+            if error is None:
+                self.troubles.pop(what, None)
+            else:
+                self.troubles[what] = _words(error)
+
+    def begin_again(self) -> None:
+        """Other servers, or the same with other data: nothing that is known is true any more."""
+        with self.lock:
+            self.record, self.wishes, self.hosts = Record(), None, ()
+            self.tables, self.retention, self.troubles = {}, {}, {}
+            self.history_read = 0.0
+
+    def take(self, events: list[ControlEvent]) -> None:
+        """Fold events into the record."""
+        with self.lock:
+            self.record.fold(events)
+
+    def read(self, share: float) -> None:
+        """So much of the control topic's past is read."""
+        with self.lock:
+            self.history_read = share
+
+    def watched_topics(self) -> list[str]:
+        """Topics whose pages are open."""
+        with self.lock:
+            return sorted(topic for topic, sessions in self.watched.items() if topic and sessions > 0)
+
+    def is_watched(self) -> bool:
+        """Whether any page is open."""
+        with self.lock:
+            return self.watched.total() > 0
+
+
+class Live:
+    """Keeps ``known`` up to date from ``start`` to ``stop``; finds its servers again after any outage."""
+
+    def __init__(self, load_settings: LoadSettings) -> None:
+        self._load_settings = load_settings
+        self.known = Known()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
+
+    def start(self) -> Live:
+        """Begin; returns at once."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End all threads, which takes as long as a question that is under way."""
+        self._stop.set()
+        self._thread.join()
+
+    @contextmanager
+    def look(self) -> Iterator[View]:
+        """Everything as of now; nothing changes as long as the block is open, so keep it short."""
+        known = self.known
+        with known.lock:
+            yield View(
+                record=known.record,
+                now_ms=_now_ms(),
+                wishes=known.wishes,
+                hosts=known.hosts,
+                tables=known.tables,
+                retention=known.retention,
+                troubles=dict(known.troubles),
+                history_read=known.history_read,
+            )
+
+    def watch(self, topic: str) -> None:
+        """A page of this topic was opened; empty: the overview."""
+        with self.known.lock:
+            self.known.watched[topic] += 1
+
+    def unwatch(self, topic: str) -> None:
+        """It was closed."""
+        with self.known.lock:
+            self.known.watched[topic] -= 1
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                workbench = Workbench(self._load_settings())
+            except TableTopicError as error:
+                self.known.trouble("servers", error)
+                self._stop.wait(_AGAIN_S)
+                continue
+            self.known.begin_again()
+            self._serve(workbench)
+
+    def _serve(self, workbench: Workbench) -> None:
+        """One set of servers, until others are to be used."""
+        over = threading.Event()
+        threads = [
+            threading.Thread(target=task, args=(workbench, over), name=name, daemon=True)
+            for name, task in (
+                ("control topic", self._follow),
+                ("broker", self._ask_broker),
+                ("tables", self._ask_tables),
+            )
+        ]
+        for thread in threads:
+            thread.start()
+        while not over.is_set() and not self._stop.wait(_AGAIN_S):
+            if self._moved(workbench.servers):
+                break
+        over.set()
+        for thread in threads:
+            thread.join()
+
+    def _moved(self, servers: Servers) -> bool:
+        """Whether the settings lead to other servers now; not while they lead to none: they may come back."""
+        try:
+            return find_servers(self._load_settings()) != servers
+        except TableTopicError:
+            return False
+
+    def _follow(self, workbench: Workbench, over: threading.Event) -> None:
+        properties = workbench.servers.kafka
+        while not over.is_set():
+            try:
+                if CONTROL_TOPIC in workbench.broker.topics():
+                    log = control.find_log(properties)
+                    break
+                self.known.read(1.0)  # no host has ever run here
+            except (TableTopicError, KafkaException) as error:
+                _LOG.info("control topic: %s", error)
+            over.wait(_AGAIN_S)
+        else:
+            return
+        past = threading.Thread(
+            target=control.recall,
+            args=(properties, log, self.known.take, over, self.known.read),
+            name="past",
+            daemon=True,
+        )
+        past.start()
+        control.follow(properties, log, self.known.take, over)
+        past.join()
+
+    def _ask_broker(self, workbench: Workbench, over: threading.Event) -> None:
+        polls = BrokerPolls(workbench, self.known)
+        while not over.is_set():
+            try:
+                if not polls.step(time.monotonic(), _now_ms()):
+                    over.set()  # another cluster answers at this address
+                    return
+                self.known.trouble("broker", None)
+            except (TableTopicError, KafkaException) as error:
+                self.known.trouble("broker", error)
+            over.wait(_TICK_S if self.known.is_watched() else _IDLE_TICK_S)
+
+    def _ask_tables(self, workbench: Workbench, over: threading.Event) -> None:
+        polls = TablePolls(workbench, self.known)
+        while not over.is_set():
+            try:
+                polls.step(time.monotonic(), _now_ms())
+                self.known.trouble("catalog", None)
+            except (TableTopicError, KafkaException) as error:
+                self.known.trouble("catalog", error)
+            over.wait(_TICK_S)
+
+
+def _words(error: Exception) -> str:
+    return error.args[0].str() if isinstance(error, KafkaException) else str(error)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,139 @@
+"""Colours and type of the pages, light and dark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Palette:
+    """One theme. ``series`` are colours that people with any kind of colour vision tell apart.
+
+    Text has a contrast of 4.5 : 1 or more on ``page`` and on ``card``, lines one of 3 : 1.
+    """
+
+    name: str
+    page: str
+    card: str
+    text: str
+    muted: str
+    grid: str
+    link: str
+    good: str
+    warn: str
+    bad: str
+    series: tuple[str, ...]
+
+
+# After Okabe and Ito; each theme has those that stand out on its background.
+LIGHT = Palette(
+    name="default",
+    page="#f4f5f7",
+    card="#ffffff",
+    text="#1b1f24",
+    muted="#57606a",
+    grid="#dfe3e8",
+    link="#0550ae",
+    good="#116329",
+    warn="#7d4e00",
+    bad="#b42318",
+    series=("#0072b2", "#d55e00", "#00855f", "#b0518a", "#8a6100", "#3b8fc4", "#5b3fb5", "#4d4d4d"),
+)
+DARK = Palette(
+    name="dark",
+    page="#111418",
+    card="#1b2027",
+    text="#e6e9ed",
+    muted="#a3adb8",
+    grid="#363d47",
+    link="#7cb7ff",
+    good="#6fd08c",
+    warn="#f0b849",
+    bad="#ff8f85",
+    series=("#56b4e9", "#e69f00", "#2fc49b", "#e58fc1", "#f0e442", "#ff8a5c", "#b3a5ff", "#bdbdbd"),
+)
+# Beyond colour: lines differ by their dashes too.
+DASHES = ("solid", "solid", "dashed", "dashed", "dotted", "dotted", "dotdash", "dashdot")
+
+
+def palette(name: str) -> Palette:
+    """The theme of this name; light for any other."""
+    return DARK if name == DARK.name else LIGHT
+
+
+def page_css(colours: Palette) -> str:
+    """Style of the page around the components."""
+    return f"""
+html, body {{ background: {colours.page}; color: {colours.text}; height: auto; min-height: 100%;
+  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; font-size: 14px;
+  color-scheme: {"dark" if colours.name == DARK.name else "light"}; }}
+body {{ padding: 0 12px 24px 12px; }}
+"""
+
+
+def part_css(colours: Palette) -> str:
+    """Style of our own HTML inside a component, which no style of the page reaches."""
+    return f"""
+:host {{ color: {colours.text}; font-family: inherit; font-size: 14px; line-height: 1.4; }}
+h1 {{ font-size: 20px; margin: 12px 0 0 0; }}
+h2 {{ font-size: 14px; margin: 0; font-weight: 600; }}
+p {{ margin: 2px 0 0 0; }}
+a {{ color: {colours.link}; }}
+a:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: 2px; }}
+.muted {{ color: {colours.muted}; }}
+.good {{ color: {colours.good}; }} .warn {{ color: {colours.warn}; }} .bad {{ color: {colours.bad}; }}
+.good, .warn, .bad {{ font-weight: 600; }}
+.note {{ border-left: 4px solid {colours.warn}; background: {colours.card}; padding: 8px 12px; margin: 8px 0;
+  overflow-wrap: anywhere; white-space: pre-line; }}
+.note.is-bad {{ border-color: {colours.bad}; }} .note.is-info {{ border-color: {colours.link}; }}
+dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 8px; margin: 8px 0; }}
+dl > div {{ background: {colours.card}; border: 1px solid {colours.grid}; border-radius: 6px;
+  padding: 6px 10px; }}
+dt {{ color: {colours.muted}; font-size: 12px; }}
+dd {{ margin: 0; font-size: 16px; font-weight: 600; overflow-wrap: anywhere;
+  font-variant-numeric: tabular-nums; }}
+dd small {{ display: block; font-size: 12px; font-weight: 400; color: {colours.muted}; }}
+.scroll {{ overflow-x: auto; max-height: 340px; overflow-y: auto; }}
+table {{ border-collapse: collapse; width: 100%; font-size: 13px; }}
+th {{ text-align: left; color: {colours.muted}; font-weight: 600; position: sticky; top: 0;
+  background: {colours.card}; }}
+th, td {{ padding: 3px 10px 3px 0; vertical-align: top; border-bottom: 1px solid {colours.grid};
+  overflow-wrap: anywhere; }}
+td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
+td.time {{ white-space: nowrap; }}
+.bar {{ height: 8px; background: {colours.series[1]}; border-radius: 2px; min-width: 2px; }}
+code {{ background: {colours.page}; padding: 1px 4px; border-radius: 3px; }}
+"""
+
+
+def card_styles(colours: Palette, width_px: int | None) -> dict[str, str]:
+    """Inline style of a card; with ``width_px`` it stands beside others as long as each has so much."""
+    card = {
+        "background": colours.card,
+        "border": f"1px solid {colours.grid}",
+        "border-radius": "6px",
+        "padding": "10px 12px",
+        "box-sizing": "border-box",
+        "overflow": "hidden",
+    }
+    beside = {"flex": f"1 1 {width_px}px", "min-width": "min(100%, 280px)"}
+    return {**card, **(beside if width_px else {"width": "100%"})}
+
+
+def table_css(colours: Palette) -> str:
+    """Style of the table of topics, beside ``part_css``."""
+    return f"""
+.scroll {{ max-height: 560px; background: {colours.card}; border: 1px solid {colours.grid};
+  border-radius: 6px; }}
+th, td {{ padding: 5px 12px; white-space: nowrap; }}
+td:last-child {{ white-space: normal; min-width: 240px; }}
+thead th {{ z-index: 2; padding: 0; }}
+tbody th {{ position: sticky; left: 0; top: auto; z-index: 1; font-weight: 400; }}
+th button {{ all: unset; cursor: pointer; padding: 6px 12px; display: block; font-weight: 600; }}
+th button:hover {{ color: {colours.text}; }}
+th button:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: -2px; }}
+th.right button {{ text-align: right; }}
+th[aria-sort="ascending"] button::after {{ content: " ▲"; }}
+th[aria-sort="descending"] button::after {{ content: " ▼"; }}
+tbody tr:hover > * {{ background: {colours.page}; }}
+"""

@@ -1,0 +1,118 @@
+"""Pieces of HTML that the pages share: everything that comes from outside is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from html import escape
+from typing import Any
+
+from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.core.projection import NO_HOST
+from tabletopic_kernel.dashboard.look import Palette, part_css
+
+# Mark and meaning of each state; the text says it too, colours only help.
+STATES: Mapping[str, tuple[str, str]] = {
+    State.RUNNING: ("good", "reading"),
+    State.STAGED: ("good", "files wait for the next commit"),
+    State.COMMITTING: ("good", "committing"),
+    State.STARTING: ("warn", "taking over the table"),
+    State.SETTLING: ("warn", "a commit's outcome is being looked up"),
+    State.WAITING: ("warn", "a dependency is down; it is tried again"),
+    State.PAUSED: ("warn", "paused by a person"),
+    State.FAILED: ("bad", "a person must act; then resume"),
+    State.STOPPED: ("warn", "stopped"),
+    NO_HOST: ("bad", "no host runs it"),
+    "off": ("muted", "not switched on"),
+}
+_LEAVING = ("warn", "letting go")
+
+
+def mark_of(state: str) -> str:
+    """``good``, ``warn``, ``bad`` or ``muted``."""
+    return STATES.get(state, _LEAVING)[0]
+
+
+def state_html(state: str) -> str:
+    """A state in words, coloured."""
+    return f'<span class="{mark_of(state)}">{escape(state.replace("_", " "))}</span>'
+
+
+@dataclass(frozen=True)
+class Html:
+    """HTML that is escaped already."""
+
+    text: str
+
+
+Cell = str | Html
+
+
+def cell(value: Cell) -> str:
+    """The HTML of a cell."""
+    return value.text if isinstance(value, Html) else escape(value)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[str] = ()) -> str:
+    """A table that scrolls where it does not fit; columns in ``right`` hold numbers."""
+    numbers = set(right)
+
+    def side(name: str) -> str:
+        return ' class="right"' if name in numbers else ""
+
+    head = "".join(f'<th scope="col"{side(name)}>{escape(name)}</th>' for name in columns)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{side(name)}>{cell(one)}</td>" for name, one in zip(columns, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def figures(pairs: Iterable[tuple[str, Cell, str]]) -> str:
+    """Name, value and a remark of each figure, as tiles."""
+    tiles = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{cell(value)}"
+        + (f"<small>{escape(remark)}</small>" if remark else "")
+        + "</dd></div>"
+        for name, value, remark in pairs
+    )
+    return f"<dl>{tiles}</dl>"
+
+
+def note(text: Cell, kind: str = "") -> str:
+    """A message that stands out; ``kind`` is ``info``, ``bad`` or nothing."""
+    extra = f" is-{kind}" if kind else ""
+    return f'<div class="note{extra}" role="note">{cell(text)}</div>'
+
+
+def heading(title: str, summary: Cell) -> str:
+    """A card's title and, in words, what its plot or table shows now: the plot's text alternative."""
+    return f'<h2>{escape(title)}</h2><p class="muted">{cell(summary)}</p>'
+
+
+def moment(at_ms: int, zone: tzinfo) -> Html:
+    """A moment as a clock in ``zone`` shows it."""
+    told = datetime.fromtimestamp(at_ms / 1000, zone)
+    return Html(f'<time datetime="{told.isoformat(timespec="seconds")}">{told:%Y-%m-%d %H:%M:%S}</time>')
+
+
+class Part:
+    """A pane of our HTML; ``show`` sends it only if it changed."""
+
+    def __init__(self, colours: Palette, **more: Any) -> None:
+        import panel as pn  # noqa: PLC0415 - two seconds, and the words above are wanted without it
+
+        self.pane = pn.pane.HTML(
+            "", sizing_mode="stretch_width", margin=0, stylesheets=[part_css(colours)], **more
+        )
+
+    def show(self, html: str) -> None:
+        """Show this."""
+        if self.pane.object != html:
+            self.pane.object = html

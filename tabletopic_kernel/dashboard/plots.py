@@ -1,0 +1,216 @@
+"""Figures in the page's colours, and how their data follow the record: only what changed is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import Any
+
+from bokeh.models import (
+    AdaptiveTicker,
+    ColumnDataSource,
+    CustomJSHover,
+    CustomJSTickFormatter,
+    DataRange1d,
+    HoverTool,
+    Range1d,
+)
+from bokeh.models.annotations import Legend, LegendItem
+from bokeh.plotting import figure
+
+from tabletopic_kernel.core.charts import Columns
+from tabletopic_kernel.dashboard.look import DASHES, Palette
+
+# Bokeh's own formatters know UTC alone; people read their clock.
+_CLOCK = """
+const moment = new Date(%s), day = 86400000, pad = (n) => String(n).padStart(2, '0');
+const minutes = pad(moment.getHours()) + ':' + pad(moment.getMinutes());
+const seconds = minutes + ':' + pad(moment.getSeconds());
+const date = moment.toLocaleDateString([], {month: 'short', day: 'numeric'});
+"""
+_TICK = (
+    _CLOCK % "tick"
+    + """
+const step = ticks.length > 1 ? ticks[1] - ticks[0] : 60000;
+return step >= day / 2 ? date : step >= 60000 ? minutes : seconds;
+"""
+)
+_HOVER = _CLOCK % "value" + "return date + ' ' + seconds;"
+_BYTES = """
+const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']; let at = 0, value = Math.abs(tick);
+while (value >= 1024 && at < 4) { value /= 1024; at += 1; }
+return (at && value < 10 ? value.toFixed(1) : value.toFixed(0)) + ' ' + units[at];
+"""
+_COUNT = """
+const value = Math.abs(tick);
+if (value >= 1e9) return (tick / 1e9).toLocaleString() + ' G';
+if (value >= 1e6) return (tick / 1e6).toLocaleString() + ' M';
+if (value >= 1e4) return (tick / 1e3).toLocaleString() + ' k';
+return tick.toLocaleString();
+"""
+HEIGHT_PX = 220
+
+
+@dataclass(frozen=True)
+class Change:
+    """How one state of a source's columns becomes the next: patches first, then rows at the end.
+
+    ``rows`` is how many there are afterwards; older ones roll over. ``replace``: nothing of it is kept.
+    """
+
+    patches: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    appended: dict[str, Any] = field(default_factory=dict)  # column → list[float]
+    rows: int = 0
+    replace: bool = False
+
+
+def change(old: Mapping[str, list[float]], new: Mapping[str, list[float]]) -> Change:
+    """What must be sent so that ``old`` becomes ``new``; rows are known by their column ``at``."""
+    before, after = old["at"], new["at"]
+    rows = len(after)
+    dropped = before.index(after[0]) if after and after[0] in before else len(before)
+    kept = len(before) - dropped
+    appended = rows - kept
+    fits = appended >= 0 and before[dropped:] == after[:kept] and (appended > 0 or dropped == 0)
+    if old.keys() != new.keys() or kept == 0 or not fits:
+        return Change(rows=rows, replace=True)
+    patches = {
+        name: [
+            (index + dropped, value)
+            for index, (was, value) in enumerate(zip(old[name][dropped:], values[:kept], strict=True))
+            if was != value and not (isnan(was) and isnan(value))
+        ]
+        for name, values in new.items()
+    }
+    return Change(
+        {name: patch for name, patch in patches.items() if patch},
+        {name: values[kept:] for name, values in new.items()} if appended else {},
+        rows,
+    )
+
+
+def follow(source: ColumnDataSource, columns: Columns) -> None:
+    """Bring a source in step with its columns; sends nothing where nothing changed."""
+    new = {name: [nan if one is None else float(one) for one in values] for name, values in columns.items()}
+    found = change({name: list(values) for name, values in source.data.items()}, new)
+    if found.replace:
+        if len(source.data["at"]) or found.rows:
+            source.data = new
+        return
+    if found.patches:
+        source.patch(found.patches)
+    if found.appended:
+        source.stream(found.appended, rollover=found.rows)
+
+
+@dataclass
+class Plot:
+    """A figure over time and the source behind it."""
+
+    figure: Any
+    source: ColumnDataSource
+
+    def show(self, columns: Columns) -> None:
+        """Draw these columns."""
+        follow(self.source, columns)
+
+
+def recent(window_ms: int) -> DataRange1d:
+    """A time axis that shows the last ``window_ms`` of what is drawn; plots that share it move together."""
+    return DataRange1d(follow="end", follow_interval=window_ms, range_padding=0.01)
+
+
+def fixed(first_ms: int, last_ms: int) -> Range1d:
+    """A time axis from one moment to another."""
+    return Range1d(start=first_ms, end=last_ms)
+
+
+def time_plot(
+    colours: Palette,
+    y_title: str,
+    columns: Sequence[tuple[str, str]],
+    *,
+    time_axis: DataRange1d | Range1d,
+    kind: str = "line",
+    unit: str = "count",
+    height_px: int = HEIGHT_PX,
+) -> Plot:
+    """An empty plot over time.
+
+    Args:
+        colours: the page's.
+        y_title: what the axis shows, with its unit.
+        columns: (column, what it is called) of each line.
+        time_axis: what it shows, of ``recent`` or ``fixed``.
+        kind: ``line``, ``step`` or ``dots``.
+        unit: ``count`` or ``bytes``, for the ticks.
+        height_px: of the whole figure.
+    """
+    fig = figure(
+        height=height_px,
+        sizing_mode="stretch_width",
+        x_range=time_axis,
+        y_range=DataRange1d(start=0, range_padding=0.1, min_interval=1),
+        x_axis_type="datetime",
+        tools="xpan,xwheel_zoom,reset",
+        toolbar_location="above",
+        x_axis_label="local time",
+        y_axis_label=y_title,
+        min_border_left=56,
+    )
+    fig.toolbar.autohide = True
+    fig.toolbar.logo = None
+    source = ColumnDataSource({"at": [], **{name: [] for name, _ in columns}})
+    drawn = [_draw(fig, source, name, index, colours, kind) for index, (name, _) in enumerate(columns)]
+    formatter = _BYTES if unit == "bytes" else _COUNT
+    fig.xaxis.formatter = CustomJSTickFormatter(code=_TICK)
+    fig.yaxis.formatter = CustomJSTickFormatter(code=formatter)
+    fig.yaxis.ticker = AdaptiveTicker(desired_num_ticks=4, min_interval=1 if unit == "count" else 0)
+    shown = "0.0 ib" if unit == "bytes" else "0,0.[0]"
+    fig.add_tools(
+        HoverTool(
+            renderers=[drawn[0]],
+            mode="vline",
+            tooltips=[("time", "@at{custom}"), *((label, f"@{name}{{{shown}}}") for name, label in columns)],
+            formatters={"@at": CustomJSHover(code=_HOVER)},
+        )
+    )
+    if len(columns) > 1:
+        items = [
+            LegendItem(label=label, renderers=[one]) for one, (_, label) in zip(drawn, columns, strict=True)
+        ]
+        legend = Legend(items=items, orientation="horizontal", ncols=4, location="left", click_policy="hide")
+        fig.add_layout(legend, "above")
+    _colour(fig, colours)
+    return Plot(fig, source)
+
+
+def _draw(fig: Any, source: ColumnDataSource, name: str, index: int, colours: Palette, kind: str) -> Any:
+    colour = colours.series[index % len(colours.series)]
+    if kind == "dots":  # shapes differ too, beyond colour
+        marker = ("circle", "x")[index % 2]
+        return fig.scatter("at", name, source=source, size=7, color=colour, line_width=2, marker=marker)
+    dash = DASHES[index % len(DASHES)]
+    more = {"mode": "before"} if kind == "step" else {}
+    draw = fig.step if kind == "step" else fig.line
+    return draw("at", name, source=source, line_width=2, color=colour, line_dash=dash, **more)
+
+
+def _colour(fig: Any, colours: Palette) -> None:
+    fig.background_fill_color = fig.border_fill_color = colours.card
+    fig.outline_line_color = None
+    fig.grid.grid_line_color = colours.grid
+    for axis in fig.axis:
+        axis.axis_line_color = axis.major_tick_line_color = colours.grid
+        axis.minor_tick_line_color = None
+        axis.major_label_text_color = axis.axis_label_text_color = colours.muted
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = axis.major_label_text_font_size = "11px"
+    for legend in fig.legend:
+        legend.background_fill_color = colours.card
+        legend.border_line_color = None
+        legend.label_text_color = colours.text
+        legend.label_text_font_size = "11px"
+        legend.inactive_fill_color = colours.page
+        legend.padding = legend.margin = 2

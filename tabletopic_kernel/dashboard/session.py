@@ -1,0 +1,87 @@
+"""One open page: its theme and topic from the URL, and the callback that keeps it up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import Any
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import panel as pn
+
+from tabletopic_kernel.config import load_settings
+from tabletopic_kernel.dashboard.live import Live
+from tabletopic_kernel.dashboard.look import page_css, palette
+
+# A commit is to be seen within 2 s of its event; all topics together cost more to look at than one.
+_LOOK_AT_TOPIC_MS, _LOOK_AT_ALL_MS = 500, 1_000
+_live: Live | None = None
+_live_lock = threading.Lock()
+
+
+def live() -> Live:
+    """The process's one reader, started when first asked for."""
+    global _live  # noqa: PLW0603 - one for each process: every session looks at the same record
+    with _live_lock:
+        if _live is None:
+            _live = Live(lambda: load_settings(environ=dict(os.environ)).settings).start()
+        return _live
+
+
+def stop_live() -> None:
+    """End the reader, if there is one."""
+    global _live  # noqa: PLW0603 - see above
+    with _live_lock:
+        if _live is not None:
+            _live.stop()
+            _live = None
+
+
+def argument(name: str) -> str:
+    """An argument of the page's URL; empty where it is missing."""
+    given = pn.state.session_args.get(name, [b""])[0]
+    return str(given.decode("utf-8", "replace"))
+
+
+def open_page() -> Any:
+    """This session's page: of the topic that the URL names, else the overview."""
+    # Not at the top: pages import Panel, and what they show is wanted without it too.
+    from tabletopic_kernel._dashboards.overview import OverviewPage  # noqa: PLC0415
+    from tabletopic_kernel._dashboards.topic import TopicPage  # noqa: PLC0415
+
+    topic, theme = argument("topic"), argument("theme")
+    colours = palette(theme)
+    pn.config.raw_css.append(page_css(colours))
+    here: Any = pn.state.curdoc
+    # Panel looks for it beside the page, where a server with one page at its root has none.
+    here.template_variables["app_favicon"] = "static/extensions/panel/images/favicon.ico"
+    here.title = f"{topic} · Table Topics" if topic else "Table Topics"
+
+    def link(other: str) -> str:
+        """Where the page of a topic is, or (empty) the overview."""
+        arguments = {"topic": other, "theme": theme if theme == colours.name else ""}
+        return "?" + urlencode({key: value for key, value in arguments.items() if value})
+
+    page: Any = TopicPage(topic, colours, link) if topic else OverviewPage(colours, link)
+    reader = live()
+    reader.watch(topic)
+    pn.state.on_session_destroyed(lambda _: reader.unwatch(topic))
+
+    def look() -> None:
+        _set_zone(page)
+        with reader.look() as view:
+            page.show(view)
+
+    look()
+    here.add_periodic_callback(look, _LOOK_AT_TOPIC_MS if topic else _LOOK_AT_ALL_MS)
+    return page.panel
+
+
+def _set_zone(page: Any) -> None:
+    """The browser's time zone, which it tells a moment after the page is open."""
+    told = pn.state.browser_info.timezone if pn.state.browser_info else None
+    if told and hasattr(page, "zone") and str(page.zone) != told:
+        with contextlib.suppress(ZoneInfoNotFoundError, ValueError):
+            page.zone = ZoneInfo(told)

@@ -1,0 +1,53 @@
+"""The sortable table of all topics: sends the cells that changed, never the table again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import param
+from panel.custom import JSComponent
+
+Row = dict[str, Any]
+
+
+class TopicTable(JSComponent):
+    """Rows by topic; ``bring`` brings the browser in step.
+
+    ``columns`` are dictionaries of ``name``, ``title`` and ``kind``: ``link``, ``state``, ``count``,
+    ``seconds``, ``moment`` (ms since 1970, shown as an age) or ``text``. ``marks`` gives the class of a
+    state, ``address`` that of a topic's page, with TOPIC in it.
+    """
+
+    columns = param.List(default=[])
+    marks = param.Dict(default={})
+    address = param.String(default="?topic=TOPIC")
+    rows = param.List(default=[], doc="all rows, as they were when topics last came or went")
+    changes = param.Dict(default={}, doc="topic → new values by column")
+
+    _esm: ClassVar[Path] = Path(__file__).with_suffix(".js")
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)  # type: ignore[no-untyped-call]
+        self._shown: dict[str, Row] = {}
+
+    def bring(self, rows: dict[str, Row]) -> None:
+        """Show these rows, by topic."""
+        if list(rows) != list(self._shown):
+            self.rows = list(rows.values())
+        elif changed := cells_that_changed(self._shown, rows):
+            self.changes = changed
+        self._shown = rows
+
+
+def cells_that_changed(old: dict[str, Row], new: dict[str, Row]) -> dict[str, Row]:
+    """New values by topic and column, where they differ.
+
+    >>> cells_that_changed({"a": {"lag": 1, "rows": 5}}, {"a": {"lag": 2, "rows": 5}})
+    {'a': {'lag': 2}}
+    """
+    found = {
+        topic: {name: value for name, value in row.items() if old[topic][name] != value}
+        for topic, row in new.items()
+    }
+    return {topic: values for topic, values in found.items() if values}
