@@ -159,15 +159,23 @@ def _plan_old(
         return  # no record has a schema of this subject: what comes is checked when it comes
     writer = _writer(latest)
     _check_columns(table.table, writer, settings)
-    outcome = evolve(schema, value_columns(writer, settings), table.table.metadata.last_column_id)
+    outcome = evolve(
+        schema,
+        value_columns(writer, settings),
+        table.table.metadata.last_column_id,
+        new_columns=settings.on_incompatible == "new_column",
+    )
     changed = _by_column(outcome.changes)
     plan.columns = [_column(one, changed.get(one.name, "kept")) for one in outcome.schema.fields]
     plan.notes += [f"version {latest.version} of {latest.subject}: {change}" for change in outcome.changes]
     if outcome.refused:
         told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-        raise UsageError(
+        misfit = (
             f"version {latest.version} of {latest.subject} does not fit the table {table.identifier}: {told}"
         )
+        if settings.on_incompatible == "stop":
+            raise UsageError(misfit)
+        plan.notes.append(f"{misfit}. Its records are refused")
 
 
 def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:

@@ -1,0 +1,123 @@
+"""A workbench that answers from memory, for the magics; the handles of topics are the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tabletopic_kernel.commit.check import Plan, PlanColumn
+from tabletopic_kernel.commit.status import TopicStatus
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.settings import Settings, TopicWish
+from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.workbench import Servers, Workbench
+
+
+def status(**more: Any) -> TopicStatus:
+    """A topic that runs and is a bit behind; ``more`` replaces fields."""
+    fields: dict[str, Any] = {
+        "topic": "clicks",
+        "table": "default.clicks",
+        "state": "running",
+        "error": None,
+        "lag_records": 1234,
+        "lag_seconds": 2.5,
+        "next_offsets": {0: 100},
+        "end_offsets": {0: 1334},
+        "schema_versions": [{"id": 1, "subject": "clicks-value", "version": 3}],
+        "snapshot_id": 42,
+        "commits": 7,
+        "rows_per_second": 560.5,
+        "rows": 1_000_000,
+        "files": 12,
+        "staged_rows": 3,
+        "epoch": 2,
+        "last_commit_ms": 1_700_000_000_000,
+        "commit_interval_ms": 5000,
+        "host": "here-1",
+        "refused": {"avro_trailing_bytes": 5},
+        "dead_letters": 5,
+        "dead_letter_table": "default.clicks__dead_letters",
+    }
+    return TopicStatus(**{**fields, **more})
+
+
+class FakeWorkbench(Workbench):
+    """Answers with what its attributes hold; ``asked`` keeps what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = Settings(state_dir=str(folder))
+        self.servers = Servers({"bootstrap.servers": "here:9092"}, {}, {"name": "lake"}, folder)
+        self.found = [status()]
+        self.live = ["elsewhere-1-ab"]
+        self.answer = Answer(pa.table({"n": [1, 2]}), (TableRead("default.clicks", 42, 1_700_000_000_000),))
+        self.error: Exception | None = None
+        self.asked: list[tuple[str, Any]] = []
+
+    def _ask(self, what: str, value: Any = None) -> None:
+        self.asked.append((what, value))
+        if self.error is not None:
+            raise self.error
+
+    def kafka_topics(self) -> dict[str, int]:
+        """Two topics, one of them not switched on."""
+        return {"clicks": 4, "web.orders": 1}
+
+    def plan(self, topic: str, given: Mapping[str, Any] | None = None) -> Plan:
+        """A plan with a column."""
+        self._ask("plan", (topic, dict(given or {})))
+        column = PlanColumn("url", "string", True, "<b>the page</b>", "new")
+        return Plan(topic, f"default.{topic}", True, [column], ["hour(at)"], refused=["it is too late"])
+
+    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
+        """Checks the settings, as the real one does."""
+        self._ask("enable", (topic, dict(given or {})))
+        return TopicWish(topic=topic, settings=self.settings_for(topic, given))
+
+    def disable(self, topic: str) -> None:
+        """Switch off."""
+        self._ask("disable", topic)
+
+    def pause(self, topic: str) -> TopicWish:
+        """Pause."""
+        self._ask("pause", topic)
+        return TopicWish(topic=topic, run="paused")
+
+    def resume(self, topic: str) -> TopicWish:
+        """Go on."""
+        self._ask("resume", topic)
+        return TopicWish(topic=topic)
+
+    def commit(self, topic: str) -> None:
+        """Commit now."""
+        self._ask("commit", topic)
+
+    def table_of(self, topic: str) -> str:
+        """The table's name."""
+        return f"default.{topic}"
+
+    def status(self, topic: str | None = None) -> list[TopicStatus]:
+        """All, or one."""
+        self._ask("status", topic)
+        chosen = [one for one in self.found if topic in (None, one.topic)]
+        if topic is not None and not chosen:
+            raise UsageError(f"{topic} is not switched on")
+        return chosen
+
+    def newest_events(self, topic: str | None = None, limit: int = 50) -> list[events.ControlEvent]:
+        """One commit failed."""
+        self._ask("events", (topic, limit))
+        return [events.CommitFailed(topic="clicks", at_ms=0, reason="<script>")]
+
+    def hosts(self) -> list[str]:
+        """Live hosts."""
+        return self.live
+
+    def query(self, sql: str, engine: str = "duckdb", **more: Any) -> Answer:
+        """The answer."""
+        self._ask("query", (sql, engine, more))
+        return self.answer

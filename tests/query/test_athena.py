@@ -1,0 +1,88 @@
+"""Athena through a cursor that answers from memory; the service itself is not tried here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.core.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.query.answer import TableRead
+from tabletopic_kernel.query.athena import AthenaLake
+from tabletopic_kernel.query.duckdb import DuckLake
+
+GLUE = {"name": "lake", "type": "glue", "glue.region": "eu-central-1"}
+READ = (TableRead("default.clicks", 42, 1_700_000_000_000),)
+
+
+class Cursor:
+    """Keeps what it was told; gives three rows, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.told: list[tuple[str, dict[str, Any] | None]] = []
+
+    def execute(self, operation: str, parameters: dict[str, Any] | None = None) -> None:
+        """Run a statement."""
+        self.told.append((operation, parameters))
+        if self.error is not None:
+            raise self.error
+
+    def as_arrow(self) -> pa.Table:
+        """All rows."""
+        return pa.table({"n": [1, 2, 3]})
+
+
+def athena(cursor: Cursor) -> AthenaLake:
+    """Athena with that cursor."""
+    return AthenaLake(GLUE, lambda _: READ, lambda: cursor)
+
+
+def test_values_are_given_beside_the_text() -> None:
+    """PyAthena quotes them: ours is the placeholder alone, and other signs of % are doubled."""
+    cursor = Cursor()
+    answer = athena(cursor).query("SELECT n FROM clicks WHERE u LIKE '%x' AND c = $c;", {"c": "it's"}, 2)
+    assert cursor.told == [("SELECT n FROM clicks WHERE u LIKE '%%x' AND c = %(c)s", {"c": "it's"})]
+    assert answer.rows.num_rows == 2
+    assert answer.truncated
+    assert answer.tables == READ
+
+
+def test_without_values_the_text_stays() -> None:
+    """Nothing is formatted where there is nothing to bind."""
+    cursor = Cursor()
+    assert athena(cursor).query("SELECT '%s'").rows.num_rows == 3
+    assert cursor.told == [("SELECT '%s'", None)]
+
+
+def test_wrong_sql_is_wrong_use() -> None:
+    """Athena's refusal is the person's to correct; trouble with AWS is something else."""
+    with pytest.raises(UsageError, match="line 1:8"):
+        athena(Cursor(RuntimeError("SYNTAX_ERROR: line 1:8: no such column"))).query("SELECT x")
+    with pytest.raises(ActionNeededError, match="AccessDenied"):
+        athena(Cursor(RuntimeError("AccessDenied"))).query("SELECT 1")
+
+
+def test_another_catalog_is_refused() -> None:
+    """Athena sees Glue's tables and no others."""
+    with pytest.raises(SettingsError, match="use the engine duckdb"):
+        AthenaLake({"type": "sql"}, lambda _: ())
+
+
+def test_a_missing_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no PyAthena reads what to install."""
+    monkeypatch.setitem(sys.modules, "pyathena", None)
+    with pytest.raises(ActionNeededError, match=r"pip install \"pyathena\[arrow\]\""):
+        AthenaLake(GLUE, lambda _: ()).query("SELECT 1")
+
+
+def test_the_tables_of_a_text_and_their_snapshots(lake: DuckLake, catalog: Catalog) -> None:
+    """Which tables SQL of another engine reads, as far as DuckDB's parser knows it."""
+    snapshot = catalog.load_table("default.clicks").current_snapshot()
+    assert snapshot is not None
+    (read,) = lake.tables("SELECT * FROM default.clicks JOIN nowhere USING (id)")
+    assert (read.table, read.snapshot_id) == ("default.clicks", snapshot.snapshot_id)
+    assert lake.tables("SELECT ((") == ()
