@@ -10,11 +10,14 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.dashboard.live import LoadSettings
 
 _WATCH_PARENT_S = 1.0
 # A browser tab whose connection breaks for a moment finds its page again.
@@ -30,13 +33,20 @@ class Place:
     prefix: str = ""
 
 
-def serve(place: Place, *, parent_pid: int | None = None, ready: Callable[[str], None]) -> None:
+def serve(
+    place: Place,
+    *,
+    ready: Callable[[str], None],
+    parent_pid: int | None = None,
+    load: LoadSettings | None = None,
+) -> None:
     """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``.
 
     Args:
         place: where to listen.
-        parent_pid: ends with this process, however that one ends.
         ready: told the URL, or the socket's path, as soon as it answers.
+        parent_pid: ends with this process, however that one ends.
+        load: reads the settings; without, the nearest file's and the environment's.
 
     Raises:
         UsageError: the port or the socket cannot be had.
@@ -80,7 +90,7 @@ def serve(place: Place, *, parent_pid: int | None = None, ready: Callable[[str],
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop())
-    session.live()
+    session.live(load)
     if parent_pid is not None:
         watcher = threading.Thread(target=_end_with, args=(parent_pid, stop), daemon=True)
         watcher.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import panel as pn
 
 from tabletopic_kernel.config import load_settings
-from tabletopic_kernel.dashboard.live import Live
+from tabletopic_kernel.dashboard.live import Live, LoadSettings
 from tabletopic_kernel.dashboard.look import page_css, palette
 
 # A commit is to be seen within 2 s of its event; all topics together cost more to look at than one.
@@ -21,22 +20,17 @@ _live: Live | None = None
 _live_lock = threading.Lock()
 
 
-def live() -> Live:
-    """The process's one reader, started when first asked for."""
+def live(load: LoadSettings | None = None) -> Live:
+    """The process's one reader, started when first asked for.
+
+    ``load`` reads the settings, now and whenever servers have to be found again; without, the nearest
+    file's and the environment's.
+    """
     global _live  # noqa: PLW0603 - one for each process: every session looks at the same record
     with _live_lock:
         if _live is None:
-            _live = Live(lambda: load_settings(environ=dict(os.environ)).settings).start()
+            _live = Live(load or (lambda: load_settings().settings)).start()
         return _live
-
-
-def stop_live() -> None:
-    """End the reader, if there is one."""
-    global _live  # noqa: PLW0603 - see above
-    with _live_lock:
-        if _live is not None:
-            _live.stop()
-            _live = None
 
 
 def argument(name: str) -> str:
