@@ -33,6 +33,11 @@ TIMEOUT_S = 10.0
 # librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
 # errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
+_NO_COORDINATOR = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 _NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -180,7 +185,17 @@ class Broker:
 
     def group_members(self, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
         """Client id and assigned (topic, partition) pairs of every live member of a group."""
-        described = self._wait(self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group])
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            future = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]
+            try:
+                described = future.result()
+                break
+            except KafkaException as error:
+                # A broker that has just started looks for the groups' coordinator first.
+                if error.args[0].code() not in _NO_COORDINATOR or time.monotonic() > deadline:
+                    raise self._trouble(error) from error
+            time.sleep(0.1)
         return [
             (
                 member.client_id,
@@ -238,8 +253,9 @@ class Broker:
         name = problem.name() if hasattr(problem, "name") else ""
         if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
+        told = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         return RetryableError(
-            f"the broker at {self.address} does not answer ({problem.str()}); "
+            f"the broker at {self.address} does not answer ({told}); "
             "is it running, and is [kafka] bootstrap.servers right?"
         )
 

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from tabletopic_kernel.adapters.kafka import Broker
 from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local import ports, process, watcher
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
@@ -120,6 +121,8 @@ def test_records_and_schemas_survive_a_restart(local: LocalStack) -> None:
     first = local.up()
     assert set(first.started) == set(SERVERS)
     assert local.info() == local.up()
+    # Asked at once: a broker that has just started still looks for the coordinator of its groups.
+    assert Broker({"bootstrap.servers": first.bootstrap_servers}).group_members("nobody") == []
     _create(first, "kept")
     _produce(first, "kept", [b"1", b"2"])
     schema_id = SchemaRegistryClient({"url": first.registry_url}).register_schema("kept-value", _avro("a"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 _EVERY_S = 0.2
 
 
