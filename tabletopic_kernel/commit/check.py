@@ -11,7 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
-from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
+from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
@@ -28,7 +29,7 @@ from tabletopic_kernel.core.evolution import (
 from tabletopic_kernel.core.partitions import parse_partition, partition_spec
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 
 _CHANGED: dict[str, Literal["new", "relaxed", "widened"]] = {
     "add": "new",
@@ -106,39 +107,53 @@ def plan_enable(
         for text in settings.partition_by:
             parse_partition(text)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
-        latest = registry.latest(f"{topic}-value")
+        columns, origin = _columns(topic, settings, registry)
         if table is None:
-            _plan_new(plan, latest, settings, facts)
+            _plan_new(plan, columns, origin, settings, facts)
         else:
-            _plan_old(plan, table, latest, settings, facts)
+            _plan_old(plan, table, columns, origin, settings, facts)
     except (UsageError, ActionNeededError) as error:
         plan.refused.append(str(error))
     return plan
 
 
+def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[Schema | None, str]:
+    """The columns that records have by what is known now, and where they come from; None: not known yet."""
+    kind = WITHOUT_SCHEMA.get(settings.value_format)
+    if kind == "INFERRED":
+        return None, "JSON without a schema: the columns come with the records"
+    if kind is not None:
+        return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind)).iceberg_schema, "one column for the value"
+    subject = settings.value_subject or f"{topic}-value"
+    latest = registry.latest(subject)
+    if latest is None:
+        return None, f"no schema is registered as {subject} yet: the columns come with the first record"
+    writer = WriterSchema(latest.text, latest.references, latest.kind, settings.value_message)
+    origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
+    return make_decoder(latest.id, writer).iceberg_schema, origin
+
+
 def _plan_new(
-    plan: Plan, latest: RegisteredSchema | None, settings: TopicSettings, facts: TopicFacts
+    plan: Plan, columns: Schema | None, origin: str, settings: TopicSettings, facts: TopicFacts
 ) -> None:
     records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
     if settings.start == "earliest" and records:
         plan.notes.append(f"the table begins with the up to {records:,} records that the topic has now")
     elif settings.start == "latest":
         plan.notes.append("the table begins with the records that are sent from now on")
-    if latest is None:
-        plan.notes.append(
-            f"no schema is registered as {plan.topic}-value yet: the columns come with the first record"
-        )
+    plan.notes.append(origin if columns is None else f"columns of {origin}")
+    if columns is None:
         return
-    schema = table_schema(_writer(latest), settings)
+    schema = table_schema(columns, settings)
     plan.columns = [_column(one, "new") for one in schema.fields]
-    plan.notes.append(f"columns of version {latest.version} of {latest.subject} (id {latest.id})")
     partition_spec(settings.partition_by, schema)
 
 
 def _plan_old(
     plan: Plan,
     table: TopicTable,
-    latest: RegisteredSchema | None,
+    columns: Schema | None,
+    origin: str,
     settings: TopicSettings,
     facts: TopicFacts,
 ) -> None:
@@ -155,27 +170,21 @@ def _plan_old(
                 f"[{', '.join(_partition_texts(table.table))}]; a table topic does not change that. "
                 "Leave --partition-by out, or choose another --table"
             )
-    if latest is None:
-        return  # no record has a schema of this subject: what comes is checked when it comes
-    writer = _writer(latest)
-    _check_columns(table.table, writer, settings)
-    outcome = evolve(
-        schema,
-        value_columns(writer, settings),
-        table.table.metadata.last_column_id,
-        new_columns=settings.on_incompatible == "new_column",
-    )
+    if columns is None:
+        return  # what comes is checked when it comes
+    _check_columns(table.table, columns, settings)
+    beside = settings.on_incompatible == "new_column"
+    last = table.table.metadata.last_column_id
+    outcome = evolve(schema, value_columns(columns, settings), last, new_columns=beside)
+    told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+    if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
+        raise UsageError(f"{origin} does not fit the table {table.identifier}: {told}")
+    if outcome.refused:
+        plan.notes.append(f"{origin} does not fit the table, its records are refused: {told}")
+        return
     changed = _by_column(outcome.changes)
     plan.columns = [_column(one, changed.get(one.name, "kept")) for one in outcome.schema.fields]
-    plan.notes += [f"version {latest.version} of {latest.subject}: {change}" for change in outcome.changes]
-    if outcome.refused:
-        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-        misfit = (
-            f"version {latest.version} of {latest.subject} does not fit the table {table.identifier}: {told}"
-        )
-        if settings.on_incompatible == "stop":
-            raise UsageError(misfit)
-        plan.notes.append(f"{misfit}. Its records are refused")
+    plan.notes += [f"{origin}: {change}" for change in outcome.changes]
 
 
 def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
@@ -191,12 +200,6 @@ def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
         check_topic(ledger, facts)
     except ActionNeededError as error:  # a host says so too, as the topic's state
         plan.notes.append(str(error))
-
-
-def _writer(latest: RegisteredSchema) -> Schema:
-    """The columns of a registered schema's records."""
-    schema = WriterSchema(latest.text, latest.references, latest.kind)
-    return make_decoder(latest.id, schema).iceberg_schema
 
 
 def _column(column: NestedField, change: Literal["new", "kept", "relaxed", "widened"]) -> PlanColumn:

@@ -77,7 +77,7 @@ class Owner:
         letters.load()
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         if table is None:
-            table = keeper.create_from_registry()
+            table = keeper.create()
         found = table.ledger if table else None
         if found is None:  # a table that was dropped may have left letters of its last epoch
             ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
@@ -107,7 +107,7 @@ class Owner:
 
     def meet(self, needs: Needs, *, recheck: bool) -> StagePlan:
         """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
-        self.keeper.cover(needs.schema_ids, recheck=recheck)
+        self.keeper.cover(needs.schema_ids, needs.columns, recheck=recheck)
         if needs.dead_letters:
             self.letters.ensure(self.keeper.needed_table(), self.ledger)
         return self.plan()

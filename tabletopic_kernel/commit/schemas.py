@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.commit.services import Services
@@ -14,7 +16,8 @@ from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, HeadMovedError, RetryableError
-from tabletopic_kernel.core.evolution import Evolution, evolve, table_schema, value_columns
+from tabletopic_kernel.core.evolution import VALUE, Evolution, evolve, table_schema, value_columns
+from tabletopic_kernel.core.json_infer import merged_columns
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
@@ -23,6 +26,8 @@ from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5  # another writer changed the schema at the same moment
+# Values that name no schema, by value_format: the kind of their one writer schema.
+WITHOUT_SCHEMA = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
 _NO_COLUMNS = Schema()  # what a tombstone brings: every column of the value must be optional
 
 
@@ -45,43 +50,54 @@ class SchemaKeeper:
         self._known: dict[int, WriterSchema] = {}
         self._refused: dict[int, tuple[str, str]] = {}
         self._unknown: dict[int, tuple[str, str]] = {}
+        self._whole: WriterSchema | None = None  # of a topic whose values name none
         self._ledger: Ledger | None = None
         self.table: TopicTable | None = None
 
-    @property
-    def _whole(self) -> WriterSchema | None:
-        """The one schema of a topic whose values name none."""
-        kind = {"string": "STRING", "raw": "RAW"}.get(self._settings.value_format)
-        return WriterSchema(kind=kind) if kind else None
+    def create(self) -> TopicTable | None:
+        """Create the table: from the newest schema of its subject, or from a format without schemas.
 
-    def create_from_registry(self) -> TopicTable | None:
-        """Create the table from the newest schema of ``<topic>-value``; None while there is none.
-
-        Where values name no schema, from their format.
+        None while there is no schema, or the columns come with the first record.
 
         Raises:
             RetryableError: registry or catalog do not answer.
             UsageError: the schema cannot be a table with these settings.
         """
-        if self._whole is not None:
+        if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
+            self._whole = WriterSchema(kind=kind, framed=False)
+            if kind == "INFERRED":
+                return None
             return self._create(None, self._whole, self._columns(WHOLE_TOPIC, self._whole))
-        latest = self._services.registry.latest(f"{self._topic}-value")
+        latest = self._services.registry.latest(self._subject)
         if latest is None:
             return None
-        writer = _writer(latest)
+        writer = self._writer(latest)
         try:
             return self._create(latest, writer, self._columns(latest.id, writer))
         except BadSchemaError as error:  # records of other schemas may come
             _LOG.warning("%s: %s", self._topic, error)
             return None
 
+    @property
+    def _subject(self) -> str:
+        return self._settings.value_subject or f"{self._topic}-value"
+
+    @property
+    def _follows_latest(self) -> bool:
+        return self._settings.value_format == "by_latest_schema"
+
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
         self.table, self._ledger = table, ledger
+        if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
+            self._whole = WriterSchema(kind=kind, framed=False)
+            return
+        if self._follows_latest:
+            return  # each batch asks
         for schema_id in sorted(table.covered() if table else ())[-8:]:
             try:
                 registered = self._services.registry.by_id(schema_id)
-                writer = _writer(registered)
+                writer = self._writer(registered)
                 outcome = self._outcome(self._columns(schema_id, writer))
             except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
                 _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
@@ -107,24 +123,30 @@ class SchemaKeeper:
         columns = table.table.schema().fields if table else ()
         covered = table.covered() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in covered}
+        if self._whole is not None:
+            known = {WHOLE_TOPIC: self._whole}
+        framed = settings.value_format == "by_schema_id"
         return StagePlan(
             topic=self._topic,
             table=table.plan() if table else None,
             dead_letters=None,
             epoch=self._ledger.epoch if self._ledger else 1,
-            schemas=known if self._whole is None else {WHOLE_TOPIC: self._whole},
+            schemas=known,
             refused_schemas=self._refused | self._unknown,
             unknown_schemas=frozenset(self._unknown),
             covers_tombstones=not any(column.required for column in columns),
             whole_value=settings.transform == "none",
-            framed=self._whole is None,
+            framed=framed,
+            follows_latest=self._follows_latest,
             errors=settings.errors,
             key_format=settings.key_format,
             metadata_columns=settings.metadata_columns,
         )
 
-    def cover(self, needed: frozenset[int | None], *, recheck: bool = False) -> None:
-        """Make the table's columns fit the schemas ``needed`` (None: tombstones).
+    def cover(
+        self, needed: frozenset[int | None], columns: Sequence[Schema] = (), *, recheck: bool = False
+    ) -> None:
+        """Make the table's columns fit the schemas ``needed`` (None: tombstones), or inferred ``columns``.
 
         Schemas that cannot be read, or do not fit, are noted as refused, unless the settings say stop.
         The registry may learn of an unknown one any time: with ``recheck`` only those of ``needed`` stay so.
@@ -136,17 +158,60 @@ class SchemaKeeper:
         """
         if recheck:
             self._unknown = {}
-        for schema_id in sorted(one for one in needed if one is not None):
+        if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
+            self._cover_latest()
+        for schema_id in sorted(one for one in needed if one is not None and one != WHOLE_TOPIC):
             try:
-                registered = self._services.registry.by_id(schema_id)
-                writer = _writer(registered)
-                self._cover_one(registered, writer, self._columns(schema_id, writer))
+                self._cover_id(self._services.registry.by_id(schema_id))
             except UnknownSchemaError as error:
                 self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
-            except BadSchemaError as error:
-                self._refuse(schema_id, BAD_SCHEMA, str(error), self._refused)
+        if columns:
+            self._cover_inferred(columns)
         if None in needed:
             self._fit(self.needed_table(), _NO_COLUMNS, None)
+
+    def _cover_id(self, registered: RegisteredSchema) -> None:
+        """Cover the schema, or note it as refused."""
+        writer = self._writer(registered)
+        try:
+            columns = self._columns(registered.id, writer)
+        except BadSchemaError as error:
+            self._refuse(registered.id, BAD_SCHEMA, str(error), self._refused)
+            return
+        self._cover_one(registered, writer, columns)
+
+    def _cover_latest(self) -> None:
+        """The one schema is the newest of the subject that can be used; an older one goes on until then."""
+        latest = self._services.registry.latest(self._subject)
+        if latest is None and self._whole is None:
+            raise RetryableError(
+                f"{self._topic}: the subject {self._subject} has no schema yet; waiting for one"
+            )
+        if latest is not None and latest.id not in self._known and latest.id not in self._refused:
+            self._cover_id(latest)
+        if latest is not None and latest.id in self._known:
+            self._whole = self._known[latest.id]
+        elif self._whole is None and latest is not None:
+            raise ActionNeededError(
+                f"{self._topic}: the newest schema of {self._subject} cannot be used: "
+                f"{self._refused[latest.id][1]}. Register another one, or enable the topic with another "
+                "--table"
+            )
+
+    def _cover_inferred(self, columns: Sequence[Schema]) -> None:
+        inside = self.table.table.schema() if self.table else Schema()
+        if self._settings.transform == "none" and self.table is not None:
+            value = inside.find_field(VALUE).field_type
+            inside = Schema(*value.fields) if isinstance(value, StructType) else Schema()
+        wanted = value_columns(merged_columns(inside, columns), self._settings)
+        if self.table is None:
+            assert self._ledger is not None
+            table = self._create(None, WriterSchema(kind="INFERRED", framed=False), wanted)
+            table.claim(self._ledger, None)
+            self.table = table
+        elif (outcome := self._fit(self.table, wanted, None)).refused:
+            told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+            raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {told}")
 
     def _cover_one(self, registered: RegisteredSchema, writer: WriterSchema, columns: Schema) -> None:
         if self.table is None:
@@ -174,6 +239,15 @@ class SchemaKeeper:
             except HeadMovedError:
                 table.reload()
         raise RetryableError(f"the schema of {table.identifier} keeps changing")
+
+    def _writer(self, registered: RegisteredSchema) -> WriterSchema:
+        return WriterSchema(
+            registered.text,
+            registered.references,
+            registered.kind,
+            self._settings.value_message,
+            framed=not self._follows_latest,
+        )
 
     def _columns(self, schema_id: int, writer: WriterSchema) -> Schema:
         return value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings)
@@ -255,10 +329,6 @@ class SchemaKeeper:
                 table_schema_id=table_schema_id,
             )
         )
-
-
-def _writer(registered: RegisteredSchema) -> WriterSchema:
-    return WriterSchema(registered.text, registered.references, registered.kind)
 
 
 def _cause(registered: RegisteredSchema) -> events.SchemaVersion:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
@@ -54,6 +54,10 @@ class TopicStatus:
     last_commit_ms: int | None
     commit_interval_ms: int
     host: str | None
+    # Records that became no row since the table began, by reason, and those that wait as dead letters.
+    refused: dict[str, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    dead_letter_table: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON wants its keys."""
@@ -148,8 +152,22 @@ def progress_of_table(wish: TopicWish, catalog: Catalog) -> Progress:
             "newest_ms": dict(ledger.newest_ms),
             "commits": ledger.commits,
             "epoch": ledger.epoch,
+            "refused": dict(ledger.refused),
         }
+    if ledger is not None and ledger.refused:
+        update |= _letters(catalog, identifier, wish.topic)
     return bare.model_copy(update=update)
+
+
+def _letters(catalog: Catalog, table: tuple[str, ...], topic: str) -> dict[str, object]:
+    from tabletopic_kernel.commit.dead_letters import DeadLetters  # noqa: PLC0415 - as above
+
+    letters = DeadLetters(catalog, table, topic)
+    try:
+        found = letters.load()
+    except ActionNeededError:  # a table of that name that is not ours: its owner is told when it matters
+        return {}
+    return {"dead_letters": letters.count, "dead_letter_table": letters.name} if found else {}
 
 
 def _status(
@@ -186,6 +204,9 @@ def _status(
         last_commit_ms=progress.last_commit_ms,
         commit_interval_ms=progress.commit_interval_ms,
         host=host,
+        refused=progress.refused,
+        dead_letters=progress.dead_letters,
+        dead_letter_table=progress.dead_letter_table,
     )
 
 

@@ -102,9 +102,18 @@ class TopicSettings(_Model):
         (), description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country"
     )
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
-    value_format: Literal["by_schema_id", "string", "raw"] = Field(
+    value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
         "by_schema_id",
-        description="how values are encoded: each names its schema by id, or all are text, or bytes",
+        description="how values are encoded: each names its schema by id, all have the newest of a subject, "
+        "or all are JSON without a schema, text, or bytes",
+    )
+    value_subject: str | None = Field(
+        None, min_length=1, description="subject of by_latest_schema; without it, the topic's and -value"
+    )
+    value_message: str | None = Field(
+        None,
+        min_length=1,
+        description="message of a Protobuf file that records hold; without it, the first",
     )
     key_format: Literal["raw", "string", "none"] = Field("raw", description="type of the _kafka_key column")
     transform: Literal["flatten", "none"] = Field(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
+from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
 from tabletopic_kernel.ingest.kafka_columns import not_text
 from tabletopic_kernel.ingest.plan import WriterSchema
@@ -29,6 +31,13 @@ class Decoder(Protocol):
 
         ``values``: BinaryArray or LargeBinaryArray without nulls; each value as Kafka has it.
         """
+
+
+@runtime_checkable
+class InferringDecoder(Decoder, Protocol):
+    """A decoder whose columns come from the records; after ``decode``, ``needed`` has those that it lacks."""
+
+    needed: Schema | None
 
 
 class BadSchemaError(ActionNeededError):
@@ -73,13 +82,53 @@ def cached_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
     return make_decoder(schema_id, schema)
 
 
+def inferring_decoder(table: Schema | None, *, whole_value: bool) -> Decoder:
+    """The decoder of JSON without a schema, for the columns of a table; None: there is no table yet."""
+    from tabletopic_kernel.ingest.decode_json import JsonDecoder  # noqa: PLC0415 - see _make
+
+    if table is not None and whole_value:
+        inside = table.find_field(VALUE).field_type
+        table = Schema(*inside.fields) if isinstance(inside, StructType) else None
+    return JsonDecoder(table or Schema())
+
+
+class BareDecoder:
+    """Values of one schema that do not name it: the frame that its decoder expects is put in front."""
+
+    def __init__(self, schema_id: int, framed: Decoder) -> None:
+        self._framed = framed
+        self._prefix = prefix(max(schema_id, 0))
+        self.iceberg_schema = framed.iceberg_schema
+        self.arrow_schema = framed.arrow_schema
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """See ``Decoder``."""
+        bare = getattr(self._framed, "decode_bodies", None)  # Protobuf's frame is more than a prefix
+        if bare is not None:
+            return bare(values)  # type: ignore[no-any-return]
+        front, nothing = pa.scalar(self._prefix, values.type), pa.scalar(b"", values.type)
+        return self._framed.decode(pc.binary_join_element_wise(front, values, nothing))
+
+
 def _make(schema_id: int, schema: WriterSchema) -> Decoder:
+    """Each format's engines are loaded when they are needed: together they cost a second."""
     references = dict(schema.references)
+    decoder: Decoder
     match schema.kind:
         case "AVRO":
-            return AvroDecoder(schema_id, schema.text, references)
+            decoder = AvroDecoder(schema_id, schema.text, references)
+        case "JSON":
+            from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder  # noqa: PLC0415
+
+            decoder = JsonSchemaDecoder(schema_id, schema.text, references)
+        case "PROTOBUF":
+            from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder  # noqa: PLC0415
+
+            decoder = ProtobufDecoder(schema_id, schema.text, references, schema.message)
         case "STRING":
             return WholeValueDecoder(StringType())
         case "RAW":
             return WholeValueDecoder(BinaryType())
-    raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not understood")
+        case _:
+            raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not understood")
+    return decoder if schema.framed else BareDecoder(schema_id, decoder)

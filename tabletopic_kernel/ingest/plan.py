@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.ledger import added
 
@@ -20,13 +21,17 @@ _MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
 class WriterSchema:
     """One writer schema and those it refers to (name → text).
 
-    ``kind`` is the registry's AVRO, JSON or PROTOBUF, or STRING or RAW for values without a schema.
-    ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
+    ``kind`` is the registry's AVRO, JSON or PROTOBUF; or STRING, RAW or INFERRED (JSON) for values without a
+    schema. ``message`` names the message of a Protobuf file, None the first. ``framed``: values begin with
+    the schema's id. ``renames`` maps dotted paths of fields to the columns that they have in the table
+    instead.
     """
 
     text: str = ""
     references: tuple[tuple[str, str], ...] = ()
     kind: str = "AVRO"
+    message: str | None = None
+    framed: bool = True
     renames: tuple[tuple[str, str], ...] = ()
 
 
@@ -62,17 +67,29 @@ class StagePlan:
     metadata_columns: tuple[str, ...]
     # Of those refused: the registry did not know them when it was last asked, and may by now.
     unknown_schemas: frozenset[int] = frozenset()
+    # The one schema is the newest of a subject, so each batch asks which that is.
+    follows_latest: bool = False
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What must be there before a batch can be staged: schemas (None: tombstones), a dead-letter table."""
+    """What must be there before a batch can be staged.
+
+    ``schema_ids``: schemas (None: tombstones). ``columns``: those that inferred records need, as tasks saw
+    them. ``dead_letters``: a table for them.
+    """
 
     schema_ids: frozenset[int | None] = frozenset()
+    columns: tuple[Schema, ...] = ()
     dead_letters: bool = False
 
+    @property
+    def of_table(self) -> bool:
+        """Whether the topic's table must change."""
+        return bool(self.schema_ids) or bool(self.columns)
+
     def __bool__(self) -> bool:
-        return bool(self.schema_ids) or self.dead_letters
+        return self.of_table or self.dead_letters
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,7 @@ class StageResult:
     value_bytes: int = 0
     newest_ms: dict[int, int] = field(default_factory=dict)
     needed: set[int | None] = field(default_factory=set)
+    needed_columns: list[Schema] = field(default_factory=list)
     needs_dead_letters: bool = False
     refused: dict[str, int] = field(default_factory=Counter)
     samples: list[RefusedRecord] = field(default_factory=list)
@@ -117,6 +135,7 @@ class StageResult:
         for partition, newest in other.newest_ms.items():
             self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
         self.needed |= other.needed
+        self.needed_columns += other.needed_columns
         self.needs_dead_letters |= other.needs_dead_letters
         self.refused = added(self.refused, other.refused)
         self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
@@ -139,4 +158,4 @@ class StageResult:
     @property
     def needs(self) -> Needs:
         """What must be there before the batch can be staged."""
-        return Needs(frozenset(self.needed), self.needs_dead_letters)
+        return Needs(frozenset(self.needed), tuple(self.needed_columns), self.needs_dead_letters)

@@ -19,11 +19,11 @@ from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.decoders import cached_decoder
+from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.kafka_columns import kafka_columns, not_text, note_newest
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
-from tabletopic_kernel.ingest.plan import RefusedRecord, StagePlan, StageResult, TablePlan
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
 from tabletopic_kernel.ingest.relabel import relabel
 from tabletopic_kernel.ingest.verdicts import Refused
 
@@ -84,13 +84,13 @@ class Stage:
         """Whether this round's files will be thrown away: then only needs and reasons still matter."""
         result = self._result
         stops = self._plan.errors == "stop" and bool(result.refused)
-        return bool(result.needed) or result.needs_dead_letters or stops
+        return bool(result.needs) or stops
 
     def _known(self, schema_id: int | None) -> bool:
         if schema_id is not None and schema_id in self._plan.refused_schemas:
             return True
-        if self._loaded.writer is None:
-            return False
+        if self._loaded.writer is None:  # inferred columns come from the records themselves
+            return schema_id is not None and self._loaded.infers
         return self._plan.covers_tombstones if schema_id is None else schema_id in self._plan.schemas
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, bad_keys: Positions | None) -> None:
@@ -106,8 +106,10 @@ class Stage:
             positions, values = positions[~bad], values.filter(pa.array(~bad))
         columns: dict[str, pa.Array] = {}
         if group.schema_id is not None:
-            decoder = cached_decoder(group.schema_id, self._plan.schemas[group.schema_id])
+            decoder = self._loaded.decoder(group.schema_id)
             rows, refused = decoder.decode(values)
+            if isinstance(decoder, InferringDecoder) and decoder.needed is not None:
+                self._result.needed_columns.append(decoder.needed)
             self._refuse(batch, _refusals(positions, group.schema_id, refused))
             if refused:
                 positions = np.delete(positions, [bad.index for bad in refused])
@@ -213,6 +215,18 @@ class LoadedPlan:
         self.letter_writer = _writer(plan.dead_letters, plan.epoch)
         self.target = file_schema(self.writer.schema) if self.writer else None
         self.letter_target = file_schema(self.letter_writer.schema) if self.letter_writer else None
+        whole = plan.schemas.get(WHOLE_TOPIC)
+        self.infers = whole is not None and whole.kind == "INFERRED"
+        self._inferring: Decoder | None = None
+
+    def decoder(self, schema_id: int) -> Decoder:
+        """The decoder of a schema id that the plan covers."""
+        if not self.infers:
+            return cached_decoder(schema_id, self.plan.schemas[schema_id])
+        if self._inferring is None:
+            columns = self.writer.schema if self.writer else None
+            self._inferring = inferring_decoder(columns, whole_value=self.plan.whole_value)
+        return self._inferring
 
 
 def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:

@@ -159,13 +159,13 @@ class Worker:
         offsets = StagedOffsets(start, end)
         if offsets.records == 0:
             return
-        if self._plan.unknown_schemas:  # this batch is newer than the registry's last answer
+        if self._plan.unknown_schemas or self._plan.follows_latest:  # the registry may know more by now
             asked: frozenset[int | None] = frozenset(self._plan.unknown_schemas)
             self._plan = self._listener.plan_for(Needs(asked), recheck=True)
         result = self._run(frame, offsets.records)
         while needs := result.needs:
             self._discard(result)
-            if not needs.schema_ids:
+            if not needs.of_table:
                 self._check_share(result)
             self._plan = self._listener.plan_for(needs)
             result = self._run(frame, offsets.records)

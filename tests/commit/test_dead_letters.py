@@ -283,7 +283,8 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.integration
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEP, min_size=1, max_size=8))
 def test_whatever_fails_each_record_is_a_row_or_a_letter_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, steps: list[Any]

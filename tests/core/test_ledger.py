@@ -21,6 +21,8 @@ LEDGERS = st.builds(
     newest_ms=OFFSETS,
     commits=st.integers(0, 2**40),
     swept_epoch=st.integers(0, 2**31),
+    refused=st.dictionaries(st.text(), st.integers(1, 2**40), max_size=5),
+    replay_id=st.none() | st.text(min_size=1),
 )
 
 

@@ -1,0 +1,239 @@
+"""Bad records on the real broker, registry, Spark and catalog: kept, explained, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema
+
+from tabletopic_kernel.workbench import Workbench
+from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.test_table_topic import FAST, V1, field, record, row_v1
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+INT, TEXT = record(field("a", "int")), record(field("a", "string"))
+UNKNOWN = b"\x00\x7f\x00\x00\x01abc"
+
+
+def letters_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
+    """All letters of a topic, by (partition, offset); each once."""
+    table = bench.open_catalog().load_table(bench.table_of(topic) + "__dead_letters")
+    found = table.scan().to_arrow().to_pylist()
+    by_place = {(one["partition"], one["offset"]): one for one in found}
+    assert len(by_place) == len(found), "a record is a letter twice"
+    return by_place
+
+
+def test_bad_records_of_every_kind_become_letters(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Good neighbours are rows; letters keep the whole record; counts are in status, ledger and events."""
+    sender = new_topic(partitions=2)
+    good = sender.serialize(V1, row_v1(1))
+    headers = [("a", b"1"), ("a", b"\x00\xff"), ("b", b"")]
+    bad = {
+        b"not framed": "no_schema_id",
+        b"\x00\x00": "no_schema_id",
+        UNKNOWN: "unknown_schema",
+        good[:-3]: "avro",
+        good + b"\x00": "avro",
+    }
+    for number, data in enumerate(bad):
+        sender.avro(V1, row_v1(number), row_v1(number + 100))
+        sender.raw(data, key=None, headers=headers)
+    sender.flush()
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    sender.avro(V1, row_v1(1000))
+    sender.raw(UNKNOWN, b"again")
+    sender.flush()
+    status = caught_up(sender.topic)
+    rows, letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
+    places = {(sent.partition, sent.offset): sent for sent in sender.sent}
+    assert rows.keys() | letters.keys() == places.keys()
+    assert not rows.keys() & letters.keys()
+    assert len(letters) == len(bad) + 1
+    for place, letter in letters.items():
+        if letter["key"] is None:
+            assert bad[letter["value"]] in letter["reason"]
+            assert [(one["key"], one["value"]) for one in letter["headers"]] == headers
+        assert letter["topic"] == sender.topic
+        assert letter["timestamp"].timestamp() * 1000 == pytest.approx(places[place].timestamp_ms)
+        assert letter["message"]
+    counts = Counter(letter["reason"] for letter in letters.values())
+    assert status.state in ("running", "staged", "committing")
+    assert (status.refused, status.dead_letters) == (dict(counts), len(letters))
+    told: Counter[str] = Counter()
+    for event in bench.events(sender.topic):
+        if event.type == "DeadLettered":
+            told.update(event.counts)
+    assert told == counts
+    bench.disable(sender.topic)
+
+
+def test_a_schema_that_is_registered_later_is_found(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """An id that was unknown once is asked for again: its later records are rows."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    framed = sender.serialize(V1, row_v1(0))
+    # The registry gives ids in order, but not without holes.
+    newest = max(_ids(sender))
+    soon = range(newest + 1, newest + 8)
+    for schema_id in soon:
+        sender.raw(b"\x00" + schema_id.to_bytes(4, "big") + framed[5:])
+    sender.flush()
+    caught_up(sender.topic)
+    reasons = [one["reason"] for one in letters_by_place(bench, sender.topic).values()]
+    assert reasons == ["unknown_schema"] * len(soon)
+    made = sender.register(V1.replace('"name": "note"', '"name": "later"'))
+    assert made in soon
+    sender.raw(b"\x00" + made.to_bytes(4, "big") + framed[5:])
+    sender.flush()
+    caught_up(sender.topic)
+    assert len(letters_by_place(bench, sender.topic)) == len(soon)
+    assert len(rows_by_place(bench, sender.topic)) == 2
+    bench.disable(sender.topic)
+
+
+def _ids(sender: Sender) -> list[int]:
+    """Ids of every schema there is."""
+    client = sender.registry
+    return [
+        client.get_version(subject, version).schema_id or 0
+        for subject in client.get_subjects()
+        for version in client.get_versions(subject)
+    ]
+
+
+@pytest.mark.parametrize("on_incompatible", ["dead_letter", "new_column", "stop"])
+def test_a_schema_that_does_not_fit(
+    bench: Workbench,
+    new_topic: Callable[..., Sender],
+    caught_up: Callable[..., Any],
+    on_incompatible: str,
+) -> None:
+    """Text where the table has a number is never coerced: letters, a column of its own, or a stop."""
+    sender = new_topic()
+    sender.avro(INT, {"a": 1})
+    bench.enable(sender.topic, {**FAST, "on_incompatible": on_incompatible})
+    caught_up(sender.topic)
+    sender.registry.set_compatibility(f"{sender.topic}-value", "NONE")
+    sender.avro(TEXT, {"a": "x"})
+    sender.avro(INT, {"a": 2})
+    if on_incompatible == "stop":
+        status = caught_up(sender.topic, state="failed")
+        assert "a is int in the table and string in the new schema" in status.error
+        bench.disable(sender.topic)
+        return
+    caught_up(sender.topic)
+    rows = rows_by_place(bench, sender.topic)
+    if on_incompatible == "dead_letter":
+        assert {row["a"] for row in rows.values()} == {1, 2}
+        (letter,) = letters_by_place(bench, sender.topic).values()
+        assert letter["reason"] == "incompatible_schema"
+        assert "a is int in the table and string in the new schema" in letter["message"]
+    else:
+        ordered = [rows[place] for place in sorted(rows)]
+        assert [(row["a"], row["a_string"]) for row in ordered] == [(1, None), (None, "x"), (2, None)]
+    bench.disable(sender.topic)
+
+
+def test_keys_that_are_no_text(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A record whose key shall be text and is not UTF-8 is a letter."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0), key="schön".encode())
+    sender.avro(V1, row_v1(1), key=b"\xff\x00")
+    bench.enable(sender.topic, {**FAST, "key_format": "string"})
+    caught_up(sender.topic)
+    assert {row["_kafka_key"] for row in rows_by_place(bench, sender.topic).values()} == {"schön"}
+    (letter,) = letters_by_place(bench, sender.topic).values()
+    assert (letter["reason"], letter["key"]) == ("key_not_text", b"\xff\x00")
+    bench.disable(sender.topic)
+
+
+def test_skipped_records_are_counted(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """With errors skip there is no dead-letter table, and the count by reason survives in the ledger."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0))
+    sender.raw(b"bad")
+    sender.flush()
+    bench.enable(sender.topic, {**FAST, "errors": "skip"})
+    status = caught_up(sender.topic)
+    assert (status.rows, status.refused, status.dead_letter_table) == (1, {"no_schema_id": 1}, None)
+    assert not bench.open_catalog().table_exists(bench.table_of(sender.topic) + "__dead_letters")
+    bench.disable(sender.topic)
+
+
+def test_a_topic_of_which_most_records_are_refused_stops(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A wrong setting does not pour a topic into letters; with the limit lifted they all are."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0))
+    for number in range(1500):
+        sender.raw(b"plain text %d" % number)
+    sender.flush()
+    bench.enable(sender.topic, FAST)
+    status = caught_up(sender.topic, state="failed")
+    assert "more than 50%" in status.error
+    assert "max_refused_share" in status.error
+    assert status.next_offsets.get(0, 0) == 0
+    assert not bench.open_catalog().table_exists(bench.table_of(sender.topic) + "__dead_letters")
+    bench.enable(sender.topic, {**FAST, "max_refused_share": 1})
+    status = caught_up(sender.topic)
+    assert (status.rows, status.dead_letters) == (1, 1500)
+    bench.disable(sender.topic)
+
+
+@pytest.mark.parametrize("value_format", ["string", "raw"])
+def test_values_without_a_schema(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], value_format: str
+) -> None:
+    """Text or bytes fill one column; a tombstone is a row of null."""
+    sender = new_topic()
+    values = ["grün".encode(), b"", None, b"\xff\xfe"]
+    for value in values:
+        sender.raw(value)
+    sender.flush()
+    bench.enable(sender.topic, {**FAST, "value_format": value_format})
+    caught_up(sender.topic)
+    found = {
+        row[METADATA]["offset"]: row["_kafka_value"] for row in rows_by_place(bench, sender.topic).values()
+    }
+    if value_format == "raw":
+        assert found == dict(enumerate(values))
+    else:
+        assert found == {0: "grün", 1: "", 2: None}
+        (letter,) = letters_by_place(bench, sender.topic).values()
+        assert (letter["reason"], letter["value"]) == ("not_text", b"\xff\xfe")
+    bench.disable(sender.topic)
+
+
+def test_a_schema_that_cannot_be_read(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Records of a format that is not understood wait as letters, with the reason."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(0))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    subject = f"other-{sender.topic}"
+    deep = '{"type": "array", "items": ' * 70 + '"int"' + "}" * 70
+    made = sender.registry.register_schema(subject, Schema(deep, "AVRO"))
+    sender.raw(b"\x00" + made.to_bytes(4, "big") + b"\x00")
+    sender.flush()
+    caught_up(sender.topic)
+    (letter,) = letters_by_place(bench, sender.topic).values()
+    assert (letter["reason"], letter["schema_id"]) == ("bad_schema", made)
+    bench.disable(sender.topic)

@@ -1,0 +1,120 @@
+"""Topics of every value format on the real broker, registry, Spark and catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema
+
+from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.workbench import Workbench
+from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.test_dead_letters import letters_by_place
+from tests.integration.test_table_topic import FAST, field, record
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+
+PROTO = """
+syntax = "proto3";
+message Click { int64 id = 1; string url = 2; optional int32 size = 3; repeated string tags = 4; }
+"""
+JSON_SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "url": {"type": "string"}, "size": {"type": "number"}},
+        "required": ["id"],
+    }
+)
+AVRO = record(field("id", "long"), field("url", "string"))
+
+
+def proto_message(number: int) -> bytes:
+    """A Click with a tag, by hand: field 1 varint, 2 and 4 text."""
+    url = f"/{number}".encode()
+    return b"\x08" + bytes([number]) + b"\x12" + bytes([len(url)]) + url + b"\x22\x01t"
+
+
+def by_offset(bench: Workbench, topic: str, *names: str) -> dict[int, tuple[Any, ...]]:
+    """Columns of each row, by offset."""
+    rows = rows_by_place(bench, topic).values()
+    return {row[METADATA]["offset"]: tuple(row[name] for name in names) for row in rows}
+
+
+def test_three_formats_in_one_topic(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Avro, Protobuf and JSON Schema by their ids, record by record; what is damaged is a letter each."""
+    sender = new_topic()
+    ids = {
+        kind: sender.registry.register_schema(f"{sender.topic}-{kind}", Schema(text, kind))
+        for kind, text in (("AVRO", AVRO), ("PROTOBUF", PROTO), ("JSON", JSON_SCHEMA))
+    }
+    for number in range(1, 31):
+        sender.raw(sender.serialize(AVRO, {"id": number, "url": f"/{number}"}))
+        sender.raw(prefix(ids["PROTOBUF"]) + b"\x00" + proto_message(number))
+        sender.raw(prefix(ids["JSON"]) + json.dumps({"id": number, "url": f"/{number}"}).encode())
+    sender.raw(prefix(ids["PROTOBUF"]) + b"\x00" + proto_message(1)[:-1])
+    sender.raw(prefix(ids["JSON"]) + b'{"id": "x"}')
+    sender.flush()
+    bench.enable(sender.topic, FAST)
+    status = caught_up(sender.topic)
+    expected = {3 * (n - 1) + k: (n, f"/{n}") for n in range(1, 31) for k in range(3)}
+    assert by_offset(bench, sender.topic, "id", "url") == expected
+    letters = letters_by_place(bench, sender.topic)
+    assert sorted(offset for _, offset in letters) == [90, 91]
+    assert {letter["reason"].split("_")[0] for letter in letters.values()} == {"protobuf", "json"}
+    assert status.rows == 90
+    bench.disable(sender.topic)
+
+
+def test_json_without_a_schema(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Columns come with the records and widen; what is no JSON is a letter."""
+    sender = new_topic()
+    for number in range(20):
+        sender.raw(json.dumps({"id": number, "at": "2026-01-31", "in": {"x": number / 2}}).encode())
+    sender.raw(b'{"id": 1')
+    sender.flush()
+    bench.enable(sender.topic, {**FAST, "value_format": "json"})
+    caught_up(sender.topic)
+    sender.raw(json.dumps({"id": 2**60, "more": [1, 2], "in": {"y": True}}).encode())
+    sender.flush()
+    caught_up(sender.topic)
+    rows = {row[METADATA]["offset"]: row for row in rows_by_place(bench, sender.topic).values()}
+    assert set(rows) == {*range(20), 21}
+    assert (rows[3]["id"], rows[3]["at"], rows[3]["in"]) == (3, "2026-01-31", {"x": 1.5, "y": None})
+    assert (rows[21]["id"], rows[21]["more"], rows[21]["in"]) == (2**60, [1, 2], {"x": None, "y": True})
+    assert [offset for _, offset in letters_by_place(bench, sender.topic)] == [20]
+    bench.disable(sender.topic)
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF", "JSON"])
+def test_values_of_the_newest_schema(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], kind: str
+) -> None:
+    """Values without an id are read by the newest schema of the subject that is set."""
+    sender = new_topic()
+    subject = f"of-{sender.topic}"
+    text = {"AVRO": AVRO, "PROTOBUF": PROTO, "JSON": JSON_SCHEMA}[kind]
+    sender.registry.register_schema(subject, Schema(text, kind))
+
+    def value(number: int) -> bytes:
+        if kind == "PROTOBUF":
+            return proto_message(number)
+        if kind == "JSON":
+            return json.dumps({"id": number, "url": f"/{number}"}).encode()
+        return bytes([2 * number, 4]) + f"/{number}".encode()
+
+    for number in range(1, 10):
+        sender.raw(value(number))
+    sender.raw(b"\xff\xff")
+    sender.flush()
+    bench.enable(sender.topic, {**FAST, "value_format": "by_latest_schema", "value_subject": subject})
+    caught_up(sender.topic)
+    assert by_offset(bench, sender.topic, "id", "url") == {n - 1: (n, f"/{n}") for n in range(1, 10)}
+    assert [offset for _, offset in letters_by_place(bench, sender.topic)] == [9]
+    bench.disable(sender.topic)
