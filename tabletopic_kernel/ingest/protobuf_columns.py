@@ -43,6 +43,7 @@ from tabletopic_kernel.ingest.protobuf_arrays import (
     without_nulls,
 )
 from tabletopic_kernel.ingest.protobuf_json import JsonTexts, Text
+from tabletopic_kernel.ingest.protobuf_plain import name_of
 from tabletopic_kernel.ingest.protobuf_values import Mask, SubMicros, many_durations, many_timestamps
 from tabletopic_kernel.ingest.protobuf_wire import tag_bytes
 from tabletopic_kernel.ingest.verdicts import Refusal
@@ -150,7 +151,10 @@ class MessageColumn:
 
     def sizes(self, raw: pa.Array) -> Sizes:
         """See ``Column``."""
-        return self.sizes_of([raw.field(i) for i in range(len(self.fields))])
+        return self.sizes_of(self._children(raw))
+
+    def _children(self, raw: pa.Array) -> list[pa.Array]:
+        return [raw.field(name_of(field.number)) for field in self.fields]  # the reader's order is another
 
     def sizes_of(self, raw: list[pa.Array]) -> Sizes:
         """The same of a message's fields."""
@@ -161,8 +165,7 @@ class MessageColumn:
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         """See ``Column``."""
-        children = [raw.field(i) for i in range(len(self.fields))]
-        arrays = self.convert_all(children, scope.within(raw), target)
+        arrays = self.convert_all(self._children(raw), scope.within(raw), target)
         mask = raw.is_null() if raw.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
 
@@ -208,6 +211,8 @@ class WrapperColumn(MessageColumn):
 class FieldColumn(Protocol):
     """A field of a message."""
 
+    number: int
+
     def sizes(self, raw: pa.Array) -> Sizes:
         """Bytes on the wire in each message, tags and all."""
 
@@ -222,6 +227,7 @@ class SingleField:
     """A field of one value. ``default``: the number of an enum without presence."""
 
     def __init__(self, number: int, column: Column, presence: Presence, default: int = 0) -> None:
+        self.number = number
         self._tag = tag_bytes(number)
         self._column = column
         self._presence = presence
@@ -251,6 +257,7 @@ class JsonField:
     """A field of one message that is JSON text; the reader gives the pieces that are on the wire."""
 
     def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
+        self.number = number
         self._tag = tag_bytes(number)
         self._column = column
         self._presence = presence
@@ -282,6 +289,7 @@ class ListField:
     """A repeated field."""
 
     def __init__(self, number: int, column: Column, packed: bool) -> None:
+        self.number = number
         self._tag = tag_bytes(number)
         self._column = column
         self._packed = packed

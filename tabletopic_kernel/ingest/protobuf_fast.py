@@ -28,7 +28,7 @@ from tabletopic_kernel.core.wire import PREFIX_BYTES
 from tabletopic_kernel.ingest.protobuf_arrays import Scope
 from tabletopic_kernel.ingest.protobuf_columns import ColumnPlanner
 from tabletopic_kernel.ingest.protobuf_json import JsonTexts
-from tabletopic_kernel.ingest.protobuf_plain import Plain, has_groups, largest_numbers
+from tabletopic_kernel.ingest.protobuf_plain import Plain, has_groups, largest_numbers, name_of
 from tabletopic_kernel.ingest.protobuf_values import Mask, SubMicros
 from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 
@@ -79,7 +79,7 @@ class FastEngine:
 
     def _read(self, values: pa.Array) -> list[pa.Array]:
         try:
-            return self._reader.array_to_record_batch(values).columns  # type: ignore[no-any-return]
+            batch = self._reader.array_to_record_batch(values)
         except ValueError as error:
             raise NotRows(str(error)) from error
         except BaseException as error:
@@ -87,6 +87,7 @@ class FastEngine:
             if type(error).__name__ != "PanicException":
                 raise
             raise NotRows(f"native panic: {error}") from error
+        return [batch.column(name_of(field.number)) for field in self._column.fields]
 
 
 def _with_plain_headers(values: pa.Array, header_bytes: int) -> pa.Array:

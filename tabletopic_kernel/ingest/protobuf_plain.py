@@ -57,7 +57,7 @@ def name_of(number: int) -> str:
 
 
 class Plain:
-    """The plain types of a message type: ``file`` holds them, ``root`` is the top level, ``batch`` many of it.
+    """The plain types of a message type: ``file`` holds them, ``root`` is the top one, ``batch`` many of it.
 
     Args:
         root: the tree.
