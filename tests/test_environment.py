@@ -6,9 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
-import zipfile
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -148,7 +146,7 @@ def test_conda_installs_the_package() -> None:
     assert set(extras) <= set(project()["optional-dependencies"])
 
 
-# --- make, CI, distributions ------------------------------------------------------------------------------
+# --- make and CI -------------------------------------------------------------------------------------------
 
 # Under `make test` the outer make's own variables would change what the inner one says.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
@@ -201,28 +199,3 @@ def test_old_pythons_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.strip() == f"error: PYTHON={old} is not Python 3.11 or newer: Python 3.9.1"
     assert not (tmp_path / ".venv").exists()
-
-
-@pytest.mark.integration
-def test_the_wheel_holds_the_data_sets(tmp_path: Path) -> None:
-    """Built by way of the source distribution, it has every file of the package, the linked folder's too."""
-    uv = Path(sys.executable).with_name("uv")
-    if not uv.exists():
-        pytest.skip("no uv: it could not be installed here")
-    subprocess.run([uv, "build", "--quiet", "--out-dir", tmp_path, ROOT], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        held = set(archive.namelist())
-    listed = subprocess.run(
-        ["git", "ls-files", "tabletopic_kernel", "datasets"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    files = [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
-    expected = {f"tabletopic_kernel/_{file}" if file.parts[0] == "datasets" else str(file) for file in files}
-    assert expected <= held
-    assert not [name for name in held if name.endswith(".pyc")]
