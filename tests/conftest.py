@@ -20,3 +20,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
     # A test run that is killed must not leave servers behind.
     yield local.up(die_with_parent=True)
     local.down()
+
+
+@pytest.fixture(scope="session")
+def quiet_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
+    """As ``stack``, and no process of the tests is a host there: kernels become hosts as for a person."""
+    local = LocalStack(tmp_path_factory.mktemp("quiet"))
+    yield local.up(die_with_parent=True)
+    local.down()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -46,7 +47,9 @@ def _make_parser() -> Parser:
     parser.add_argument(
         "-e", "--engine", choices=("duckdb", "spark", "athena"), default="duckdb", help=engines
     )
-    parser.add_argument("--at", metavar="SNAPSHOT|TIME", help="read the tables as they were then (duckdb)")
+    parser.add_argument(
+        "--at", metavar="SNAPSHOT|TIME|$NAME", help="read the tables as they were then (duckdb)"
+    )
     parser.add_argument("--as", dest="form", choices=("df", "arrow", "polars"), help="rows in this form")
     parser.add_argument("--limit", type=count, metavar="N", help="fetch no more rows than this")
     return parser
@@ -85,8 +88,9 @@ class LakeMagics(Magics, Configurable):
         limit = given.limit
         if limit is None and target is None and given.form is None:
             limit = self.display_rows
+        variables = {**self._variables, **(local_ns or {})}
         answer = self._session.workbench.query(
-            sql, given.engine, at=given.at, params=self._bound(sql, local_ns), limit=limit
+            sql, given.engine, at=_moment(given.at, variables), params=_bound(sql, variables), limit=limit
         )
         result = LakeResult(answer, self.display_rows)
         if target is None and given.form is None:
@@ -98,10 +102,18 @@ class LakeMagics(Magics, Configurable):
         self._variables[target] = rows
         return Grid((), [], "", [f"{target}: {len(result):,} rows", *result.freshness()])
 
-    def _bound(self, sql: str, local_ns: dict[str, Any] | None) -> dict[str, Any] | None:
-        from tabletopic_kernel.query.parameters import bound  # noqa: PLC0415 - query loads Arrow
 
-        return bound(sql, {**self._variables, **(local_ns or {})}) or None
+def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    from tabletopic_kernel.query.parameters import bound  # noqa: PLC0415 - query loads Arrow
+
+    return bound(sql, variables) or None
+
+
+def _moment(at: str | None, variables: Mapping[str, Any]) -> Any:
+    """A snapshot id or a time as written, or the value of ``$name``."""
+    if at is None or not at.startswith("$"):
+        return at
+    return (_bound(at, variables) or {}).get(at[1:], at)
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    TableTopicError,
+    UsageError,
+)
+from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.jupyter.place import Place
 from tabletopic_kernel.jupyter.session import Session
 from tabletopic_kernel.jupyter.topic_words import make_parser, manual, parse_topic, settings_of
@@ -31,6 +38,7 @@ from tabletopic_kernel.shown.topics import (
 if TYPE_CHECKING:
     from tabletopic_kernel.commit.status import TopicStatus
     from tabletopic_kernel.local.progress import Step
+    from tabletopic_kernel.servers import Servers
     from tabletopic_kernel.table_topic import TableTopic
 
 _REFRESH_S = 1.0
@@ -212,6 +220,21 @@ class TopicMagics(Magics):
         return facts("hosts", pairs)
 
     def _up(self, _: argparse.Namespace) -> Grid:
+        try:
+            servers = self._session.workbench.servers
+        except SettingsError:  # none are named, and none run
+            servers = self._start_servers()
+        return facts(
+            "servers",
+            {
+                "Kafka": servers.kafka.get("bootstrap.servers", ""),
+                "registry": mask(servers.registry["url"]),
+                "catalog": servers.catalog["name"],
+                "state folder": str(servers.state_dir),
+            },
+        )
+
+    def _start_servers(self) -> Servers:
         place = Place(_said("starting the local servers …"))
         over: list[str] = []
 
@@ -221,15 +244,7 @@ class TopicMagics(Magics):
             place.update(_said(*over, *([] if step.state in ("done", "failed") else [str(step)])))
 
         self._session.start_stack(report)
-        servers = self._session.workbench.servers
-        return facts(
-            "local servers",
-            {
-                "Kafka": servers.kafka["bootstrap.servers"],
-                "registry": servers.registry["url"],
-                "catalog": servers.catalog.get("uri", ""),
-            },
-        )
+        return self._session.workbench.servers
 
     def _down(self, _: argparse.Namespace) -> Grid:
         self._session.stop_stack()

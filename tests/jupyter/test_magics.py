@@ -261,6 +261,15 @@ def test_variables_are_bound(run: Callable[[str], Any], bench: FakeWorkbench) ->
     assert type(more["params"]["least"]) is int
 
 
+def test_the_moment_may_be_a_variable(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """--at takes a snapshot, a time, or the variable that holds one."""
+    run("before = 42")
+    run("%lake --at $before SELECT 1")
+    assert bench.asked[-1][1][2]["at"] == 42
+    run("%lake --at 2026-01-31T12:00:00Z SELECT 1")
+    assert bench.asked[-1][1][2]["at"] == "2026-01-31T12:00:00Z"
+
+
 def test_variables_of_a_function_count_too(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """Inside a function the local variables are seen first."""
     run("least = 1\ndef ask(least):\n    return get_ipython().run_line_magic('lake', 'SELECT $least')\n")
