@@ -150,8 +150,8 @@ def decimal_of(text: str) -> Decimal | None:
 def double_of(number: Number) -> float | None:
     """The double that stands for it; None if there is none that a reader would take for the same number.
 
-    A number of magnitude below 2^53 and of no more digits than a double has (17) is the nearest double, as
-    every reader takes it. Any other must be exactly a double, or what a double prints as.
+    A number of no more digits than a double has (17) is the nearest double, as every reader takes it. One of
+    more digits, and an integer beyond 2^53, must be exactly a double, or what a double prints as.
 
     >>> double_of(Number("0.1")), double_of(Number("9007199254740993")), double_of(Number("1e999"))
     (0.1, None, None)
@@ -159,10 +159,13 @@ def double_of(number: Number) -> float | None:
     (1.152921504606847e+18, None)
     """
     value = float(number)
-    if -EXACT_DOUBLE < value < EXACT_DOUBLE and significant_digits(number) <= DOUBLE_DIGITS:
+    if value in (float("inf"), float("-inf")):
+        return None
+    small = -EXACT_DOUBLE < value < EXACT_DOUBLE or not is_integer_text(number)
+    if small and significant_digits(number) <= DOUBLE_DIGITS:
         return value
     exact = decimal_of(number)
-    if exact is None or value in (float("inf"), float("-inf")):
+    if exact is None:
         return None
     return value if exact in (Decimal(value), Decimal(repr(value))) else None
 

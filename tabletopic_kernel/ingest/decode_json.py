@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.json_infer import Shape, has_rest_column, value_struct, widened
@@ -22,7 +21,8 @@ from tabletopic_kernel.core.json_types import Struct, iceberg_schema
 from tabletopic_kernel.core.types import arrow_schema_of
 from tabletopic_kernel.core.wire import PREFIX_BYTES
 from tabletopic_kernel.ingest.json_exact import NOTHING, ExactEngine
-from tabletopic_kernel.ingest.json_fast import CLOSE, OPEN, FastEngine, Joined
+from tabletopic_kernel.ingest.json_fast import FastEngine
+from tabletopic_kernel.ingest.json_records import Joined, Records
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused, UnsupportedError
 
 # Below this a call of the fast engine (about 0.2 ms, whatever the size) costs more than the exact one.
@@ -31,7 +31,9 @@ MIN_FAST_RECORDS: Final = 16
 # many, and one per so many records. Many scattered bad records would cost a call for each few of them.
 MIN_REFUSED_GROUPS: Final = 12
 RECORDS_PER_REFUSED_GROUP: Final = 250
-# One suspect in so many rows, and the exact engine does the rest alone: the fast one saves too little.
+# Records given to the fast engine at once: what is read again because of a bad one is no more than these.
+GROUP_RECORDS: Final = 8_192
+# One suspect in so many rows of a group: the fast engine saves too little, and is asked less often.
 SUSPECTS_WORTH_IT: Final = 4
 # Python values may take a few hundred times the bytes they were read from; this many are held at once.
 EXACT_BATCH_BYTES: Final = 1024 * 1024
@@ -59,7 +61,7 @@ class JsonSchemaDecoder:
 
         ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
         """
-        run = _Run(_Records(values, PREFIX_BYTES), self._engines)
+        run = _Run(Records(values, PREFIX_BYTES), self._engines)
         for start, stop in run:
             run.judge(range(start, stop))
         return run.rows(), run.refused
@@ -90,7 +92,7 @@ class JsonDecoder:
         """
         self.needed = None
         self._wanted, self._wants_rest = self._columns, self._rest
-        run = _Run(_Records(values, 0), self._engines)
+        run = _Run(Records(values, 0), self._engines)
         for start, stop in run:
             middle = min(stop, start + SAMPLE_RECORDS)
             run.put_back(middle, stop)
@@ -140,16 +142,18 @@ class _Engines:
 class _Run:
     """One call's work: iterating it does what the fast engine can, and yields what it cannot."""
 
-    def __init__(self, records: _Records, engines: _Engines) -> None:
+    def __init__(self, records: Records, engines: _Engines) -> None:
         self.refused: list[Refused] = []
         self.leftovers: list[Any] = []  # what has no column, of the records that have such
         self._records = records
-        self._todo = [(0, len(records))]
+        steps = range(0, len(records), GROUP_RECORDS)
+        self._todo = [(start, min(start + GROUP_RECORDS, len(records))) for start in reversed(steps)]
         self.go_on_with(engines)
 
     def go_on_with(self, engines: _Engines) -> None:
         """Use other columns from here on. Rows of those before are of no use then."""
         self._engines = engines
+        self._joined = engines.fast and engines.fast.join(self._records)
         self._groups_left = max(MIN_REFUSED_GROUPS, len(self._records) // RECORDS_PER_REFUSED_GROUP)
         self._batches: list[pa.RecordBatch] = []
         self._indexes: list[Offsets] = []  # of the batches' rows, in the array of values
@@ -164,17 +168,16 @@ class _Run:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         while self._todo:
             start, stop = self._todo.pop()
-            fast = self._engines.fast if self._groups_left > 0 and self._records.joined else None
-            if fast is None or stop - start < MIN_FAST_RECORDS:
+            fast, joined = self._engines.fast, self._joined
+            if not fast or not joined or not self._groups_left or stop - start < MIN_FAST_RECORDS:
                 yield start, stop
             else:
-                yield from self._take(fast, start, stop)
+                yield from self._take(fast, joined, start, stop)
 
-    def _take(self, fast: FastEngine, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _take(self, fast: FastEngine, joined: Joined, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Give a group to the fast engine; what it refuses is done again in parts."""
-        assert self._records.joined is not None
         try:
-            found = fast.decode(self._records.joined.part(start, stop))
+            found = fast.decode(joined.part(start, stop))
         except NotRows as verdict:
             self._groups_left -= 1
             if verdict.row is not None and verdict.row < stop - start:
@@ -188,8 +191,8 @@ class _Run:
                 self.put_back(start, middle)
             return
         suspects, count = found.suspects, stop - start
-        if len(suspects) * SUSPECTS_WORTH_IT > count:
-            self._groups_left = 0
+        if len(suspects) * SUSPECTS_WORTH_IT > max(count, SAMPLE_RECORDS):
+            self._groups_left //= SUSPECTS_WORTH_IT
             yield start, stop
             return
         good = np.delete(np.arange(count), suspects)
@@ -235,53 +238,3 @@ class _Run:
 
 def _ascends(indexes: Offsets) -> bool:
     return bool((np.diff(indexes) > 0).all())
-
-
-class _Records:
-    """The records' texts, one by one and joined for the fast engine."""
-
-    def __init__(self, values: pa.Array, prefix_bytes: int) -> None:
-        wide = pa.types.is_large_binary(values.type)
-        _, offsets, data = values.buffers()
-        kind = np.int64 if wide else np.int32
-        found: Offsets = np.zeros(1, np.int64)
-        if len(values):
-            width = np.dtype(kind).itemsize
-            raw = np.frombuffer(offsets, kind, len(values) + 1, values.offset * width)
-            found = raw.astype(np.int64)
-        self._offsets = found
-        self._prefix_bytes = prefix_bytes
-        self._data = memoryview(data) if data is not None else memoryview(b"")
-        self.joined: Joined | None = None  # None if a value has no room for its prefix
-        if prefix_bytes == 0:
-            self.joined = _joined(values)
-        elif bool((np.diff(found) >= prefix_bytes).all()):
-            self.joined = self._joined_in_place()
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    def value(self, index: int) -> bytes:
-        """The text of one record."""
-        return bytes(self._data[self._offsets[index] + self._prefix_bytes : self._offsets[index + 1]])
-
-    def _joined_in_place(self) -> Joined:
-        """The joint is as long as a prefix: one is written over the other."""
-        begin, end = int(self._offsets[0]), int(self._offsets[-1])
-        block = np.empty(end - begin + 1, np.uint8)
-        block[:-1] = np.frombuffer(self._data[begin:end], np.uint8)
-        starts = self._offsets[:-1] - begin
-        for place, byte in enumerate(CLOSE + OPEN):
-            block[starts + place] = byte
-        block[-1] = CLOSE[0]
-        offsets = self._offsets - begin
-        return Joined(pa.py_buffer(block).slice(1), offsets)
-
-
-def _joined(values: pa.Array) -> Joined:
-    wide = values.cast(pa.large_binary())
-    texts = pc.binary_join_element_wise(OPEN, wide, CLOSE, b"")
-    _, offsets, data = texts.buffers()
-    if not len(texts):
-        return Joined(pa.py_buffer(b""), np.zeros(1, np.int64))
-    return Joined(data, np.frombuffer(offsets, np.int64, len(texts) + 1, texts.offset * 8))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.core.json_text import EXACT_DOUBLE
+from tabletopic_kernel.core.json_text import EXACT_DOUBLE, MAX_INT
 from tabletopic_kernel.core.json_types import Field, JsonType, ListOf, Scalar, Struct
 from tabletopic_kernel.core.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
 from tabletopic_kernel.ingest.avro_columns import spread, uuids
@@ -32,11 +32,13 @@ _SHAPES: Final = {
     "timestamptz": f"^{_DATE}[T ]{_CLOCK}{_OFFSET}$",
     "uuid": "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$",
 }
+_1970: Final = pa.scalar("1970-01-01T", pa.large_string())
+_NO_TEXT: Final = pa.scalar("", pa.large_string())
 _DAY_US: Final = MILLIS_PER_DAY * 1000
 
 
-def native_type(node: JsonType) -> pa.DataType:
-    """The type to read a value as; raises UnsupportedError.
+def native_type(node: JsonType, *, loose: bool = False) -> pa.DataType:
+    """The type to read a value as, integers as doubles if ``loose``; raises UnsupportedError.
 
     Optional fields that have no such type are left out: where they are not null, the rows are suspects.
     """
@@ -46,11 +48,13 @@ def native_type(node: JsonType) -> pa.DataType:
         case Scalar("float"):
             raise UnsupportedError("32-bit floats are not read with all their digits")
         case Scalar(kind):
+            if loose and kind in ("int", "long"):
+                return pa.float64()
             return _NATIVE.get(kind, pa.large_string())
         case ListOf(items, _):
-            return pa.list_(native_type(items))
+            return pa.list_(native_type(items, loose=loose))
         case Struct(fields):
-            return pa.struct([pa.field(f.key, native_type(f.type)) for f in read_fields(fields)])
+            return pa.struct([pa.field(f.key, native_type(f.type, loose=loose)) for f in read_fields(fields)])
     raise UnsupportedError("the native reader has no maps, and no JSON as text")
 
 
@@ -83,6 +87,8 @@ class Columns:
                 return self._list(node, array, target, rows)
             case Scalar("double"):
                 self._mark(~(np.abs(_floats(array)) < EXACT_DOUBLE), rows)  # also NaN and infinity
+            case Scalar("int" | "long") if pa.types.is_floating(array.type):
+                return self._integers(array, target, rows)
             case Scalar(kind) if kind in _SHAPES:
                 return self._formatted(kind, array, target, rows)
         return array
@@ -133,6 +139,15 @@ class Columns:
         buffers = [array.buffers()[0], pa.py_buffer(offsets - offsets[0])]
         return pa.Array.from_buffers(target, len(array), buffers, array.null_count, children=[items])
 
+    def _integers(self, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
+        """Integers that were read as doubles."""
+        floats = _floats(array)
+        limit = EXACT_DOUBLE if target == pa.int64() else MAX_INT + 1
+        good = (np.abs(floats) < limit) & (np.trunc(floats) == floats)
+        self._mark(~good, rows)
+        numbers = pa.array(np.where(good, floats, 0).astype(np.int64)).cast(target)
+        return pc.if_else(array.is_valid(), numbers, pa.scalar(None, target)) if array.null_count else numbers
+
     def _formatted(self, kind: str, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
         """Dates, times and UUIDs out of their text; what is not written as they are becomes null."""
         fits = pc.match_substring_regex(array, _SHAPES[kind])
@@ -143,6 +158,9 @@ class Columns:
             found = uuids(array.drop_null())
             return spread_uuids(found, array) if array.null_count else found
         try:
+            if kind == "time":  # Arrow casts large texts to timestamps, and not to times
+                moments = pc.binary_join_element_wise(_1970, array, _NO_TEXT).cast(pa.timestamp("us"))
+                return moments.view(pa.int64()).view(target)
             cast = array.cast(target)
         except pa.ArrowInvalid as error:  # the 30th of February, a 24th hour
             raise NotRows(str(error)) from None
