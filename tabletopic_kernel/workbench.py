@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -23,8 +24,9 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.adapters.registry import Registry
     from tabletopic_kernel.commit.check import Plan
     from tabletopic_kernel.commit.host import Host
+    from tabletopic_kernel.commit.replay_plan import ReplayPlan
     from tabletopic_kernel.commit.status import TopicStatus
-    from tabletopic_kernel.core.events import ControlEvent
+    from tabletopic_kernel.core.events import ControlEvent, Replayed
     from tabletopic_kernel.local.progress import Report
     from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.query.duckdb import DuckLake
@@ -199,6 +201,44 @@ class Workbench:
 
         wish = self.wish(topic)
         write_wish(self.broker, topic, wish.model_copy(update={"commit_asked_ms": _now_ms()}))
+
+    def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
+        """Try a topic's dead letters again with the settings of today; its host does it, and this waits.
+
+        Args:
+            topic: a table topic that a host runs.
+            where: a condition on the columns of the dead-letter table; None takes all letters.
+            timeout_s: how long to wait for the outcome.
+
+        Returns:
+            What became of the letters; None if it is not over yet.
+
+        Raises:
+            UsageError: the topic is not switched on, no host runs, or ``where`` cannot be read.
+        """
+        from tabletopic_kernel.commit.replay import letters_that  # noqa: PLC0415
+        from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
+        from tabletopic_kernel.core.events import Replayed  # noqa: PLC0415
+        from tabletopic_kernel.core.settings import ReplayWish  # noqa: PLC0415
+
+        wish = self.wish(topic)
+        asked = ReplayWish(id=uuid.uuid4().hex, asked_ms=_now_ms(), where=where)
+        letters_that(where, asked.asked_ms)
+        if not self.hosts():
+            raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
+        write_wish(self.broker, topic, wish.model_copy(update={"replay": asked}))
+        deadline = time.monotonic() + timeout_s
+        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+            if isinstance(event, Replayed) and event.replay_id == asked.id:
+                return event
+        return None
+
+    def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
+        """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""
+        from tabletopic_kernel.commit.replay_plan import plan_replay  # noqa: PLC0415
+
+        settings = self.wish(topic).settings
+        return plan_replay(topic, settings, where, self.broker, self.registry, self.open_catalog())
 
     def wishes(self) -> dict[str, TopicWish]:
         """What is switched on, by topic."""

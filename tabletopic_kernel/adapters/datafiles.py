@@ -79,7 +79,7 @@ class DataFileWriter:
         output = self._io.new_output(path)
         with model.create_writer(output, self.schema, self._metadata.properties) as writer:
             writer.write(table)
-        return DataFile.from_args(
+        file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
@@ -91,6 +91,8 @@ class DataFileWriter:
             key_metadata=None,
             **writer.result().to_serialized_dict(),
         )
+        file.spec_id = self.spec_id  # from_args leaves it out, and so does pickle
+        return file
 
     def _partitions(self, table: pa.Table) -> Iterator[tuple[PartitionKey | None, pa.Table]]:
         """The rows of each partition: one sort by partition values, then slices."""

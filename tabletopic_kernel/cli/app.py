@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tabletopic_kernel.cli import ask, dashboard, data, look, run, servers, topics, watch
+from tabletopic_kernel.cli import ask, dashboard, data, look, replay, run, servers, topics, watch
 from tabletopic_kernel.cli.call import INTERRUPTED, Call, ConfigOption, DebugOption, StateDirOption
 
 DISTRIBUTION = "tabletopic"
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (servers, topics, run, watch, look, dashboard, ask, data):
+for group in (servers, topics, run, watch, look, replay, dashboard, ask, data):
     group.add_to(app)
 
 

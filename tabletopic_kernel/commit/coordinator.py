@@ -19,6 +19,7 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.adapters.kafka import java_properties
 from tabletopic_kernel.commit.listener import WorkerListener
 from tabletopic_kernel.commit.owner import Owner
+from tabletopic_kernel.commit.replay import Replays
 from tabletopic_kernel.commit.report import Reporter
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.start import check_same_topic
@@ -44,7 +45,7 @@ from tabletopic_kernel.core.errors import (
     UsageError,
 )
 from tabletopic_kernel.core.events import Progress
-from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
 from tabletopic_kernel.ingest.plan import Needs, StagePlan
 from tabletopic_kernel.ingest.source import SourceSpec
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
@@ -77,7 +78,7 @@ class Coordinator:
         self.topic = topic
         self.settings = settings
         self._services = services
-        self._inbox: queue.Queue[tuple[Event, object] | _PlanRequest] = queue.Queue()
+        self._inbox: queue.Queue[tuple[Event, object] | _PlanRequest | ReplayWish] = queue.Queue()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._state = State.STOPPED
@@ -86,6 +87,7 @@ class Coordinator:
         table = ".".join(table_identifier(topic, settings))
         self._report = Reporter(topic, table, settings.commit_interval_ms, services)
         self._owner: Owner | None = None
+        self._replays = Replays(self._report.replayed)
         self._worker: Worker | None = None
         self._attempt = 0
         self._retry_at_ms = 0
@@ -114,6 +116,10 @@ class Coordinator:
         self._commit_asked = True
         self._inbox.put((Event.COMMIT_DUE, None))
         self._report.commit_asked()
+
+    def replay(self, wish: ReplayWish) -> None:
+        """Try dead letters again, as soon as the topic runs; a ``Replayed`` event tells the outcome."""
+        self._inbox.put(wish)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Commit what is staged, stop, end the thread; whether it ended within the time."""
@@ -158,14 +164,18 @@ class Coordinator:
             item = None
         if isinstance(item, _PlanRequest):
             self._answer(item)
+        elif isinstance(item, ReplayWish):
+            self._replays.ask(item)
         elif item is not None:
             self._fire(*item)
         if (due := self._due()) is not None:
             self._fire(due)
+        elif self._can_replay():
+            self._replay_some()
 
     def _wait_s(self) -> float:
         now = self._services.now_ms()
-        if self._due() is not None:
+        if self._due() is not None or self._can_replay():
             return 0.0
         waits = [_IDLE_WAIT_S]
         if self.state in (State.WAITING, State.SETTLING, State.STAGED):
@@ -258,6 +268,7 @@ class Coordinator:
             event = self._sorted(error)
             return Event.DEPENDENCY_DOWN if event in (Event.HEAD_MOVED, Event.ANSWER_LOST) else event
         self._owner = owner
+        self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
         with self._lock:
             self._staged = []  # of an earlier run whose commit stayed unknown: the sweep decides
         self._report.stands(owner)
@@ -329,12 +340,26 @@ class Coordinator:
     def _take_over(self, owner: Owner, began_ms: int) -> None:
         """The commit is in the table: its ledger is ours, its batches are no longer staged."""
         done = owner.done()
+        if any(batch.replay_id for batch in done.batches):
+            owner.settle_letters()
+            self._replays.committed()
         self._last_commit_ms, self._attempt = began_ms, 0
         self._commit_asked = False
         with self._room:
             self._staged = self._staged[len(done.batches) :]
             self._room.notify_all()
         self._report.committed(done.batches, owner, began_ms)
+
+    def _can_replay(self) -> bool:
+        return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
+
+    def _replay_some(self) -> None:
+        assert self._owner is not None
+        batch = self._replays.step(self._owner)
+        self._report.stands(self._owner)
+        if batch is not None:
+            self._commit_asked = True
+            self._fire(Event.STAGE, batch)
 
     def _settle(self) -> Event | None:
         owner = self._owner

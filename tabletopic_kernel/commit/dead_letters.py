@@ -113,6 +113,8 @@ class DeadLetters:
         """
         table = self.table
         assert table is not None
+        if self._ledger is None:
+            table.reload()
         found = table.ledger
         if found is not None:
             self._check(found, owned)
@@ -124,12 +126,24 @@ class DeadLetters:
                 return
         self._commit((), replace(owned, replay_id=None), remove=())
 
-    def commit(self, files: Sequence[DataFile], after: Ledger) -> None:
-        """Append letters under the commit that the table will get next; raises as ``TopicTable.commit``."""
+    def commit(self, files: Sequence[DataFile], owned: Ledger, after: Ledger) -> None:
+        """Append letters under the commit that the table will get next; raises as ``TopicTable.commit``.
+
+        Args:
+            files: data files of letters.
+            owned: the table's ledger now.
+            after: the table's ledger then.
+        """
         assert self.table is not None
-        after = replace(after, replay_id=None)
+        if self._ledger is None:
+            self.settle(owned)
+        after = replace(after, replay_id=self._ledger.replay_id if self._ledger else None)
         self.table.commit(files, self._ledger, after)
         self._ledger = after
+
+    def unsettle(self) -> None:
+        """Nobody knows how the table was left: it is settled before the next commit (I4)."""
+        self._ledger = None
 
     def plan(self) -> TablePlan | None:
         """What tasks need to write letters; None while there is no table."""

@@ -56,6 +56,7 @@ class Host:
         self._last_poll = time.monotonic()
         self._told: dict[str, State] = {}
         self._commit_asked_ms: dict[str, int] = {}  # topic → the last request that was acted on
+        self._replayed: dict[str, str | None] = {}  # topic → id of the last replay that was asked for
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
 
@@ -227,6 +228,9 @@ class Host:
             # No more than that: it must not resume a topic that failed.
             self._commit_asked_ms[wished.topic] = wished.wish.commit_asked_ms
             running.commit_now()
+        elif wished.wish.replay is not None and wished.wish.replay.id != self._replayed.get(wished.topic):
+            self._replayed[wished.topic] = wished.wish.replay.id
+            running.replay(wished.wish.replay)
         else:
             running.wish(Event.PAUSE if wished.wish.run == "paused" else Event.RESUME)
 
@@ -234,7 +238,9 @@ class Host:
         coordinator = Coordinator(topic, wish.settings, self._services)
         with self._lock:
             self._coordinators[topic] = coordinator
-        self._commit_asked_ms[topic] = wish.commit_asked_ms  # an old request is not repeated
+        # Old requests are not repeated.
+        self._commit_asked_ms[topic] = wish.commit_asked_ms
+        self._replayed[topic] = wish.replay.id if wish.replay else None
         coordinator.start(paused=wish.run == "paused")
 
     def _close_all(self, topics: list[str]) -> None:

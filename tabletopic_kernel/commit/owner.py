@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +16,13 @@ from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic, first_ledger, next_ledger
 from tabletopic_kernel.commit.sweep import sweep
-from tabletopic_kernel.core.errors import StartOverError
+from tabletopic_kernel.core.errors import StartOverError, TableTopicError
 from tabletopic_kernel.core.ledger import Ledger, Offsets, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.ingest.plan import Needs, StagePlan
 from tabletopic_kernel.ingest.worker import StagedBatch
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,10 @@ class Owner:
             for batch in batches[1:]:
                 offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
             after = self.ledger.advanced(offsets, str(uuid.uuid4()), refused)
-            self.pending = PendingCommit(tuple(batches), replace(after, swept_epoch=self.swept_epoch))
+            replays = [batch.replay_id for batch in batches if batch.replay_id]
+            replay_id = replays[-1] if replays else self.ledger.replay_id
+            after = replace(after, swept_epoch=self.swept_epoch, replay_id=replay_id)
+            self.pending = PendingCommit(tuple(batches), after)
         return self.pending
 
     def send(self) -> None:
@@ -132,7 +138,7 @@ class Owner:
         table = self.keeper.needed_table()
         if pending.letters:
             self.pending = pending = replace(pending, letters_sent=True)
-            self.letters.commit(pending.letters, pending.after)
+            self.letters.commit(pending.letters, self.ledger, pending.after)
         table.commit(pending.files, self.ledger, pending.after)
 
     def answer_lost(self) -> None:
@@ -152,6 +158,14 @@ class Owner:
         assert pending is not None
         self.ledger = pending.after
         return pending
+
+    def settle_letters(self) -> None:
+        """Remove letters whose replay is in the table; what cannot be done now is done before they change."""
+        try:
+            self.letters.settle(self.ledger)
+        except TableTopicError as error:
+            _LOG.warning("%s: letters that were replayed stay for now: %s", self.letters.name, error)
+            self.letters.unsettle()
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.

@@ -13,6 +13,7 @@ from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.ledger import Ledger, added
+from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.ingest.worker import StagedBatch
 
 _RATE_WINDOW_S = 10.0
@@ -113,6 +114,10 @@ class Reporter:
                 samples=[events.RefusedSample(**asdict(one)) for one in samples],
             )
         )
+
+    def replayed(self, wish: ReplayWish, rows: int, stayed: dict[str, int], error: str | None) -> None:
+        """A replay is over."""
+        self.write(events.Replayed(**self._stamp(), replay_id=wish.id, rows=rows, stayed=stayed, error=error))
 
     def commit_asked(self) -> None:
         """Somebody wants a commit now."""

@@ -214,13 +214,7 @@ class TopicTable:
         if found and found.epoch > epoch:
             raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
         metadata = self.table.metadata
-        updates: tuple[TableUpdate, ...] = ()
-        if schema is not None:
-            new = schema.model_copy(update={"schema_id": self.next_schema_id})
-            add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
-            updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
-        texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
-        updates += (SetPropertiesUpdate(updates={SCHEMAS_PROPERTY: json.dumps(texts)}),)
+        updates = self.schema_updates(schema, covered)
         requirements: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
@@ -231,6 +225,18 @@ class TopicTable:
         except CommitFailedException as error:
             raise HeadMovedError(str(error)) from error
         self.reload()
+
+    def schema_updates(
+        self, schema: Schema | None, covered: Mapping[int, CoveredSchema]
+    ) -> tuple[TableUpdate, ...]:
+        """The changes of metadata that ``evolve`` commits."""
+        updates: tuple[TableUpdate, ...] = ()
+        if schema is not None:
+            new = schema.model_copy(update={"schema_id": self.next_schema_id})
+            add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
+            updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
+        texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
+        return (*updates, SetPropertiesUpdate(updates={SCHEMAS_PROPERTY: json.dumps(texts)}))
 
     @property
     def next_schema_id(self) -> int:

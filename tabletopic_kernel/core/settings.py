@@ -171,6 +171,14 @@ class Settings(_Model):
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
 
+class ReplayWish(_Model):
+    """Somebody asked for a replay of dead letters: those there were then, and that ``where`` names."""
+
+    id: str
+    asked_ms: int
+    where: str | None = None
+
+
 class TopicWish(_Model):
     """One message of the settings topic: what should run. Key = topic; a tombstone = disabled."""
 
@@ -182,6 +190,8 @@ class TopicWish(_Model):
     requested_at_ms: int = 0
     # When somebody last asked for a commit before it is due; a host acts on a newer one than it knows.
     commit_asked_ms: int = 0
+    # As long as no later wish replaces this one, hosts remember it; each acts on it once.
+    replay: ReplayWish | None = None
 
     def to_json(self) -> bytes:
         """The message's value."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import numpy as np
@@ -37,6 +37,8 @@ _GROUP_BYTES = 32 * 1024**2
 _HELD_BYTES = 128 * 1024**2
 _KEY_TOLD = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 
+OnRefused = Callable[[pa.RecordBatch, Refusals], None]
+
 
 class StageTask:
     """The function given to ``mapInArrow``: batches of ``SOURCE_COLUMNS`` in, one pickled result out."""
@@ -54,9 +56,10 @@ class StageTask:
 
 
 class Stage:
-    """One task's work under way."""
+    """One task's work under way; ``on_refused`` is told of records that become no row."""
 
-    def __init__(self, loaded: LoadedPlan) -> None:
+    def __init__(self, loaded: LoadedPlan, on_refused: OnRefused | None = None) -> None:
+        self._on_refused = on_refused
         self._loaded = loaded
         self._plan = loaded.plan
         self._result = StageResult()
@@ -150,6 +153,8 @@ class Stage:
     def _refuse(self, batch: pa.RecordBatch, refused: Refusals) -> None:
         if not len(refused):
             return
+        if self._on_refused is not None:
+            self._on_refused(batch, refused)
         result = self._result
         reasons = refused.reasons
         counts = {reasons: len(refused)} if isinstance(reasons, str) else Counter(reasons)

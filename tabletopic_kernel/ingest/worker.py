@@ -39,6 +39,7 @@ class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets they stand for.
 
     ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason.
+    ``replay_id`` names the replay whose rows these are; such a batch stands for no offsets.
     """
 
     offsets: StagedOffsets
@@ -48,6 +49,7 @@ class StagedBatch:
     letters: tuple[DataFile, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[RefusedRecord, ...] = ()
+    replay_id: str | None = None
 
     @property
     def bytes(self) -> int:

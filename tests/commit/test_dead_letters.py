@@ -56,7 +56,13 @@ def ask(coordinator: Coordinator, listener: Any, needs: Needs) -> Any:
     return answers[0]
 
 
-def staged(coordinator: Coordinator, start: int, end: int, bad: set[int]) -> StagedBatch:
+def staged(
+    coordinator: Coordinator,
+    start: int,
+    end: int,
+    bad: set[int],
+    value: Callable[[int], bytes | None] | None = None,
+) -> StagedBatch:
     """A batch over offsets of partition 0; those in ``bad`` are letters, the rest rows with that number."""
     owner = coordinator._owner
     assert owner is not None
@@ -75,6 +81,8 @@ def staged(coordinator: Coordinator, start: int, end: int, bad: set[int]) -> Sta
             "topic": pa.array(["clicks"] * len(chosen)),
             "partition": pa.array([0] * len(chosen), pa.int32()),
             "offset": pa.array(chosen, pa.int64()),
+            "value": pa.array([value(offset) if value else None for offset in chosen], pa.binary()),
+            "timestamp": pa.array(chosen, pa.timestamp("us", "UTC")),
             "reason": pa.array(["bad"] * len(chosen)),
             "message": pa.array(["it is bad"] * len(chosen)),
             "at": pa.array([0] * len(chosen), pa.timestamp("us", "UTC")),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema
 
+from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
 from tests.integration.test_table_topic import FAST, V1, field, record, row_v1
@@ -193,6 +194,46 @@ def test_a_topic_of_which_most_records_are_refused_stops(
     bench.enable(sender.topic, {**FAST, "max_refused_share": 1})
     status = caught_up(sender.topic)
     assert (status.rows, status.dead_letters) == (1, 1500)
+    bench.disable(sender.topic)
+
+
+def test_letters_are_replayed(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Letters that today's settings can read are rows then, once; others stay; a plan says so first."""
+    sender = new_topic()
+    sender.avro(INT, {"a": 1})
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    sender.registry.set_compatibility(f"{sender.topic}-value", "NONE")
+    sender.avro(TEXT, {"a": "x"}, {"a": "y"})
+    sender.raw(b"bad")
+    sender.flush()
+    assert caught_up(sender.topic).dead_letters == 3
+    bench.enable(sender.topic, {**FAST, "on_incompatible": "new_column"})
+    caught_up(sender.topic)
+    plan = bench.plan_replay(sender.topic)
+    assert (plan.letters, plan.rows, plan.stayed) == (3, 2, {"no_schema_id": 1})
+    assert plan.changes == ["add a_string string"]
+    chosen = bench.replay(sender.topic, "offset = 1")
+    assert chosen is not None
+    assert (chosen.rows, chosen.stayed) == (1, {})
+    outcome = bench.replay(sender.topic)
+    assert outcome is not None
+    assert (outcome.rows, outcome.stayed, outcome.error) == (1, {"no_schema_id": 1}, None)
+    sender.avro(INT, {"a": 2})
+    status = caught_up(sender.topic)
+    rows = rows_by_place(bench, sender.topic)
+    assert [(row["a"], row["a_string"]) for _, row in sorted(rows.items())] == [
+        (1, None),
+        (None, "x"),
+        (None, "y"),
+        (2, None),
+    ]
+    assert [offset for _, offset in letters_by_place(bench, sender.topic)] == [3]
+    assert status.dead_letters == 1
+    with pytest.raises(UsageError, match="for example"):
+        bench.replay(sender.topic, "nowhere = 1")
     bench.disable(sender.topic)
 
 

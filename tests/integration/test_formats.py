@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 
 PROTO = """
 syntax = "proto3";
-message Click { int64 id = 1; string url = 2; optional int32 size = 3; repeated string tags = 4; }
+message Click { int64 id = 1; string url = 2; optional double size = 3; repeated string tags = 4; }
 """
 JSON_SCHEMA = json.dumps(
     {
