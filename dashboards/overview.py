@@ -176,7 +176,12 @@ class OverviewPage:
         named = [(f"t{index}", name) for index, name in enumerate(lines)]
         more = [(OTHERS, "all others")] if others else []
         self._plot = plots.time_plot(
-            self._colours, "records", [*named, *more], time_axis=plots.recent(_WINDOW_MS), height_px=280
+            self._colours,
+            "records",
+            [*named, *more],
+            time_axis=plots.recent(_WINDOW_MS),
+            height_px=300,
+            legend_columns=2,
         )
         self._card[:] = [self._about_lag.pane, pn.pane.Bokeh(self._plot.figure, sizing_mode="stretch_width")]
 

@@ -41,9 +41,12 @@ class TopicPage:
         self._title = f'<p><a href="{escape(back)}">All table topics</a></p><h1>{escape(topic)}</h1>'
         self._head, self._tiles = Part(colours), Part(colours)
         self.window = pn.widgets.RadioButtonGroup(
-            name="time shown", options=list(WINDOWS_MS), value=window, margin=(4, 0), button_type="default",
+            label="time shown",
+            options=list(WINDOWS_MS),
+            value=window,
+            margin=(4, 0),
             stylesheets=[_button_css(colours)],
-        )  # fmt: skip
+        )
         self.window.param.watch(self._window_changed, "value")
         self._partitions: list[int] | None = None
         self._time_axis = recent(self.window_ms)
@@ -74,12 +77,17 @@ class TopicPage:
             self._tiles.pane,
             self.window,
             pn.FlexBox(
-                self._lag_card, *plot_cards, *text_cards, gap="12px", margin=0, sizing_mode="stretch_width",
+                self._lag_card,
+                *plot_cards,
+                *text_cards,
+                gap="12px",
+                margin=0,
+                sizing_mode="stretch_width",
                 styles={"width": "100%"},
             ),
             sizing_mode="stretch_width",
             margin=0,
-        )  # fmt: skip
+        )
 
     @property
     def window_ms(self) -> int:
@@ -112,7 +120,7 @@ class TopicPage:
         self._schemas_pane.visible = bool(columns["at"])
         if view.now_ms - self._schemas_end_ms > _AXIS_EVERY_MS:
             self._schemas_end_ms = view.now_ms
-            self._schemas_axis.update(start=first_ms, end=view.now_ms)
+            self._schemas_axis.update(start=first_ms, end=view.now_ms + week_ms // 50)
 
     def _columns(self, view: View) -> dict[str, Columns]:
         record = view.topic(self.topic)
@@ -152,10 +160,12 @@ class TopicPage:
 
     def _begin_lag(self, partitions: list[int], others: bool) -> None:
         self._partitions = partitions
-        lines = [(f"p{p}", f"partition {p}") for p in partitions]
+        lines = [(f"p{p}", str(p)) for p in partitions]
         if others or not lines:
-            lines.append((OTHERS, "all others" if lines else "all partitions"))
-        self._lag = time_plot(self._colours, "records", lines, time_axis=self._time_axis)
+            lines.append((OTHERS, "others" if lines else "all"))
+        self._lag = time_plot(
+            self._colours, "records", lines, time_axis=self._time_axis, legend_title="partition"
+        )
         self._lag_card[:] = [
             self._about["lag"].pane,
             pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width"),

@@ -36,7 +36,7 @@ def largest(lags: dict[int, int], most: int) -> list[int]:
 def commit_lag(history: History, window_ms: int, now_ms: int, partitions: Sequence[int]) -> Columns:
     """Lag in records of ``partitions`` (column ``p<number>``), of the others together, and in all.
 
-    Only moments at which the end offsets are known; the ledger stands still between two commits.
+    Only moments at which both are known; the ledger stands still between two commits.
     """
     step_ms, items = window(history, window_ms, now_ms)
     columns: Columns = {"at": [], **{f"p{p}": [] for p in partitions}, OTHERS: [], "all": [], "seconds": []}
@@ -48,6 +48,8 @@ def commit_lag(history: History, window_ms: int, now_ms: int, partitions: Sequen
         if bucket.end_offsets is None:
             continue
         arrivals.add(bucket.end_ms, bucket.end_offsets)
+        if ledger is None:  # it was no table topic yet
+            continue
         lags = lag_of(bucket.end_offsets, ledger)
         columns["at"].append(start_ms + step_ms)
         for p in partitions:

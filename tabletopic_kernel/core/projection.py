@@ -122,14 +122,17 @@ class TopicRecord:
 
     @property
     def lag_by_partition(self) -> dict[int, int]:
-        """Records that are not in the table yet; empty while the end offsets are unknown."""
-        ledger = self.progress.next_offsets if self.progress else {}
-        return {p: max(0, end - ledger.get(p, 0)) for p, end in sorted((self.end_offsets or {}).items())}
+        """Records that are not in the table yet; empty while end offsets or ledger are unknown."""
+        told = self.progress
+        if told is None or self.end_offsets is None:
+            return {}
+        return {p: max(0, end - told.next_offsets.get(p, 0)) for p, end in sorted(self.end_offsets.items())}
 
     @property
     def lag_records(self) -> int | None:
-        """Their sum."""
-        return None if self.end_offsets is None else sum(self.lag_by_partition.values())
+        """Their sum; None while it is unknown."""
+        unknown = self.end_offsets is None or self.progress is None
+        return None if unknown else sum(self.lag_by_partition.values())
 
     def lag_seconds(self, now_ms: int) -> float | None:
         """Age of the oldest record that is not in the table; 0 where there is none, None if unknown."""
@@ -195,9 +198,9 @@ class Record:
                 topic.end_offsets = dict(offsets)
                 topic.version += 1
             topic.history.ends(at_ms, pack(offsets))
-            topic.history.lag(at_ms, topic.lag_records or 0, None)
             if (told := topic.progress) is not None:
                 topic.history.ledger(at_ms, pack(told.next_offsets))
+                topic.history.lag(at_ms, topic.lag_records or 0, None)
 
     def observe_oldest(self, at_ms: int, oldest: Mapping[str, int | None]) -> None:
         """Timestamp of the oldest record that waits, by topic; None where it could not be read."""

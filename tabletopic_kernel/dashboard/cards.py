@@ -215,7 +215,7 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
         for one in reversed(topic.changes[-_ROWS:])
     ]
     return heading("Schema versions", f"{summary} Times {_zone(zone)}.") + table(
-        ["time", "what", "change", "caused by"], rows
+        ["time", "what", "change", "caused by"], rows, long=["change"]
     )
 
 
@@ -241,7 +241,7 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
         "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}."
     )
     if counts:
-        html += table(["reason", "records", ""], counts, right=["records"])
+        html += table(["reason", "records", ""], counts, right=["records"], long=[""])
     if topic.letters:
         samples: list[list[Cell]] = [
             [moment(one.at_ms, zone), one.reason, f"{one.partition}", f"{one.offset:,}", _short(one.message)]
@@ -249,7 +249,10 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
         ]
         html += heading("Samples, newest first", f"times {_zone(zone)}")
         html += table(
-            ["time", "reason", "partition", "offset", "message"], samples, right=["partition", "offset"]
+            ["time", "reason", "partition", "offset", "message"],
+            samples,
+            right=["partition", "offset"],
+            long=["message"],
         )
     return html
 
@@ -266,7 +269,7 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
         [moment(one.at_ms, zone), _KINDS.get(one.kind, one.kind.lower()), one.host or "-", _short(one.text)]
         for one in reversed(topic.notes[-_ROWS:])
     ]
-    return html + table(["time", "what", "host", "detail"], rows)
+    return html + table(["time", "what", "host", "detail"], rows, long=["detail"])
 
 
 def _short(text: str) -> str:

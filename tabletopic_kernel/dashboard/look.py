@@ -97,10 +97,10 @@ dd small {{ display: block; font-size: 12px; font-weight: 400; color: {colours.m
 table {{ border-collapse: collapse; width: 100%; font-size: 13px; }}
 th {{ text-align: left; color: {colours.muted}; font-weight: 600; position: sticky; top: 0;
   background: {colours.card}; }}
-th, td {{ padding: 3px 10px 3px 0; vertical-align: top; border-bottom: 1px solid {colours.grid};
-  overflow-wrap: anywhere; }}
-td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
-td.time {{ white-space: nowrap; }}
+th, td {{ padding: 3px 12px 3px 0; vertical-align: top; border-bottom: 1px solid {colours.grid};
+  white-space: nowrap; }}
+td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; }}
+td.long {{ white-space: pre-line; overflow-wrap: anywhere; min-width: 200px; width: 100%; }}
 .bar {{ height: 8px; background: {colours.series[1]}; border-radius: 2px; min-width: 2px; }}
 code {{ background: {colours.page}; padding: 1px 4px; border-radius: 3px; }}
 """

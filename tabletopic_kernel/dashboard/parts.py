@@ -54,12 +54,18 @@ def cell(value: Cell) -> str:
     return value.text if isinstance(value, Html) else escape(value)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[str] = ()) -> str:
-    """A table that scrolls where it does not fit; columns in ``right`` hold numbers."""
-    numbers = set(right)
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Iterable[str] = (),
+    long: Iterable[str] = (),
+) -> str:
+    """A table that scrolls where it does not fit; ``right`` names columns of numbers, ``long`` of texts."""
+    kinds = {**dict.fromkeys(right, "right"), **dict.fromkeys(long, "long")}
 
     def side(name: str) -> str:
-        return ' class="right"' if name in numbers else ""
+        return f' class="{kinds[name]}"' if name in kinds else ""
 
     head = "".join(f'<th scope="col"{side(name)}>{escape(name)}</th>' for name in columns)
     body = "".join(

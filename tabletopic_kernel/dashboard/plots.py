@@ -135,6 +135,8 @@ def time_plot(
     kind: str = "line",
     unit: str = "count",
     height_px: int = HEIGHT_PX,
+    legend_title: str = "",
+    legend_columns: int = 8,
 ) -> Plot:
     """An empty plot over time.
 
@@ -146,6 +148,8 @@ def time_plot(
         kind: ``line``, ``step`` or ``dots``.
         unit: ``count`` or ``bytes``, for the ticks.
         height_px: of the whole figure.
+        legend_title: what the names of the lines have in common.
+        legend_columns: of the legend, as many as fit on a narrow screen.
     """
     fig = figure(
         height=height_px,
@@ -180,7 +184,10 @@ def time_plot(
         items = [
             LegendItem(label=label, renderers=[one]) for one, (_, label) in zip(drawn, columns, strict=True)
         ]
-        legend = Legend(items=items, orientation="horizontal", ncols=4, location="left", click_policy="hide")
+        legend = Legend(
+            items=items, orientation="horizontal", ncols=legend_columns, location="left", click_policy="hide"
+        )
+        legend.title = legend_title or None
         fig.add_layout(legend, "above")
     _colour(fig, colours)
     return Plot(fig, source)
@@ -210,7 +217,11 @@ def _colour(fig: Any, colours: Palette) -> None:
     for legend in fig.legend:
         legend.background_fill_color = colours.card
         legend.border_line_color = None
-        legend.label_text_color = colours.text
+        legend.label_text_color = legend.title_text_color = colours.text
+        legend.title_text_font_size = "11px"
+        legend.title_text_font_style = "normal"
+        legend.title_location = "left"
+        legend.spacing = legend.glyph_width = 16
         legend.label_text_font_size = "11px"
         legend.inactive_fill_color = colours.page
         legend.padding = legend.margin = 2

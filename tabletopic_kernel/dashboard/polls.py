@@ -139,8 +139,7 @@ class TablePolls:
 
     def step(self, now: float, now_ms: int) -> None:
         """Ask what is due. Raises RetryableError when the catalog does not answer."""
-        if self._every.due("unheard", _UNHEARD_S, now):
-            self._ask_unheard(now_ms)
+        self._ask_unheard(now, now_ms)
         for topic in self._known.watched_topics():
             self._ask_table(topic, now, now_ms)
 
@@ -151,15 +150,18 @@ class TablePolls:
             self._catalog = self._workbench.open_catalog()
         return self._catalog
 
-    def _ask_unheard(self, now_ms: int) -> None:
+    def _ask_unheard(self, now: float, now_ms: int) -> None:
+        """Tables of topics that no host tells of; soon, where nothing at all is known."""
         known = self._known
         with known.lock:
             if known.history_read < 1.0:
                 return  # an event may still tell of them
-            topics = [known.record.topic(name) for name in known.wishes or {}]
-            unheard = [one.topic for one in topics if not one.is_heard(now_ms)]
             wishes = dict(known.wishes or {})
-        for topic in unheard:
+            topics = [known.record.topic(name) for name in wishes]
+            unknown = [one.topic for one in topics if one.progress is None]
+            unheard = [one.topic for one in topics if not one.is_heard(now_ms)]
+        asked = unheard if self._every.due("unheard", _UNHEARD_S, now) else unknown
+        for topic in asked:
             progress = progress_of_table(wishes[topic], self.catalog)
             with known.lock:
                 known.record.told_by_table(progress)

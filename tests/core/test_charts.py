@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tabletopic_kernel.core import charts
+from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.history import History, pack
 from tabletopic_kernel.core.projection import Record
 
@@ -38,6 +39,15 @@ def test_commit_lag_in_seconds_is_measured_or_follows_from_the_arrivals() -> Non
     history.lag(T0 + 20_000, 2, 17.5)
     found = charts.commit_lag(history, MINUTES_10, T0 + 20_000, [0])
     assert found["seconds"] == [0.0, 10.0, 17.5]
+
+
+def test_before_there_is_a_ledger_there_is_no_lag() -> None:
+    """A topic's records of before it was switched on do not wait for anything."""
+    history = History()
+    history.ends(T0, pack({0: 500}))
+    history.ledger(T0 + 10_000, pack({0: 500}))
+    history.ends(T0 + 10_000, pack({0: 501}))
+    assert charts.commit_lag(history, MINUTES_10, T0 + 10_000, [0])["p0"] == [1]
 
 
 def test_the_ledger_from_before_the_window_counts() -> None:
@@ -128,6 +138,8 @@ def test_retention_is_counted_from_the_oldest_waiting_record() -> None:
 def test_lag_by_topic() -> None:
     """The topics that are furthest behind have a line each, all others one together."""
     record = Record()
+    for name in ("a", "b", "c"):
+        record.told_by_table(Progress(topic=name, table=name))
     for at_ms, ends in ((T0, 5), (T0 + 2_000, 9)):
         record.observe_ends(
             at_ms, {name: {0: ends * factor} for name, factor in (("a", 1), ("b", 3), ("c", 2))}

@@ -129,6 +129,16 @@ def test_lag_is_end_offset_minus_ledger() -> None:
     assert topic.lag_seconds(T0) == 0.0
 
 
+def test_lag_is_not_known_before_the_ledger_is() -> None:
+    """While the control topic is being read, nobody is told that everything waits."""
+    record = Record()
+    record.observe_ends(T0, {"clicks": {0: 130}})
+    record.observe_oldest(T0, {"clicks": 0})
+    topic = record.topic("clicks")
+    assert (topic.lag_records, topic.lag_seconds(T0)) == (None, None)
+    assert all(one.lag_records is None for one in topic.history.tiers[0].buckets.values())
+
+
 def test_notes_and_samples_are_bounded() -> None:
     """A topic that fails for a year keeps its newest reasons."""
     record = Record()

@@ -1,0 +1,141 @@
+"""The page of one topic shows the numbers of the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+import pytest
+from bokeh.document import Document
+from bokeh.document.events import ColumnsPatchedEvent, ColumnsStreamedEvent
+from bokeh.models import ColumnDataSource, Plot
+
+from tabletopic_kernel._dashboards.topic import TopicPage, page
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.projection import Record
+from tabletopic_kernel.dashboard.look import DARK, LIGHT
+from tabletopic_kernel.dashboard.view import Retention, View
+from tests.dashboards.conftest import NOW, progress
+
+
+def texts(panel: Any) -> str:
+    """All HTML of a page."""
+    return "\n".join(pane.object for pane in panel.select(pn.pane.HTML))
+
+
+def sources(panel: Any) -> dict[str, dict[str, Any]]:
+    """The data of the plots by the name of their first column."""
+    found = panel.get_root().select({"type": ColumnDataSource})
+    return {next(name for name in one.data if name != "at"): one.data for one in found}
+
+
+def test_plots_have_the_record_s_numbers(view: View) -> None:
+    """Lag by partition, seconds, rates, files and sizes are those of the events."""
+    drawn = sources(page(view, "clicks"))
+    assert (drawn["p0"]["p0"][-1], drawn["p0"]["p1"][-1]) == (40, 0)
+    assert drawn["rows"]["rows"][-1] == pytest.approx(100)
+    assert drawn["bytes"]["bytes"][-1] == pytest.approx(8_000)
+    assert set(drawn["files"]["files"]) == {2}
+    assert set(drawn["file_bytes"]["file_bytes"]) == {20_000}
+    assert drawn["changed"]["at"] == [NOW - 300_000, NOW - 200_000]
+    assert (drawn["changed"]["changed"][0], drawn["changed"]["refused"][1]) == (2, 2)
+
+
+def test_text_says_what_the_plots_show(view: View) -> None:
+    """State, lag, snapshot, retention, schema changes, dead letters and owners are in words too."""
+    html = texts(page(view, "clicks"))
+    for told in (
+        "40 records",
+        "oldest is 4.0 s old",
+        "100 rows/s",
+        "v1, v2",
+        "9000000000000000120",
+        "6 d 23 h",
+        "add country string",
+        "clicks-value version 2 (id 2)",
+        "15 records became no row; 15 wait in default.clicks__dead_letters",
+        "unknown_schema",
+        "replace (somebody else)",
+        "vm-1 owns this topic",
+        "taken over with epoch 3",
+    ):
+        assert told in html, told
+
+
+def test_text_from_outside_is_escaped(view: View) -> None:
+    """A record's message cannot become markup."""
+    html = texts(page(view, "clicks"))
+    assert "<script>" not in html
+    assert "<b>text</b>" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_a_commit_is_a_patch(view: View, record: Record) -> None:
+    """The next commit adds to the plots; what is drawn already is not sent again."""
+    made = TopicPage("clicks")
+    made.show(view)
+    document = Document()
+    document.add_root(made.panel.get_root())
+    source = next(one for one in document.select({"type": ColumnDataSource}) if "p0" in one.data)
+    sent: list[Any] = []
+    document.on_change(sent.append)
+    record.fold(
+        [
+            events.Committed(
+                topic="clicks",
+                at_ms=NOW + 4_000,
+                host="vm-1",
+                snapshot_id=121,
+                rows=500,
+                files=1,
+                bytes=1,
+                seconds=0.1,
+                progress=progress("clicks", 121),
+            )
+        ]
+    )
+    record.observe_ends(NOW + 4_500, {"clicks": {0: 36_300, 1: 24_200}})
+    view.now_ms = NOW + 5_000
+    made.show(view)
+    ours = [one for one in sent if getattr(one, "model", None) is source]
+    assert {type(one) for one in ours} <= {ColumnsStreamedEvent, ColumnsPatchedEvent}
+    assert sum(len(one.data["at"]) for one in ours if isinstance(one, ColumnsStreamedEvent)) == 1
+    assert source.data["p0"][-1] == 0
+    assert "60,500" in texts(made.panel)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_plots_wear_the_page_s_colours(view: View, colours: Any) -> None:
+    """Background, axes and lines follow the theme."""
+    plots = list(page(view, "clicks", colours).get_root().select({"type": Plot}))
+    assert len(plots) == 8
+    for one in plots:
+        assert one.background_fill_color == one.border_fill_color == colours.card
+        assert {axis.major_label_text_color for axis in one.axis} == {colours.muted}
+        assert all(axis.axis_label for axis in one.axis)
+
+
+def test_many_partitions_share_a_line(view: View, record: Record) -> None:
+    """Of many partitions those that are furthest behind have lines, the others one together."""
+    view.now_ms = NOW + 2_000
+    record.observe_ends(view.now_ms, {"views": {p: p for p in range(100)}})
+    drawn = sources(page(view, "views"))
+    assert {name for name in drawn["p93"] if name != "at"} == {*(f"p{p}" for p in range(93, 100)), "others"}
+    assert drawn["p93"]["others"][-1] == sum(range(93))
+
+
+def test_what_to_do_next(view: View) -> None:
+    """No host, not switched on, failed, and records about to be lost are told with the next step."""
+    assert "goes on where the table's ledger says" in texts(page(view, "views"))
+    assert "<code>tabletopic enable NAME</code>" in texts(page(view, "nothing"))
+    assert "partition 1, offset 77: no number" in texts(page(view, "orders"))
+    view.retention = {"views": Retention(3_600_000 + 60_000, None, "delete")}
+    assert "retention in 1 m 0 s" in texts(page(view, "views"))
+
+
+def test_retention_that_takes_nothing(view: View) -> None:
+    """A topic that keeps its records, or is compacted, has no limit."""
+    view.retention = {"clicks": Retention(-1, None, "delete")}
+    assert "kept for ever" in texts(page(view, "clicks"))
+    view.retention = {"clicks": Retention(1_000, None, "compact")}
+    assert "compacted, not deleted" in texts(page(view, "clicks"))
