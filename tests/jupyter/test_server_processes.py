@@ -78,20 +78,20 @@ class Jupyter:
         return found
 
 
-@pytest.fixture
-def jupyter(stack: StackInfo, tmp_path: Path) -> Iterator[Jupyter]:
-    """A server that works on the stack."""
+@contextlib.contextmanager
+def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
+    """A server that works on the stack and keeps its files in ``folder``."""
     port = ports.choose(set())
     words = [f"--ServerApp.port={port}", f"--ServerApp.base_url={BASE}", "--ServerApp.port_retries=0"]
-    words += ["--ServerApp.open_browser=False", "--allow-root", f"--ServerApp.root_dir={tmp_path}"]
+    words += ["--ServerApp.open_browser=False", "--allow-root", f"--ServerApp.root_dir={folder}"]
     words += [f"--TableTopicApp.state_dir={stack.state_dir}"]
-    with private_jupyter(tmp_path) as variables, (tmp_path / "jupyter.log").open("wb") as log:
+    with private_jupyter(folder) as variables, (folder / "jupyter.log").open("wb") as log:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("TABLETOPIC_S")}
         # The extension is switched on by the package's own configuration, as for anybody who installs it.
         environment = {**ours, **variables, "JUPYTER_TOKEN": TOKEN}
         process = subprocess.Popen(
             [sys.executable, "-m", "jupyter_server", *words],
-            cwd=tmp_path,
+            cwd=folder,
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -103,6 +103,13 @@ def jupyter(stack: StackInfo, tmp_path: Path) -> Iterator[Jupyter]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def jupyter(stack: StackInfo, tmp_path: Path) -> Iterator[Jupyter]:
+    """A server that works on the stack."""
+    with jupyter_process(stack, tmp_path) as server:
+        yield server
 
 
 def test_from_a_click_to_rows_and_a_killed_server(jupyter: Jupyter, stack: StackInfo) -> None:
