@@ -76,9 +76,8 @@ def told(title: str, took: dict[str, list[float]], rates: list[float]) -> None:
     for name, all_ in took.items():
         by_size = sorted(all_)
         p50, p95 = (by_size[int(len(by_size) * share)] for share in (0.5, 0.95))
-        print(
-            f"  {name:9} n={len(by_size):4} p50 {p50:6.1f} ms  p95 {p95:6.1f} ms  max {by_size[-1]:6.1f} ms"
-        )  # noqa: T201
+        figures = f"p50 {p50:6.1f} ms  p95 {p95:6.1f} ms  max {by_size[-1]:6.1f} ms"
+        print(f"  {name:9} n={len(by_size):4} {figures}")  # noqa: T201
 
 
 def main() -> None:
