@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.core.errors import ActionNeededError, StackError, UsageError
+from tabletopic_kernel.jupyter.server.app import TableTopicApp
 from tabletopic_kernel.jupyter.server.bodies import SampleBody, read_body, read_limit
 from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
@@ -309,6 +312,18 @@ def _goes_on(looks: Looks) -> bool:
     return False
 
 
+def test_a_slow_look_is_no_gap(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """While somebody goes on asking, what is known is given, however long ago that was."""
+    refresher, looks = refreshed(60, 60)
+    assert refresher.wait(30) == {"n": 1}
+    looks.go.clear()
+    refresher._ended -= 1_000
+    assert refresher.kept() == {"n": 1}
+    refresher._asked_at -= 1_000
+    assert refresher.kept() is None
+    looks.go.set()
+
+
 def test_asking_never_blocks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
     """What is known is given at once, however long a look takes; waiting for a new one has a limit."""
     refresher, looks = refreshed(60, 60)
@@ -332,3 +347,19 @@ def test_bodies() -> None:
     assert read_limit("7") == 7
     with pytest.raises(UsageError, match="cuont: Extra inputs"):
         read_body(SampleBody, b'{"cuont": 1}')
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+
+def test_the_settings_of_the_server_are_listed() -> None:
+    """docs/jupyter.md has each of them, and its default where that is a plain value."""
+    page = Path(__file__).parents[2] / "docs" / "jupyter.md"
+    if not page.exists():
+        pytest.skip("not a checkout")
+    listed = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page.read_text("utf-8"), re.MULTILINE))
+    traits = TableTopicApp.class_own_traits(config=True)
+    assert listed.keys() == traits.keys()
+    for name, trait in traits.items():
+        if isinstance(trait.default_value, bool | float):
+            assert json.loads(listed[name]) == trait.default_value

@@ -10,11 +10,14 @@ import re
 import socket
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.place import Place
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.workbench import Workbench
 
 _SERVE = (sys.executable, "-m", "tabletopic_kernel.cli", "serve")
 
@@ -41,7 +44,7 @@ class HeadlessHost:
 
     def start_if_alone(self) -> None:
         """Start it unless some host, here or elsewhere, is live. Raises as ``start``."""
-        if self.child.pid is None and not self._others(self.place.workbench().hosts()):
+        if self.child.pid is None and not self._others(live_hosts(self.place.workbench())):
             self.start()
 
     def stop(self) -> None:
@@ -51,7 +54,7 @@ class HeadlessHost:
             ActionNeededError: it is not this server's, so it must be ended where it runs.
         """
         if self.child.pid is None:
-            others = self._others(self.place.workbench().hosts())
+            others = self._others(live_hosts(self.place.workbench()))
             if others:
                 raise ActionNeededError(
                     f"this Jupyter server runs no host; end {', '.join(others)} where it was started"
@@ -79,3 +82,11 @@ class HeadlessHost:
         pid = self.child.last_pid()
         ours = re.compile(rf"{re.escape(socket.gethostname())}-{pid}-\w+")
         return [one for one in ids if pid is None or not ours.fullmatch(one)]
+
+
+def live_hosts(workbench: Workbench) -> list[str]:
+    """Ids of the live hosts; none where the broker, having just started, does not know its groups yet."""
+    try:
+        return workbench.hosts()
+    except RetryableError:
+        return []

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.core.errors import RetryableError, SettingsError, TableTopicError
+from tabletopic_kernel.core.errors import SettingsError, TableTopicError
 from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
-from tabletopic_kernel.jupyter.server.host import HeadlessHost
+from tabletopic_kernel.jupyter.server.host import HeadlessHost, live_hosts
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place, names_all_servers
 from tabletopic_kernel.jupyter.server.servers import Sample, Servers
 
@@ -102,14 +102,6 @@ class Overview:
 
 def _known(last: Mapping[str, Any] | None) -> Row:
     return {name: last[name] for name in _EMPTY} if last else _EMPTY
-
-
-def live_hosts(workbench: Workbench) -> list[str]:
-    """Ids of the live hosts; none where the broker, having just started, does not know its groups yet."""
-    try:
-        return workbench.hosts()
-    except RetryableError:
-        return []
 
 
 def _told(state: str, detail: str, *, own: bool, workbench: Workbench | None = None) -> dict[str, Any]:

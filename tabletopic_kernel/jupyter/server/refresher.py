@@ -7,13 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+# It rests so many times as long as it looked: a hundred topics without a host are a hundred tables to read.
+_REST = 3.0
+_LONGEST_REST_S = 5.0
+
 
 class Refresher:
     """Keeps what ``look`` gives, fresh as long as it is asked for; one thread, which sleeps when nobody asks.
 
     Args:
         look: makes the new from the last; may block, must not raise.
-        every_s: pause between two looks.
+        every_s: pause between two looks; longer after one that took long, as it may have been work.
         idle_s: a look that nobody has asked for in this time is the last.
     """
 
@@ -25,7 +29,8 @@ class Refresher:
         self._idle_s = idle_s
         self._changed = threading.Condition()  # guards what follows
         self._kept: dict[str, Any] | None = None
-        self._began = self._ended = float("-inf")  # of the last look; times are monotonic, in seconds
+        # Of the last look; times are monotonic, in seconds.
+        self._began = self._ended = float("-inf")
         self._asked_at = float("-inf")
         self._wanted_since = float("-inf")
         self._closed = False
@@ -34,8 +39,10 @@ class Refresher:
     def kept(self) -> dict[str, Any] | None:
         """What is known, if it is fresh enough to be shown; never blocks. Counts as a question."""
         with self._changed:
+            now = time.monotonic()
+            # While somebody asks it is the newest there is, even where the servers let a look wait for long.
+            fresh = now - max(self._asked_at, self._ended) < self._idle_s
             self._ask()
-            fresh = time.monotonic() - self._ended < self._idle_s
             return self._kept if fresh else None
 
     def wait(self, limit_s: float) -> dict[str, Any] | None:
@@ -83,7 +90,8 @@ class Refresher:
                 return None
             if self._wanted_since > self._began:
                 return 0.0
-            return max(0.0, self._ended + self._every_s - now)
+            rest = min(_REST * (self._ended - self._began), _LONGEST_REST_S)
+            return max(0.0, self._ended + max(self._every_s, rest) - now)
 
         with self._changed:
             while not self._closed and (wait := due_in()) != 0:
