@@ -83,7 +83,7 @@ def table(
 def figures(pairs: Iterable[tuple[str, Cell, str]]) -> str:
     """Name, value and a remark of each figure, as tiles."""
     tiles = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{cell(value)}"
+        f"<div><dt>{escape(name)}</dt><dd><span>{cell(value)}</span>"
         + (f"<small>{escape(remark)}</small>" if remark else "")
         + "</dd></div>"
         for name, value, remark in pairs

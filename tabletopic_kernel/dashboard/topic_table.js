@@ -148,6 +148,8 @@ export function render({model, el}) {
   const table = new TopicTable(model.columns, model.marks, model.address);
   el.appendChild(table.root);
   table.setRows(model.rows);
+  // What changed between the page's making and its being shown was sent to nobody.
+  model.send_msg('shown');
   model.on('rows', () => table.setRows(model.rows));
   model.on('changes', () => table.change(model.changes));
   const clock = setInterval(() => table.tick(), 1000);

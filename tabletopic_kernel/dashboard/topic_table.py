@@ -30,6 +30,7 @@ class TopicTable(JSComponent):
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)  # type: ignore[no-untyped-call]
         self._shown: dict[str, Row] = {}
+        self.on_msg(self._send_all)
 
     def bring(self, rows: dict[str, Row]) -> None:
         """Show these rows, by topic."""
@@ -38,6 +39,10 @@ class TopicTable(JSComponent):
         elif changed := cells_that_changed(self._shown, rows):
             self.changes = changed
         self._shown = rows
+
+    def _send_all(self, _: object) -> None:
+        """The browser shows the table now: from here on it hears of every change."""
+        self.rows = [dict(row) for row in self._shown.values()]
 
 
 def cells_that_changed(old: dict[str, Row], new: dict[str, Row]) -> dict[str, Row]:
