@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.commit.peek import PeekedRecord
     from tabletopic_kernel.commit.snapshot import TopicTable
     from tabletopic_kernel.commit.status import TopicStatus
-    from tabletopic_kernel.core.events import ControlEvent
-    from tabletopic_kernel.core.settings import TopicWish
+    from tabletopic_kernel.core.events import ControlEvent, Replayed
+    from tabletopic_kernel.core.settings import TopicSettings, TopicWish
     from tabletopic_kernel.workbench import Workbench
 
 _LOOK_EVERY_S = 0.5
@@ -69,6 +69,10 @@ class TableTopic:
         """Ask the host to commit what is staged now."""
         self._workbench.commit(self.name)
 
+    def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
+        """Try the dead letters again with the settings of today; see ``Workbench.replay``."""
+        return self._workbench.replay(self.name, where, timeout_s=timeout_s)
+
     # -- questions
 
     def status(self) -> TopicStatus:
@@ -107,7 +111,7 @@ class TableTopic:
         """The newest records of the topic, decoded, newest first; also those that no table has yet."""
         from tabletopic_kernel.commit.peek import peek  # noqa: PLC0415
 
-        return peek(self.name, self._workbench.broker, self._workbench.registry, n)
+        return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
 
     def schema(self, version: int | None = None) -> TopicSchema:
         """The table's columns and the registered versions; with ``version`` the columns of that one."""
@@ -134,10 +138,13 @@ class TableTopic:
         """The last lines about this topic that hosts on this machine logged, oldest first."""
         return self._workbench.logs(lines, self.name)
 
-    def _identifier(self) -> tuple[str, ...]:
+    def _settings(self) -> TopicSettings:
+        """Those it runs with; of a topic that is not switched on, those of the settings file."""
         wish = self._workbench.wishes().get(self.name)
-        settings = wish.settings if wish else self._workbench.settings_for(self.name)
-        return table_identifier(self.name, settings)
+        return wish.settings if wish else self._workbench.settings_for(self.name)
+
+    def _identifier(self) -> tuple[str, ...]:
+        return table_identifier(self.name, self._settings())
 
     def _table(self) -> TopicTable | None:
         from tabletopic_kernel.commit.snapshot import TopicTable  # noqa: PLC0415

@@ -12,10 +12,13 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
 from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
+from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.frame import split, unsplit
+from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, inferring_decoder, make_decoder
+from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
+from tabletopic_kernel.ingest.verdicts import Refused
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,9 @@ class PeekedRecord:
 
 
 def peek(
-    topic: str, broker: Broker, registry: Registry, count: int, whole: WriterSchema | None = None
+    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
 ) -> list[PeekedRecord]:
-    """The ``count`` newest committed records of all partitions, newest first, decoded.
-
-    ``whole`` is the one schema of a topic whose values name none; None: each begins with its schema id.
+    """The ``count`` newest committed records of all partitions, newest first, decoded as the settings say.
 
     Raises:
         UsageError: there is no such topic.
@@ -50,7 +51,7 @@ def peek(
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
     messages = _read(broker, topic, starts, facts.end)
     messages.sort(key=lambda one: (one.timestamp()[1], one.offset() or 0), reverse=True)
-    return _decoded(messages[:count], registry, whole)
+    return _decoded(messages[:count], topic, settings, registry)
 
 
 def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> list[Message]:
@@ -86,13 +87,13 @@ def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[i
 
 
 def _decoded(
-    messages: Sequence[Message], registry: Registry, whole: WriterSchema | None
+    messages: Sequence[Message], topic: str, settings: TopicSettings, registry: Registry
 ) -> list[PeekedRecord]:
     values = pa.array([message.value() for message in messages], pa.binary())
     ids: dict[int, int] = {}
     rows: dict[int, dict[str, Any]] = {}
     errors: dict[int, str] = {}
-    groups, unframed = split(values) if whole is None else unsplit(values)
+    groups, unframed = split(values) if settings.value_format == "by_schema_id" else unsplit(values)
     for index, position in enumerate(unframed.positions.tolist()):
         errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
     for group in groups:
@@ -102,11 +103,10 @@ def _decoded(
         if group.schema_id != WHOLE_TOPIC:
             ids.update(dict.fromkeys(positions, group.schema_id))
         try:
-            decoder = make_decoder(group.schema_id, whole or _registered(group.schema_id, registry))
+            decoded, refused = _decode(group, topic, settings, registry)
         except (UnknownSchemaError, ActionNeededError) as error:
             errors.update(dict.fromkeys(positions, str(error)))
             continue
-        decoded, refused = decoder.decode(group.values)
         reasons = {positions[bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
         errors.update(reasons)
         good = [position for position in positions if position not in reasons]
@@ -126,9 +126,30 @@ def _decoded(
     ]
 
 
-def _registered(schema_id: int, registry: Registry) -> WriterSchema:
-    found = registry.by_id(schema_id)
-    return WriterSchema(found.text, found.references, found.kind)
+def _decode(
+    group: Group, topic: str, settings: TopicSettings, registry: Registry
+) -> tuple[pa.RecordBatch, list[Refused]]:
+    """Rows of a group and those that are none; raises where there is no decoder for it."""
+    decoder: Decoder
+    kind = WITHOUT_SCHEMA.get(settings.value_format)
+    if kind == "INFERRED":
+        decoder = inferring_decoder(None, whole_value=False)
+        decoded = decoder.decode(group.values)
+        needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
+        return (
+            decoded if needed is None else inferring_decoder(needed, whole_value=False).decode(group.values)
+        )
+    if kind is not None:
+        return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
+    framed = settings.value_format == "by_schema_id"
+    subject = settings.value_subject or f"{topic}-value"
+    found = registry.by_id(group.schema_id or 0) if framed else registry.latest(subject)
+    if found is None:
+        raise ActionNeededError(f"the subject {subject} has no schema yet")
+    schema = WriterSchema(
+        found.text, found.references, found.kind, message=settings.value_message, framed=framed
+    )
+    return make_decoder(found.id, schema).decode(group.values)
 
 
 def _bytes(value: object) -> bytes | None:

@@ -23,6 +23,7 @@ from tabletopic_kernel.jupyter.place import Place
 from tabletopic_kernel.jupyter.session import Session
 from tabletopic_kernel.jupyter.topic_words import make_parser, manual, parse_topic, settings_of
 from tabletopic_kernel.jupyter.trouble import told
+from tabletopic_kernel.shown.events import event_text
 from tabletopic_kernel.shown.grid import Grid
 from tabletopic_kernel.shown.topics import (
     events_table,
@@ -106,6 +107,19 @@ class TopicMagics(Magics):
         if not self._session.hosts():
             return _said(f"nobody runs {given.name}; start a host with %topic host start")
         return _said(f"{given.name}: what is staged is committed now; see %topic history {given.name}")
+
+    def _replay(self, given: argparse.Namespace) -> Grid:
+        if given.dry_run:
+            plan = self._session.workbench.plan_replay(given.name, given.where)
+            stayed = [f"{count:,} would stay: {reason}" for reason, count in plan.stayed.items()]
+            changes = [f"the table would change: {change}" for change in plan.changes]
+            return _said(f"{plan.rows:,} of {plan.letters:,} letters would become rows", *stayed, *changes)
+        outcome = self._topic(given).replay(given.where, given.timeout)
+        if outcome is None:
+            return _said(f"the replay goes on; see %topic events {given.name}")
+        if outcome.error is not None:
+            raise ActionNeededError(f"{outcome.error} ({outcome.rows:,} letters are rows now)")
+        return _said(event_text(outcome))
 
     # -- questions
 

@@ -1,0 +1,124 @@
+"""A topic from near by: newest records, schema versions, snapshots, events, and commits on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.commit.host import Host
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.workbench import Workbench
+from tests.recovery.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+V1 = '{"type":"record","name":"Look","fields":[{"name":"n","type":"int"},{"name":"city","type":"string"}]}'
+V2 = (
+    '{"type":"record","name":"Look","fields":[{"name":"n","type":"long"},{"name":"city","type":"string"},'
+    '{"name":"zip","type":["null","string"],"default":null}]}'
+)
+
+
+def test_the_newest_records_are_seen_before_any_table(
+    bench: Workbench, new_topic: Callable[..., Any]
+) -> None:
+    """Decoded by their schema ids; bad ones with the reason, those without a value as such; newest first."""
+    sender = new_topic(partitions=2)
+    sender.avro(V1, *({"n": n, "city": "Delft"} for n in range(8)), partition=0)
+    sender.raw(b"no schema id", partition=1)
+    sender.raw(None, partition=1)
+    sender.raw(b"\x00\x00\x0f\x42\x3frest", partition=1)
+    sender.flush()
+    found = bench.topic(sender.topic).peek(6)
+    assert [(one.partition, one.offset) for one in found[:3]] == [(1, 2), (1, 1), (1, 0)]
+    unknown, empty, text, *rows = found
+    assert "999999" in str(unknown.error)
+    assert unknown.schema_id == 999_999
+    assert (empty.value, empty.error, empty.raw) == (None, None, None)
+    assert "no_schema_id" in str(text.error)
+    assert [one.value for one in rows] == [{"n": n, "city": "Delft"} for n in (7, 6, 5)]
+    assert len(bench.topic(sender.topic).peek(100)) == 11
+
+
+@pytest.mark.parametrize(
+    ("value_format", "raw", "value"),
+    [
+        ("string", b"plain", {"_kafka_value": "plain"}),
+        ("raw", b"\xff", {"_kafka_value": b"\xff"}),
+        ("json", b'{"a": 1, "b": {"c": [2]}}', {"a": 1, "b": {"c": [2]}}),
+    ],
+)
+def test_values_without_a_schema_are_read_as_the_settings_say(
+    bench: Workbench, new_topic: Callable[..., Any], value_format: str, raw: bytes, value: dict[str, Any]
+) -> None:
+    """The format of a topic that is switched on is the one that counts."""
+    sender = new_topic()
+    sender.raw(raw)
+    sender.flush()
+    bench.enable(sender.topic, {"value_format": value_format})
+    try:
+        (found,) = bench.topic(sender.topic).peek()
+    finally:
+        bench.disable(sender.topic)
+    assert (found.value, found.error) == (value, None)
+
+
+def test_a_topic_that_is_not_there_is_told(bench: Workbench) -> None:
+    """No record is waited for where there is no topic."""
+    with pytest.raises(UsageError, match="there is no topic"):
+        bench.topic("nowhere_at_all").peek()
+
+
+def test_a_commit_on_request_does_not_wait_for_the_interval(
+    bench: Workbench, host: Host, new_topic: Callable[..., Any]
+) -> None:
+    """What is staged is committed when somebody asks; the request is not repeated by other wishes."""
+    sender = new_topic()
+    sender.avro(V1, *({"n": n, "city": "Delft"} for n in range(5)))
+    topic = bench.topic(sender.topic)
+    topic.enable(commit_interval_ms="1h")
+    try:
+        wait_until("the records are staged", lambda: topic.status().staged_rows == 5)
+        assert topic.status().rows == 0
+        topic.commit()
+        wait_until("the records are committed", lambda: topic.status().rows == 5)
+        history = topic.history()
+        assert [one.added_rows for one in history] == [5, 0]  # the first one claimed the table
+        assert history[0].next_offsets == {0: 5}
+        assert history[0].to_json()["snapshot_id"] == str(topic.status().snapshot_id)
+        events = topic.events(20)
+        kinds = [event.type for event in events]
+        assert kinds.index("Committed") < kinds.index("CommitRequested")
+        assert kinds.count("CommitRequested") == 1
+        assert [event.at_ms for event in events] == sorted((event.at_ms for event in events), reverse=True)
+        assert "Heartbeat" not in kinds
+        assert len(topic.events(2)) == 2
+    finally:
+        topic.disable()
+
+
+def test_versions_of_the_schema_and_what_they_change(
+    bench: Workbench, host: Host, new_topic: Callable[..., Any], caught_up: Callable[..., Any]
+) -> None:
+    """The table's columns, those of a version, and the difference of two, in words."""
+    sender = new_topic()
+    topic = bench.topic(sender.topic)
+    sender.avro(V1, {"n": 1, "city": "Delft"})
+    assert [one.table_schema_id for one in topic.schema().versions] == [None]  # there is no table yet
+    topic.enable(commit_interval_ms=300)
+    try:
+        caught_up(sender.topic)
+        sender.register(V2)
+        schema = topic.schema()
+        assert [(one.version, one.table_schema_id is None) for one in schema.versions] == [
+            (1, False),
+            (2, True),
+        ]
+        assert schema.columns[0].type == "int"
+        assert {one.name for one in topic.schema(version=2).columns} == {"n", "city", "zip"}
+        assert topic.schema_diff(1, 2) == ["widen n int → long", "add zip string"]
+        with pytest.raises(UsageError, match="has no version 7; there are: 1, 2"):
+            topic.schema_diff(1, 7)
+    finally:
+        topic.disable()
