@@ -9,7 +9,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   Committed: 'good',
   Enabled: 'good',
   Resumed: 'good',
-  SchemaEvolved: 'busy',
+  SchemaEvolved: 'note',
   CommitFailed: 'warn',
   DeadLettered: 'warn',
   SchemaRefused: 'bad',
@@ -30,7 +30,13 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
     case 'FilesStaged':
       return trans.__('%1 rows staged', count(event.rows));
     case 'Committed':
-      return trans.__('%1 rows committed in %2 files', count(event.rows), count(event.files));
+      return trans._n(
+        '%2 rows committed in one file',
+        '%2 rows committed in %3 files',
+        Number(event.files),
+        count(event.rows),
+        count(event.files)
+      );
     case 'CommitFailed':
       return trans.__('a commit failed: %1', plain(event.reason));
     case 'Failed':

@@ -207,7 +207,7 @@ export class WorkbenchModel implements IDisposable {
 
   private async _look(): Promise<void> {
     try {
-      this._overview = await this.api.overview();
+      this._overview = withHostOnItsWay(await this.api.overview());
       this._trouble = null;
     } catch (error) {
       this._trouble = this._troubleOf(error);
@@ -251,4 +251,15 @@ export class WorkbenchModel implements IDisposable {
   private _trouble: string | null = null;
   private _periodMs = 2_000;
   private _watched = false;
+}
+
+/** While a host starts, that nobody runs a topic yet is no trouble. */
+function withHostOnItsWay(overview: IOverview): IOverview {
+  if (overview.host.state !== 'starting') {
+    return overview;
+  }
+  const topics = overview.topics.map(row =>
+    row.state === 'no_host' ? { ...row, state: 'starting', error: null } : row
+  );
+  return { ...overview, topics };
 }

@@ -134,7 +134,7 @@ export class TopicRow implements IView<IRowData> {
       facts.push(this._trans.__('%1 rows/s', number(row.rows_per_second)));
     }
     if (row.last_commit_ms !== null) {
-      facts.push(this._trans.__('committed %1', ago(row.last_commit_ms, nowMs, this._trans)));
+      facts.push(this._trans.__('commit %1', ago(row.last_commit_ms, nowMs, this._trans)));
     } else if (row.commits !== null && row.commits > 0) {
       facts.push(this._trans._n('%2 commit', '%2 commits', row.commits, number(row.commits)));
     }

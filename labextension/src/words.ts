@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IRow } from './api';
 
 /** How much attention something asks for. Each tone has a colour and a sign, so neither stands alone. */
-export type Tone = 'good' | 'busy' | 'quiet' | 'warn' | 'bad';
+export type Tone = 'good' | 'busy' | 'note' | 'quiet' | 'warn' | 'bad';
 
 /** One word for a state, with its tone. */
 export interface IWord {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, Request
@@ -10,6 +11,13 @@ from tests.browser.lab_server import Lab
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 LOAD_MS = 60_000
+# Means of red, green and blue, 0 to 255: below, and above.
+DARK, BRIGHT = 90, 180
+
+
+def brightness(color: str) -> float:
+    """Mean of the parts of ``rgb(…)`` or ``rgba(…)``; what shines through is not counted."""
+    return sum(float(part) for part in re.findall(r"[\d.]+", color)[:3]) / 3
 
 
 class LabPage:
@@ -57,6 +65,10 @@ class LabPage:
         """Choose from a topic's menu."""
         self.row(topic).get_by_role("button", name=f"Actions on {topic}").click()
         self.page.get_by_role("menuitem", name=entry).click()
+
+    def set_theme(self, name: str) -> None:
+        """Change the theme, as the menu does."""
+        self.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
 
     def outside(self) -> list[str]:
         """Requests to anywhere but the server."""

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tabletopic_kernel.core.settings import TopicSettings
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.lab_server import Lab
-from tests.browser.pages import LabPage
+from tests.browser.pages import BRIGHT, DARK, LabPage, brightness
 
 pytestmark = pytest.mark.integration
 
@@ -29,8 +29,6 @@ _WATCH = """() => {
         window.watched.longestMs = Math.max(window.watched.longestMs, longest);
     }).observe({ type: 'longtask' });
 }"""
-# Mean of red, green and blue, 0 to 255.
-_DARK, _BRIGHT = 90, 180
 _DARK_PLACES = ("settings", "plan", "form textarea")
 PLAN = {
     "topic": "orders",
@@ -314,12 +312,7 @@ def test_the_dark_theme_is_dark(page: LabPage, api: FakeApi, lab: Lab) -> None:
             ground, words = page.page.locator(place).first.evaluate(
                 "element => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]"
             )
-            assert _brightness(ground) < _DARK, place
-            assert _brightness(words) > _BRIGHT, place
+            assert brightness(ground) < DARK, place
+            assert brightness(words) > BRIGHT, place
     finally:
         lab.set_theme("JupyterLab Light")
-
-
-def _brightness(color: str) -> float:
-    """0 to 255, of ``rgb(…)`` or ``rgba(…)``; what shines through is not counted."""
-    return sum(float(part) for part in re.findall(r"[\d.]+", color)[:3]) / 3
