@@ -216,18 +216,25 @@ def _merge(table: JsonType | None, one: JsonType, other: JsonType, budget: _Budg
     return Text() if table is None else one
 
 
+def _has_parts(field: Field) -> bool:
+    return isinstance(field.type, Struct | ListOf)
+
+
 def _merge_structs(table: Struct | None, one: Struct, other: Struct, budget: _Budget) -> Struct:
     has = {known.key: known.type for known in table.fields} if table else {}
     wanted = {new.key: new for new in other.fields}
+    there = {old.key for old in one.fields}
+    added = [new for new in other.fields if new.key not in there]
+    # Plain values first: an object with ids for names must not leave its neighbours without a column.
+    kept = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
     fields = [
         replace(old, type=_merge(has.get(old.key), old.type, wanted[old.key].type, budget))
         if old.key in wanted
         else old
         for old in one.fields
     ]
-    there = {old.key for old in one.fields}
-    added = [new for new in other.fields if new.key not in there]
     names = column_names((new.key for new in added), taken=(old.name for old in one.fields))
-    room = ((new.key, budget.pruned(new.type)) for new in added)
-    fields += [Field(key, names[key], kept, True) for key, kept in room if kept is not None]
+    fields += [
+        Field(new.key, names[new.key], node, True) for new in added if (node := kept[new.key]) is not None
+    ]
     return Struct(tuple(fields), open=True)

@@ -6,6 +6,8 @@ exact engine may not are marked as suspects, over the whole array at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabletopic_kernel.core.json_text import EXACT_DOUBLE, MAX_INT
-from tabletopic_kernel.core.json_types import Field, JsonType, ListOf, Scalar, Struct
+from tabletopic_kernel.core.json_types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
 from tabletopic_kernel.core.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
 from tabletopic_kernel.ingest.avro_columns import spread, uuids
 from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
@@ -37,16 +39,37 @@ _NO_TEXT: Final = pa.scalar("", pa.large_string())
 _DAY_US: Final = MILLIS_PER_DAY * 1000
 
 
-def native_type(node: JsonType, *, loose: bool = False) -> pa.DataType:
-    """The type to read a value as, integers as doubles if ``loose``; raises UnsupportedError.
+def readable(node: JsonType) -> JsonType:
+    """As much of a type as the native reader can read; raises UnsupportedError if that is not enough.
 
-    Optional fields that have no such type are left out: where they are not null, the rows are suspects.
+    Optional fields that it cannot read are left out: where they are not null, the rows are suspects.
     """
+    match node:
+        case Text() | MapOf():
+            raise UnsupportedError("the native reader has no maps, and no JSON as text")
+        case Scalar("float"):
+            raise UnsupportedError("32-bit floats are not read with all their digits")
+        case ListOf(items, optional):
+            return ListOf(readable(items), optional)
+        case Struct(fields, is_open):
+            return Struct(tuple(_readable_fields(fields)), is_open)
+    return node
+
+
+def _readable_fields(fields: tuple[Field, ...]) -> Iterator[Field]:
+    for field in fields:
+        try:
+            yield replace(field, type=readable(field.type))
+        except UnsupportedError:
+            if not field.optional:
+                raise
+
+
+def native_type(node: JsonType, *, loose: bool) -> pa.DataType:
+    """The type to read a value of a ``readable`` type as, integers as doubles if ``loose``."""
     match node:
         case Scalar("decimal", precision, scale):
             return pa.decimal128(precision, scale)
-        case Scalar("float"):
-            raise UnsupportedError("32-bit floats are not read with all their digits")
         case Scalar(kind):
             if loose and kind in ("int", "long"):
                 return pa.float64()
@@ -54,22 +77,8 @@ def native_type(node: JsonType, *, loose: bool = False) -> pa.DataType:
         case ListOf(items, _):
             return pa.list_(native_type(items, loose=loose))
         case Struct(fields):
-            return pa.struct([pa.field(f.key, native_type(f.type, loose=loose)) for f in read_fields(fields)])
-    raise UnsupportedError("the native reader has no maps, and no JSON as text")
-
-
-def read_fields(fields: tuple[Field, ...]) -> list[Field]:
-    """The fields that the reader can read; raises UnsupportedError if a required one is not among them."""
-    found = []
-    for field in fields:
-        try:
-            native_type(field.type)
-        except UnsupportedError:
-            if not field.optional:
-                raise
-            continue
-        found.append(field)
-    return found
+            return pa.struct([pa.field(field.key, native_type(field.type, loose=loose)) for field in fields])
+    raise UnsupportedError("not a readable type")
 
 
 class Columns:
@@ -97,7 +106,7 @@ class Columns:
         self, node: Struct, array: pa.StructArray, targets: list[pa.Field], rows: Rows | None
     ) -> list[pa.Array]:
         """The columns of an object; marks rows with properties that the schema does not have."""
-        known = {field.key: field for field in read_fields(node.fields)}
+        known = {field.key: field for field in node.fields}
         names = [field.name for field in array.type]
         for at, name in enumerate(names):
             if name not in known and not pa.types.is_null(array.type.field(at).type):

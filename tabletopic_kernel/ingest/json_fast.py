@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from tabletopic_kernel.core.json_types import JsonType, ListOf, Scalar, Struct
-from tabletopic_kernel.ingest.json_columns import Columns, native_type, read_fields, without_nulls
+from tabletopic_kernel.ingest.json_columns import Columns, native_type, readable, without_nulls
 from tabletopic_kernel.ingest.json_records import Joined, Records
 from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 
@@ -45,16 +45,16 @@ class FastEngine:
 
     def __init__(self, root: Struct, arrow_schema: pa.Schema, *, whole: bool) -> None:
         self._arrow_schema = arrow_schema
-        self._root: JsonType = root.fields[0].type if whole else root
+        self._root = readable(root.fields[0].type if whole else root)
         self._whole = whole
         self._optional = whole and root.fields[0].optional
-        if isinstance(self._root, Struct) and not read_fields(self._root.fields):
+        if isinstance(self._root, Struct) and not self._root.fields:
             raise UnsupportedError("no column that the native reader could read")
         self._read_schemas = [
             pa.schema([("", native_type(self._root, loose=loose))]) for loose in (False, True)
         ]
         self._loose = False  # whether integers are read as doubles, after some were none
-        self._has_doubles = _has_doubles(root)
+        self._has_doubles = _has_doubles(self._root)
 
     def join(self, records: Records) -> Joined | None:
         """All records as ``decode`` takes them, in parts; None if that cannot be."""
