@@ -26,32 +26,47 @@ _NUMPY: Final = {
 class Scope:
     """Where the elements of an array stand in the rows of a batch, to mark rows that are not to be used.
 
-    ``lists`` are the offsets of the lists on the way from the rows to the elements, outermost first;
-    ``present`` is a mask of the elements that are there, None for all.
+    Args:
+        unproved: rows whose bytes may not be what the schema says.
+        odd: rows whose bytes are, and that only the exact engine can judge.
+        lists: offsets of the lists on the way from the rows to the elements, outermost first.
+        present: a mask of the elements that are there, None for all.
     """
 
-    def __init__(self, bad: Mask, lists: tuple[Numbers, ...] = (), present: Mask | None = None) -> None:
-        self._bad = bad
+    def __init__(
+        self, unproved: Mask, odd: Mask, lists: tuple[Numbers, ...] = (), present: Mask | None = None
+    ) -> None:
+        self._unproved = unproved
+        self._odd = odd
         self._lists = lists
         self.present = present
 
-    def mark(self, elements: Mask) -> None:
+    def mark_unproved(self, elements: Mask) -> None:
         """Mark the rows of the elements in the mask."""
+        self._unproved[self._rows(elements)] = True
+
+    def mark_odd(self, elements: Mask) -> None:
+        """The same."""
+        self._odd[self._rows(elements)] = True
+
+    def _rows(self, elements: Mask) -> Numbers:
         places = np.flatnonzero(elements)
         for offsets in reversed(self._lists):
             places = np.searchsorted(offsets, places, side="right") - 1
-        self._bad[places] = True
+        return places
 
     def items(self, offsets: Numbers) -> Scope:
         """The scope of the lists' items."""
-        return Scope(self._bad, (*self._lists, offsets))
+        return Scope(self._unproved, self._odd, (*self._lists, offsets))
 
     def within(self, structs: pa.Array) -> Scope:
         """The scope of the structs' fields."""
         if not structs.null_count:
             return self
         there = valid(structs)
-        return Scope(self._bad, self._lists, there if self.present is None else self.present & there)
+        return Scope(
+            self._unproved, self._odd, self._lists, there if self.present is None else self.present & there
+        )
 
 
 def valid(array: pa.Array) -> Mask:
@@ -106,6 +121,16 @@ def sums(sizes: Sizes, offsets: Numbers) -> Numbers:
     total = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=total[1:])
     return total[offsets[1:]] - total[offsets[:-1]]
+
+
+def narrow(array: pa.Array, signed: bool, scope: Scope) -> pa.Array:
+    """Integers of 64 bits as int32, or as int64 below 2^32; marks those that are beyond."""
+    found = numbers(array)
+    beyond = (found < -(2**31)) | (found >= 2**31) if signed else found >= np.uint64(2**32)
+    if beyond.any():
+        scope.mark_unproved(beyond)
+    dtype, kind = (np.int32, pa.int32()) if signed else (np.int64, pa.int64())
+    return pa.Array.from_buffers(kind, len(array), [array.buffers()[0], pa.py_buffer(found.astype(dtype))])
 
 
 def decimals(array: pa.Array, target: pa.DataType) -> pa.Array:

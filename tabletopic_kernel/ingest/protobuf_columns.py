@@ -33,6 +33,7 @@ from tabletopic_kernel.ingest.protobuf_arrays import (
     enum_texts,
     lists_of,
     maps_of,
+    narrow,
     numbers,
     offsets_of,
     prefixed,
@@ -45,10 +46,11 @@ from tabletopic_kernel.ingest.protobuf_arrays import (
 from tabletopic_kernel.ingest.protobuf_json import JsonTexts, Text
 from tabletopic_kernel.ingest.protobuf_plain import name_of
 from tabletopic_kernel.ingest.protobuf_values import Mask, SubMicros, many_durations, many_timestamps
-from tabletopic_kernel.ingest.protobuf_wire import tag_bytes
+from tabletopic_kernel.ingest.protobuf_wire import MAX_LEVELS, tag_bytes
 from tabletopic_kernel.ingest.verdicts import Refusal
 
 _WIDTH: Final = {"bool": 1, "double": 8, "fixed64": 8, "sfixed64": 8, "float": 4, "fixed32": 4, "sfixed32": 4}
+_NARROW: Final = frozenset({"int32", "uint32", "sint32"})
 _TEXTS: Final = frozenset({"string", "bytes"})
 
 
@@ -78,15 +80,14 @@ class ScalarColumn:
         if self.has_prefix:
             return np.diff(offsets_of(raw))
         found = numbers(raw)
-        if self._kind.startswith("uint"):
-            return varint_bytes(found)
-        wide = found.astype(np.int64)
         if self._kind.startswith("sint"):
-            wide = (wide << 1) ^ (wide >> 63)
-        return varint_bytes(wide.view(np.uint64))  # a negative int32 has 64 bits on the wire
+            found = (found << 1) ^ (found >> 63)
+        return varint_bytes(found.view(np.uint64))
 
-    def convert(self, raw: pa.Array, _: Scope, target: pa.DataType) -> pa.Array:
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         """See ``Column``."""
+        if self._kind in _NARROW:
+            return narrow(raw, self._kind != "uint32", scope)
         if pa.types.is_decimal(target):
             return decimals(raw, target)
         return raw if raw.type == target else raw.cast(target)
@@ -103,11 +104,11 @@ class EnumColumn:
 
     def sizes(self, raw: pa.Array) -> Sizes:
         """See ``Column``."""
-        return varint_bytes(numbers(raw).astype(np.int64).view(np.uint64))
+        return varint_bytes(numbers(raw).view(np.uint64))
 
-    def convert(self, raw: pa.Array, _: Scope, __: pa.DataType) -> pa.Array:
+    def convert(self, raw: pa.Array, scope: Scope, _: pa.DataType) -> pa.Array:
         """See ``Column``."""
-        return enum_texts(raw, self._numbers, self._names)
+        return enum_texts(narrow(raw, True, scope), self._numbers, self._names)
 
 
 class JsonColumn:
@@ -136,7 +137,7 @@ class JsonColumn:
             except Refusal:
                 found.append("")
                 bad[i] = True
-        scope.mark(bad)
+        scope.mark_unproved(bad)  # the sizes say nothing of what is within
         return pa.array(found, target)
 
 
@@ -176,7 +177,7 @@ class MessageColumn:
         for oneof in self._oneofs:
             # The last one on the wire counts, and the arrays do not know which that is.
             members = [self.fields[i].is_set(raw[i]) for i in oneof]
-            scope.mark(np.add.reduce(members, dtype=np.int64) > 1)
+            scope.mark_odd(np.add.reduce(members, dtype=np.int64) > 1)
         return [
             field.convert(array, scope, target.field(i).type)
             for i, (field, array) in enumerate(zip(self.fields, raw, strict=True))
@@ -193,9 +194,10 @@ class MomentColumn(MessageColumn):
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         """See ``Column``."""
-        seconds, nanos = numbers(raw.field(0)), numbers(raw.field(1)).astype(np.int64)
+        seconds, nanos = numbers(raw.field(0)), numbers(raw.field(1))
+        narrow(raw.field(1), True, scope)  # marks what is no int32
         micros, bad = self._many(seconds, nanos, self._sub_micros)
-        scope.mark(bad)
+        scope.mark_odd(bad)
         return pa.Array.from_buffers(target, len(raw), [raw.buffers()[0], pa.py_buffer(micros)])
 
 
@@ -224,14 +226,13 @@ class FieldColumn(Protocol):
 
 
 class SingleField:
-    """A field of one value. ``default``: the number of an enum without presence."""
+    """A field of one value."""
 
-    def __init__(self, number: int, column: Column, presence: Presence, default: int = 0) -> None:
+    def __init__(self, number: int, column: Column, presence: Presence) -> None:
         self.number = number
         self._tag = tag_bytes(number)
         self._column = column
         self._presence = presence
-        self._default = default
 
     def sizes(self, raw: pa.Array) -> Sizes:
         """See ``FieldColumn``."""
@@ -248,8 +249,8 @@ class SingleField:
         if self._presence != "optional" and raw.null_count:
             if self._presence == "required":
                 missing = ~valid(raw)
-                scope.mark(missing if scope.present is None else missing & scope.present)
-            raw = raw.fill_null(self._default) if self._default else without_nulls(raw)
+                scope.mark_odd(missing if scope.present is None else missing & scope.present)
+            raw = without_nulls(raw)
         return self._column.convert(raw, scope, target)
 
 
@@ -280,7 +281,7 @@ class JsonField:
         ]
         if self._presence == "required":
             missing = ~self.is_set(raw)
-            scope.mark(missing if scope.present is None else missing & scope.present)
+            scope.mark_odd(missing if scope.present is None else missing & scope.present)
             messages = [b"" if message is None else message for message in messages]
         return self._column.texts(messages, scope, target)
 
@@ -327,50 +328,51 @@ class MapField(ListField):
         items = self._fields[1].convert(entries.field(1), below, target.item_type)
         again = repeated_keys(offsets, keys)
         if again is not None:
-            below.mark(again)
+            below.mark_odd(again)
         return maps_of(raw, keys, items, target)
 
 
 class ColumnPlanner:
-    """Columns of the types of one schema."""
+    """Columns of the types of one schema. ``levels``: how deep messages may nest from there on."""
 
     def __init__(self, json: JsonTexts, sub_micros: SubMicros) -> None:
         self._json = json
         self._sub_micros = sub_micros
 
-    def message(self, node: Message) -> MessageColumn:
+    def message(self, node: Message, levels: int = MAX_LEVELS) -> MessageColumn:
         """The column of a message type."""
-        return MessageColumn([self._field(field) for field in node.fields], node.oneofs)
+        return MessageColumn([self._field(field, levels - 1) for field in node.fields], node.oneofs)
 
-    def _field(self, field: Field) -> FieldColumn:
+    def _field(self, field: Field, levels: int) -> FieldColumn:
         match field.type:
             case Repeated(item, packed):
-                return ListField(field.number, self._element(item), packed)
+                return ListField(field.number, self._element(item, levels), packed)
             case Map(key, value):
-                entry = [self._single(1, Scalar(key), "implicit"), self._single(2, value, "implicit")]
+                parts = enumerate((Scalar(key), value), 1)
+                entry = [self._single(number, node, "implicit", levels - 1) for number, node in parts]
                 return MapField(field.number, MessageColumn(entry))
-        return self._single(field.number, field.type, field.presence)
+        return self._single(field.number, field.type, field.presence, levels)
 
-    def _single(self, number: int, node: Element, presence: Presence) -> FieldColumn:
-        column = self._element(node)
+    def _single(self, number: int, node: Element, presence: Presence, levels: int) -> FieldColumn:
+        column = self._element(node, levels)
         if isinstance(column, JsonColumn):
             return JsonField(number, column, presence)
-        return SingleField(number, column, presence, node.names[0][0] if isinstance(node, Enum) else 0)
+        return SingleField(number, column, presence)
 
-    def _element(self, node: Element) -> Column:
+    def _element(self, node: Element, levels: int) -> Column:
         match node:
             case Scalar(kind):
                 return ScalarColumn(kind)
             case Enum(names):
                 return EnumColumn(names)
             case Json(name):
-                return JsonColumn(self._json.of(name))
+                return JsonColumn(self._json.of(name, levels))
             case Wrapper(kind):
-                return WrapperColumn([self._single(1, Scalar(kind), "implicit")])
+                return WrapperColumn([SingleField(1, ScalarColumn(kind), "implicit")])
             case Message():
-                return self.message(node)
-        moment = [
-            self._single(1, Scalar("int64"), "implicit"),
-            self._single(2, Scalar("int32"), "implicit"),
+                return self.message(node, levels)
+        moment: list[FieldColumn] = [
+            SingleField(1, ScalarColumn("int64"), "implicit"),
+            SingleField(2, ScalarColumn("int32"), "implicit"),
         ]
         return MomentColumn(moment, isinstance(node, Duration), self._sub_micros)

@@ -120,15 +120,7 @@ class _Compiler:
         """From an entry of a map to key and value; of equal keys the caller keeps the last."""
         key_name, value_name = name_of(1), name_of(2)
         convert_key, convert = self._element(Scalar(key)), self._element(value)
-        # The default of a closed enum is its first number, which need not be 0.
-        absent = convert(value.names[0][0]) if isinstance(value, Enum) else None
-
-        def read(entry: Any) -> tuple[Any, Any]:
-            if absent is not None and not entry.HasField(value_name):
-                return convert_key(getattr(entry, key_name)), absent
-            return convert_key(getattr(entry, key_name)), convert(getattr(entry, value_name))
-
-        return read
+        return lambda entry: (convert_key(getattr(entry, key_name)), convert(getattr(entry, value_name)))
 
     def _element(self, node: Element) -> Convert:  # noqa: PLR0911 - a return per type
         sub_micros = self._sub_micros

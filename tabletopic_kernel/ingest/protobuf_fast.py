@@ -1,15 +1,14 @@
 """The fast Protobuf engine: ptars' native reader on a whole group, with proof of what it read.
 
 The reader takes plain types of our own (``protobuf_plain``). It is lax: it takes a field that has another
-wire type for an unknown one, overlooks the rest of a list of fixed-width numbers, cuts numbers and tags to 32
-bits. It never looks beyond a value's own bytes, so that no record can shift another.
+wire type for an unknown one, overlooks the rest of a list of fixed-width numbers, cuts tags to 32 bits. It
+never looks beyond a value's own bytes, so that no record can shift another.
 
-**Proof.** From the columns it is computed how many bytes the message takes as every writer encodes it
-(Protobuf documentation, "Encoding": each field once, shortest varints, packed as declared). Where that is
-the length of the body, the reader has taken every byte for a value of the schema. Any other record goes to
-the exact engine: damaged ones, and valid ones with unknown fields or from a writer with ways of its own.
-The one encoding that is shorter is a negative int32 in 5 bytes instead of 10; a record that also has exactly
-as many bytes that are not of the schema passes, and lacks what those bytes said.
+**Proof.** From the columns it is computed how many bytes the message takes as writers encode it (Protobuf
+documentation, "Encoding": each field once, shortest varints, packed as declared). No way to write the same
+values is shorter. So where that is the length of the body, the reader has taken every byte for a value of the
+schema. Any other record goes to the exact engine: damaged ones, and valid ones with unknown fields or from a
+writer with ways of its own. What is JSON text is proved by the check of its own bytes.
 
 **Bounds.** The reader keeps a table of all field numbers up to the largest: schemas with giant ones are
 refused, and those with groups, which it does not know.
@@ -70,9 +69,9 @@ class FastEngine:
         count = len(values)
         ends = np.frombuffer(values.buffers()[1], np.int32, count + 1)
         bodies = np.diff(ends) - (PREFIX_BYTES + header_bytes)
-        unproved = np.broadcast_to(self._column.sizes_of(raw) != bodies, count)
+        unproved = np.broadcast_to(self._column.sizes_of(raw) != bodies, count).copy()
         odd = np.zeros(count, bool)
-        arrays = self._column.convert_all(raw, Scope(odd), self._arrow_schema)
+        arrays = self._column.convert_all(raw, Scope(unproved, odd), self._arrow_schema)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
         bad = unproved | odd
         return (batch.filter(pa.array(~bad)) if bad.any() else batch), unproved, odd

@@ -45,20 +45,20 @@ class JsonTexts:
 
     def __init__(self, pool: DescriptorPool) -> None:
         self._pool = pool
-        self._texts: dict[str, Text] = {}
 
-    def of(self, name: str) -> Text:
-        """From the bytes of a message of the type ``name`` to its JSON text; it may raise Refusal."""
-        if name not in self._texts:
-            descriptor = self._pool.FindMessageTypeByName(name)
-            checker, message_class = WireChecker(descriptor), GetMessageClass(descriptor)
+    def of(self, name: str, levels: int) -> Text:
+        """From the bytes of a message of the type ``name`` to its JSON text; it may raise Refusal.
 
-            def text(raw: bytes) -> str:
-                checker.check(raw)
-                return self.text(parse_message(message_class, raw))
+        ``levels``: of messages that the bytes may hold, their own counted.
+        """
+        descriptor = self._pool.FindMessageTypeByName(name)
+        checker, message_class = WireChecker(descriptor), GetMessageClass(descriptor)
 
-            self._texts[name] = text
-        return self._texts[name]
+        def text(raw: bytes) -> str:
+            checker.check(raw, levels)
+            return self.text(parse_message(message_class, raw))
+
+        return text
 
     def text(self, message: Message) -> str:
         """The JSON text of a message; it may raise Refusal."""

@@ -4,6 +4,7 @@
 |---|---|---|
 | any single scalar | the scalar, with presence | what is on the wire can be told from what is not |
 | enum | int32 | numbers without a name are kept, also those of closed enums |
+| int32, uint32, sint32, enum | 64 bits, to the native reader | it cuts them to 32 bits without a word |
 | map | repeated message of key and value | the entries' order and equal keys can be seen |
 | Timestamp, Duration, wrappers | messages of our own | no reader has an opinion on their values |
 | JSON | repeated bytes, to the native reader | it cannot do recursion; the pieces of one message join |
@@ -48,6 +49,7 @@ _PACKAGE: Final = "tabletopic_plain"
 _ROOT: Final = "Root"
 _BATCH: Final = "Batch"
 _Fields = list[tuple[int, FieldType, bool]]  # number, type, whether it is a group
+_WIDER: Final = {"int32": "int64", "uint32": "uint64", "sint32": "sint64"}
 _TYPES: Final = {kind: number for number, kind in KINDS.items()}
 
 
@@ -137,9 +139,9 @@ class Plain:
                 if file not in self._proto.dependency:
                     self._proto.dependency.append(file)
             case Scalar(kind):
-                field.type = _TYPES[kind]
+                field.type = _TYPES[_WIDER.get(kind, kind) if self._native else kind]
             case Enum():
-                field.type = FieldDescriptor.TYPE_INT32
+                self._set_type(field, Scalar("int32"), entry)
             case _:
                 field.type = FieldDescriptor.TYPE_MESSAGE
                 field.type_name = f".{_PACKAGE}.{self._type_name(node)}"

@@ -80,9 +80,9 @@ class WireChecker:
             self._tags[one.full_name] = {field.number << 3 | field.wire: field for field in fields}
             todo += [field.message_type for _, field in fields_of(one) if field.message_type is not None]
 
-    def check(self, buffer: bytes, start: int = 0) -> None:
-        """Raise Refusal unless the bytes from ``start`` on are a message of the type."""
-        self._message(self._root, buffer, start, len(buffer), MAX_LEVELS)
+    def check(self, buffer: bytes, levels: int = MAX_LEVELS) -> None:
+        """Raise Refusal unless the bytes are a message of the type, with at most so many ``levels``."""
+        self._message(self._root, buffer, 0, len(buffer), levels)
 
     def _message(self, name: str, buffer: bytes, position: int, end: int, levels: int, group: int = 0) -> int:
         """Check a message that ends at ``end``, or with the end of ``group``; gives where it ends."""
