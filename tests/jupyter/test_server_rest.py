@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jsonschema
+import psutil
 import pytest
 import yaml
 
@@ -338,3 +339,19 @@ def test_the_way_to_the_dashboard(live: LiveServer) -> None:
     reply = live.ask("GET", "tabletopic/api/dashboard?topic=a%26b&theme=dark&x=1")
     assert reply.headers["Location"] == f"{BASE_URL}tabletopic/dashboard/?topic=a%26b&theme=dark"
     assert live.api("GET", "dashboard").headers["Location"] == f"{BASE_URL}tabletopic/dashboard/"
+
+
+def test_the_host_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked to, and waited for."""
+    with private_jupyter(tmp_path) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TABLETOPIC_BASE_URL", "")
+    fake = FakeWorkbench()
+    fake.servers = type(fake.servers)(fake.servers.kafka, {}, {}, tmp_path)
+    monkeypatch.setattr(Place, "workbench", lambda _: fake)
+    with LiveServer(tmp_path, state_dir=str(tmp_path / "state"), host_command=_IDLE) as server:
+        assert server.api("POST", "host").status == 202
+        pid = server.backend.host.child.pid
+        assert pid is not None
+    assert not psutil.pid_exists(pid)

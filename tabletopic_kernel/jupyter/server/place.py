@@ -63,6 +63,8 @@ class Place:
             settings = self.settings()
             servers = find_servers(settings)
         except SettingsError as error:
+            with self._lock:
+                self._workbench = None  # its clients would go on looking for a broker that was stopped
             raise NoServersError(str(error)) from error
         with self._lock:
             held = self._workbench
