@@ -25,7 +25,7 @@ import pyarrow as pa
 from tabletopic_kernel.core.protobuf_schema import Message
 from tabletopic_kernel.core.wire import PREFIX_BYTES
 from tabletopic_kernel.ingest.protobuf_arrays import Scope
-from tabletopic_kernel.ingest.protobuf_columns import ColumnPlanner
+from tabletopic_kernel.ingest.protobuf_fields import ColumnPlanner
 from tabletopic_kernel.ingest.protobuf_json import JsonTexts
 from tabletopic_kernel.ingest.protobuf_plain import Plain, has_groups, largest_numbers, name_of
 from tabletopic_kernel.ingest.protobuf_values import Mask, SubMicros
