@@ -142,7 +142,7 @@ def down(call: Call, as_json: JsonOption = False) -> None:
 
     Example:  tabletopic down
     """
-    from tabletopic_kernel.cli.detached import stop_detached
+    from tabletopic_kernel.local.detached_hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
 
     hosts = stop_detached(Path(call.loaded.settings.state_dir))

@@ -12,8 +12,8 @@ import pytest
 from tabletopic_kernel import doctor
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.detached import stop_detached
 from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local.detached_hosts import stop_detached
 from tabletopic_kernel.local.stack import StackInfo
 
 

@@ -60,18 +60,20 @@ class Servers:
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop the stack and wait for its end; the data stay.
+        """Stop the stack and the hosts that ``serve --detach`` started, wait for their end; the data stay.
 
         Raises:
             ActionNeededError: it is just being started.
             StackError: it cannot be stopped.
         """
+        from tabletopic_kernel.local.detached_hosts import stop_detached  # noqa: PLC0415
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
         settings = self._place.settings()
         if not self._begin("stopping"):
             return
         try:
+            stop_detached(Path(settings.state_dir))
             LocalStack(Path(settings.state_dir), self._report).down()
         finally:
             self._set(Doing())
