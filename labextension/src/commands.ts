@@ -98,7 +98,11 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       caption: trans.__('Commit what is staged before the interval is over'),
       icon: saveIcon,
       fits: row => on(row) && row.run !== 'paused',
-      run: topic => told(model.commit(topic), topic)
+      run: async topic => {
+        if (await told(model.commit(topic), topic)) {
+          Notification.info(trans.__('%1 was asked to commit now', topic), { autoClose: 3_000 });
+        }
+      }
     },
     {
       id: CommandIDs.pause,
@@ -279,10 +283,12 @@ function addGeneral(
 }
 
 /** Beside the sidebar, which may be closed: say why an action failed. */
-async function tell(run: Promise<boolean>, problem: () => string | null): Promise<void> {
-  if (!(await run)) {
+async function tell(run: Promise<boolean>, problem: () => string | null): Promise<boolean> {
+  const done = await run;
+  if (!done) {
     Notification.error(problem() ?? '', { autoClose: 10_000 });
   }
+  return done;
 }
 
 function copy(text: string, trans: TranslationBundle): void {

@@ -50,19 +50,19 @@ export class LagStatus extends Widget {
     if (on.length === 0) {
       return { text: trans.__('no table topics'), more: open, warn: false };
     }
-    const failed = on.filter(row => row.state === 'failed').length;
+    const standing = on.filter(row => row.state === 'failed' || row.state === 'no_host').length;
     const seconds = overview.lag_seconds ?? 0;
     const late = seconds > this._warnLagSeconds();
     const lag = trans.__('lag %1', number(overview.lag_records));
     const text = seconds > 0 && overview.lag_records > 0 ? `${lag} · ${duration(seconds)}` : lag;
     const count = trans._n('%1 table topic', '%1 table topics', on.length);
     const more =
-      failed > 0
-        ? trans._n('%1 has failed; see the table topics', '%1 have failed; see the table topics', failed)
+      standing > 0
+        ? trans._n('%1 table does not follow its topic. %2', '%1 tables do not follow their topics. %2', standing, open)
         : late
           ? trans.__('%1, more than %2 behind', count, duration(this._warnLagSeconds()))
           : trans.__('%1. %2', count, open);
-    return { text, more, warn: late || failed > 0 };
+    return { text, more, warn: late || standing > 0 };
   }
 
   private readonly _button = h('button', { type: 'button', class: css('statusButton') });

@@ -59,6 +59,7 @@ class Lab:
         command += ["--ServerApp.ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={_TOKEN}", f"--ServerApp.base_url={BASE_URL}"]
         command += [f"--ServerApp.root_dir={files}", f"--TableTopicApp.state_dir={self.state_dir}"]
+        command += ["--expose-app-in-browser"]  # tests run its commands where menus are not the point
         with (self.folder / "lab.log").open("wb") as log:
             self.process = subprocess.Popen(
                 command,

@@ -183,7 +183,10 @@ def test_the_quickstart_opens(story: Story) -> None:
     story.page.page.get_by_role("button", name="New Launcher").first.click()
     cards = story.page.page.get_by_role("button", name="Table Topic quickstart")
     cards.locator("visible=true").click()
-    expect(story.page.page.locator(".jp-NotebookPanel").first).to_be_visible(timeout=SOON_MS)
+    notebook = story.page.page.locator(".jp-NotebookPanel").first
+    notebook.locator(".jp-Cell").first.wait_for(timeout=SOON_MS)
+    story.page.shot("quickstart")
+    notebook.get_by_role("button", name="Show Table Topics").wait_for()
 
 
 def test_nobody_else_was_asked(story: Story) -> None:

@@ -66,7 +66,7 @@ export class PlanView implements IView<PlanData> {
 
   private _columns(columns: readonly IPlanColumn[]): HTMLElement {
     const trans = this._trans;
-    const head = [trans.__('Column'), trans.__('Type'), ''].map(text => h('th', { scope: 'col' }, text));
+    const head = [trans.__('Column'), trans.__('Type'), trans.__('Change')].map(text => h('th', { scope: 'col' }, text));
     const rows = columns.map(column =>
       h(
         'tr',
