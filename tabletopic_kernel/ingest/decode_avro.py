@@ -1,8 +1,9 @@
 """Decodes Confluent-framed Avro values of one schema id into Arrow rows.
 
 Two engines (design: ``avro_fast``, ``avro_exact``). The fast one takes a whole group or refuses it; then
-the group is halved until the offenders stand alone, and the exact one judges those. Both give the same
-rows: a property-based test holds them together.
+a walk over all records names the suspects (``avro_screen``), or the group is halved until they stand
+alone, and the exact one judges those. Both give the same rows: a property-based test holds them
+together.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from tabletopic_kernel.core.types import arrow_schema_of, iceberg_schema_of
 from tabletopic_kernel.core.wire import PREFIX_BYTES
 from tabletopic_kernel.ingest.avro_exact import ExactEngine
 from tabletopic_kernel.ingest.avro_fast import FastEngine
+from tabletopic_kernel.ingest.avro_screen import Mask, Screen
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused, UnsupportedError
 
 # Below this a call of the fast engine (about 1 ms, whatever the size) costs more than the exact one.
 MIN_FAST_RECORDS: Final = 48
+# Below this, halving a group finds its bad records as soon as a walk over it does.
+MIN_SCREENED_RECORDS: Final = 500
 # Groups that the fast engine may refuse before the rest goes to the exact one, per call: at least this
 # many, and one per so many records. Many scattered bad records would cost a call for each few of them.
 MIN_REFUSED_GROUPS: Final = 12
@@ -46,6 +50,7 @@ class AvroDecoder:
         self.fast_refusal: str | None = None  # why the fast engine cannot take this schema at all
         self.schema_id = schema_id
         self._exact = ExactEngine(parsed, self.arrow_schema)
+        self._screen = Screen(parsed)
         self._fast: FastEngine | None = None
         try:
             self._fast = FastEngine(parsed, self.arrow_schema)
@@ -58,11 +63,44 @@ class AvroDecoder:
         ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
         """
         work = _Work(values)
+        if self._fast is not None and work.is_framed() and len(values) >= MIN_SCREENED_RECORDS:
+            try:
+                return self._fast.decode(*work.group(0, len(values))), []
+            except NotRows:
+                suspects = self._screen.suspects(*work.bodies())
+            if suspects is not None and suspects.any():
+                return self._decode_sorted(values, suspects)
+            return self._decode_halved(work, is_refused=True)
+        return self._decode_halved(work)
+
+    def _decode_sorted(self, values: pa.Array, suspects: Mask) -> tuple[pa.RecordBatch, list[Refused]]:
+        """The fast engine takes what is not suspected, the exact one judges the rest."""
+        good, odd = np.flatnonzero(~suspects), np.flatnonzero(suspects)
+        rows, refused = self._decode_halved(_Work(values.take(pa.array(good))))
+        refused = [Refused(int(good[bad.index]), bad.reason, bad.message) for bad in refused]
+        judged: list[Refused] = []
+        more = pa.Table.from_batches(list(self._decode_exactly(_Work(values), odd.tolist(), judged)))
+        if len(more):
+            gone = [bad.index for bad in (*refused, *judged)]
+            places = np.concatenate([np.setdiff1d(good, gone), np.setdiff1d(odd, gone)])
+            every = pa.concat_tables([pa.Table.from_batches([rows]), more])
+            ordered = every.take(pa.array(np.argsort(places))).combine_chunks().to_batches()
+            rows = pa.concat_batches(ordered)
+        return rows, refused + judged
+
+    def _decode_halved(
+        self, work: _Work, *, is_refused: bool = False
+    ) -> tuple[pa.RecordBatch, list[Refused]]:
+        """A group that the fast engine refuses is halved until the offenders stand alone.
+
+        ``is_refused``: it has refused the whole.
+        """
         batches: list[pa.RecordBatch] = []
         refused: list[Refused] = []
-        refusals_left = max(MIN_REFUSED_GROUPS, len(values) // RECORDS_PER_REFUSED_GROUP)
+        refusals_left = max(MIN_REFUSED_GROUPS, len(work) // RECORDS_PER_REFUSED_GROUP)
         fast = self._fast if work.is_framed() else None
-        todo = [(0, len(values))]
+        middle = len(work) // 2
+        todo = [(middle, len(work)), (0, middle)] if is_refused else [(0, len(work))]
         while todo:
             start, stop = todo.pop()
             if fast is not None and refusals_left > 0 and stop - start >= MIN_FAST_RECORDS:
@@ -109,7 +147,15 @@ class _Work:
             raw = np.frombuffer(offsets, kind, len(values) + 1, values.offset * width)
             found = raw.astype(np.int64)
         self._offsets = found
+        self._count = len(values)
         self._data = memoryview(data) if data is not None else memoryview(b"")
+
+    def __len__(self) -> int:
+        return self._count
+
+    def bodies(self) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Offsets, Offsets]:
+        """What Screen.suspects takes, of all values."""
+        return np.frombuffer(self._data, np.uint8), self._offsets[:-1] + PREFIX_BYTES, self._offsets[1:]
 
     def is_framed(self) -> bool:
         """Whether every value is long enough for its prefix."""
