@@ -69,7 +69,8 @@ class TopicPage:
             self._card([self._about[name].pane, pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")])
             for name, plot in self._plots.items()
         ]
-        self._schemas_pane = pn.pane.Bokeh(self._schemas.figure, sizing_mode="stretch_width", visible=False)
+        drawn = pn.pane.Bokeh(self._schemas.figure, sizing_mode="stretch_width")
+        self._schemas_pane = pn.Column(drawn, sizing_mode="stretch_width", margin=0, visible=False)
         text_cards = [self._card([part.pane], width_px=560) for part in self._texts.values()]
         text_cards[0].append(self._schemas_pane)
         self.panel = pn.Column(
@@ -153,19 +154,17 @@ class TopicPage:
             wanted.remove(OTHERS)
         self._lag.show({name: values for name, values in columns.items() if name in wanted})
         worst = max(lags, key=lambda p: lags[p], default=None)
-        told = f"now {amounts.number(record.lag_records)} records over {known} partitions"
+        told = f"now {amounts.number(record.lag_records)} records over {cards.many(known, 'partition')}"
         if worst is not None and lags[worst]:
             told += f"; most in partition {worst}: {amounts.number(lags[worst])}"
         self._about["lag"].show(parts.heading("Commit lag by partition", told))
 
     def _begin_lag(self, partitions: list[int], others: bool) -> None:
         self._partitions = partitions
-        lines = [(f"p{p}", str(p)) for p in partitions]
+        lines = [(f"p{p}", str(p) if at else f"partition {p}") for at, p in enumerate(partitions)]
         if others or not lines:
             lines.append((OTHERS, "others" if lines else "all"))
-        self._lag = time_plot(
-            self._colours, "records", lines, time_axis=self._time_axis, legend_title="partition"
-        )
+        self._lag = time_plot(self._colours, "records", lines, time_axis=self._time_axis)
         self._lag_card[:] = [
             self._about["lag"].pane,
             pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width"),

@@ -77,6 +77,15 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     )
 
 
+def many(count: int, thing: str) -> str:
+    """A number of things.
+
+    >>> many(1, "file"), many(2_000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def _behind(seconds: float | None) -> str:
     if seconds is None:
         return "age of the oldest: being read"
@@ -91,7 +100,7 @@ def _staged(view: View, name: str) -> str:
 def _files(view: View, name: str) -> str:
     told, facts = view.topic(name).progress, view.tables.get(name)
     size = f", {amounts.size(facts.bytes)}" if facts else ""
-    return f"in {amounts.number(told.files)} files{size}" if told else ""
+    return f"in {many(told.files, 'file')}{size}" if told else ""
 
 
 def _subjects(view: View, name: str) -> str:
@@ -192,7 +201,8 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         ]
         for one in facts.snapshots[:_ROWS]
     ]
-    told = f"{facts.table}: {facts.snapshots_in_all:,} snapshots, the newest {len(rows)}; times {_zone(zone)}"
+    in_all = many(facts.snapshots_in_all, "snapshot")
+    told = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
     columns = ["time", "snapshot", "operation", "rows", "files", "size", "rows in all", "offsets in all"]
     return heading("Snapshots", told) + table(columns, rows, right=columns[3:])
 
@@ -260,7 +270,7 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
 def owners(view: View, name: str, zone: tzinfo) -> str:
     """Hosts, who owned the topic, and what happened to it."""
     topic, host = view.topic(name), view.live_host(name)
-    alive = ", ".join(view.hosts) or "none"
+    alive = ", ".join(sorted({*view.hosts, *([host] if host else [])})) or "none"
     now = f"{host} owns this topic." if host else "Nobody owns this topic now."
     html = heading("Hosts and what happened", f"{now} Hosts that are alive: {alive}. Times {_zone(zone)}.")
     if not topic.notes:

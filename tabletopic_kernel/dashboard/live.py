@@ -158,9 +158,12 @@ class Live:
     def _moved(self, servers: Servers) -> bool:
         """Whether the settings lead to other servers now; not while they lead to none: they may come back."""
         try:
-            return find_servers(self._load_settings()) != servers
-        except TableTopicError:
+            found = find_servers(self._load_settings())
+        except TableTopicError as error:
+            self.known.trouble("servers", error)
             return False
+        self.known.trouble("servers", None)
+        return found != servers
 
     def _follow(self, workbench: Workbench, over: threading.Event) -> None:
         properties = workbench.servers.kafka

@@ -135,7 +135,6 @@ def time_plot(
     kind: str = "line",
     unit: str = "count",
     height_px: int = HEIGHT_PX,
-    legend_title: str = "",
     legend_columns: int = 8,
 ) -> Plot:
     """An empty plot over time.
@@ -148,7 +147,6 @@ def time_plot(
         kind: ``line``, ``step`` or ``dots``.
         unit: ``count`` or ``bytes``, for the ticks.
         height_px: of the whole figure.
-        legend_title: what the names of the lines have in common.
         legend_columns: of the legend, as many as fit on a narrow screen.
     """
     fig = figure(
@@ -170,7 +168,9 @@ def time_plot(
     formatter = _BYTES if unit == "bytes" else _COUNT
     fig.xaxis.formatter = CustomJSTickFormatter(code=_TICK)
     fig.yaxis.formatter = CustomJSTickFormatter(code=formatter)
-    fig.yaxis.ticker = AdaptiveTicker(desired_num_ticks=4, min_interval=1 if unit == "count" else 0)
+    binary: dict[str, Any] = {"base": 1024, "mantissas": [2**power for power in range(10)]}
+    steps: dict[str, Any] = binary if unit == "bytes" else {}
+    fig.yaxis.ticker = AdaptiveTicker(desired_num_ticks=4, min_interval=1, **steps)
     shown = "0.0 ib" if unit == "bytes" else "0,0.[0]"
     fig.add_tools(
         HoverTool(
@@ -187,7 +187,6 @@ def time_plot(
         legend = Legend(
             items=items, orientation="horizontal", ncols=legend_columns, location="left", click_policy="hide"
         )
-        legend.title = legend_title or None
         fig.add_layout(legend, "above")
     _colour(fig, colours)
     return Plot(fig, source)
@@ -217,10 +216,7 @@ def _colour(fig: Any, colours: Palette) -> None:
     for legend in fig.legend:
         legend.background_fill_color = colours.card
         legend.border_line_color = None
-        legend.label_text_color = legend.title_text_color = colours.text
-        legend.title_text_font_size = "11px"
-        legend.title_text_font_style = "normal"
-        legend.title_location = "left"
+        legend.label_text_color = colours.text
         legend.spacing = legend.glyph_width = 16
         legend.label_text_font_size = "11px"
         legend.inactive_fill_color = colours.page
