@@ -6,11 +6,13 @@ import os
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tabletopic_kernel.ingest import decode_protobuf
+from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.protobuf_cases import (
@@ -497,3 +499,19 @@ def test_a_negative_number_in_five_bytes() -> None:
     batch, refused = decoder.decode(framed(*bodies * 20))
     assert plain_rows(batch) == [{"n": -1}] * 40
     assert {r.reason for r in refused} == {"protobuf_out_of_range"}
+
+
+@settings(CALM, max_examples=40 * SCALE)
+@given(records())
+def test_rows_are_the_same_after_a_file(drawn: Any) -> None:
+    """What is written to a data file and read back are the rows; Parquet's writer takes all of them."""
+    file, wires = drawn
+    decoder = ProtobufDecoder(SCHEMA_ID, encoded(file))
+    many = decode_protobuf.MIN_FAST_RECORDS  # so that the fast engine's arrays go there
+    batch, _ = decoder.decode(framed(*[wire.body for wire in wires] * many, b"\xff"))
+    target = file_schema(decoder.iceberg_schema)
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([conform(columns, batch.num_rows, target)]), sink)
+    table = pq.read_table(pa.BufferReader(sink.getvalue()), schema=target).combine_chunks()
+    assert plain_rows(table.to_batches()[0]) == [wire.row for wire in wires] * many

@@ -225,6 +225,7 @@ def event() -> ProtobufDecoder:
     return ProtobufDecoder(SCHEMA_ID, EVENT)
 
 
+@pytest.mark.integration  # each takes a second or two
 @pytest.mark.parametrize("seed", range(10 * SCALE))
 @pytest.mark.timeout(120)
 def test_damage_stays_where_it_is(event: ProtobufDecoder, seed: int) -> None:
