@@ -147,7 +147,12 @@ def _decode(
     if found is None:
         raise ActionNeededError(f"the subject {subject} has no schema yet")
     schema = WriterSchema(
-        found.text, found.references, found.kind, message=settings.value_message, framed=framed
+        found.text,
+        found.references,
+        found.kind,
+        message=settings.value_message,
+        framed=framed,
+        nanos=settings.value_nanos,
     )
     return make_decoder(found.id, schema).decode(group.values)
 

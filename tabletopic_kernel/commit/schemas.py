@@ -247,6 +247,7 @@ class SchemaKeeper:
             registered.kind,
             self._settings.value_message,
             framed=not self._follows_latest,
+            nanos=self._settings.value_nanos,
         )
 
     def _columns(self, schema_id: int, writer: WriterSchema) -> Schema:

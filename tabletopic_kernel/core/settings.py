@@ -115,6 +115,11 @@ class TopicSettings(_Model):
         min_length=1,
         description="message of a Protobuf file that records hold; without it, the first",
     )
+    value_nanos: Literal["refuse", "floor"] = Field(
+        "refuse",
+        description="a Protobuf Timestamp or Duration with more digits than microseconds: its record is "
+        "refused, or it is cut down to the microsecond before it",
+    )
     key_format: Literal["raw", "string", "none"] = Field("raw", description="type of the _kafka_key column")
     transform: Literal["flatten", "none"] = Field(
         "flatten", description="flatten: value fields are columns; none: one _kafka_value column"

@@ -124,7 +124,7 @@ def _make(schema_id: int, schema: WriterSchema) -> Decoder:
         case "PROTOBUF":
             from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder  # noqa: PLC0415
 
-            decoder = ProtobufDecoder(schema_id, schema.text, references, schema.message)
+            decoder = ProtobufDecoder(schema_id, schema.text, references, schema.message, schema.nanos)
         case "STRING":
             return WholeValueDecoder(StringType())
         case "RAW":

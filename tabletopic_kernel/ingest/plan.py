@@ -23,8 +23,8 @@ class WriterSchema:
 
     ``kind`` is the registry's AVRO, JSON or PROTOBUF; or STRING, RAW or INFERRED (JSON) for values without a
     schema. ``message`` names the message of a Protobuf file, None the first. ``framed``: values begin with
-    the schema's id. ``renames`` maps dotted paths of fields to the columns that they have in the table
-    instead.
+    the schema's id. ``nanos`` says what becomes of Protobuf times with more digits than microseconds.
+    ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
     """
 
     text: str = ""
@@ -32,6 +32,7 @@ class WriterSchema:
     kind: str = "AVRO"
     message: str | None = None
     framed: bool = True
+    nanos: Literal["refuse", "floor"] = "refuse"
     renames: tuple[tuple[str, str], ...] = ()
 
 
