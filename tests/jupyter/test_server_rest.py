@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -315,6 +317,13 @@ def test_switching_on_starts_a_host(live: LiveServer, bench: FakeWorkbench, tmp_
         assert live.backend.host.child.pid == pid
         found = until(lambda: _host(live.api("GET", "overview").json, "starting"))
         assert found["host"]["ids"] == []
+        os.kill(pid, signal.SIGKILL)
+        assert live.backend.host.child.wait(30)
+        told = live.api("GET", "overview").json["host"]  # at once
+        assert told["state"] == "failed"
+        assert "killed by signal 9" in told["detail"]
+        assert live.api("POST", "host").status == 202
+        assert live.api("GET", "overview").json["host"]["state"] == "starting"
     finally:
         assert live.api("DELETE", "host").status == 204
     assert live.backend.host.child.pid is None

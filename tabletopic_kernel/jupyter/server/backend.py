@@ -31,7 +31,8 @@ T = TypeVar("T")
 _THREADS = 8
 # The first look loads the clients, 1 to 2 s; longer, and the page says what it waits for.
 _FIRST_LOOK_S = 5.0
-_ROW_S = 3.0
+# After a change the next overview shall show it, but nobody waits for a slow broker.
+_SEEN_S = 2.0
 _LEAVE_S = 5.0
 _QUICKSTART = "01_quickstart.ipynb"
 # Where a checkout has it, and where it is put for those who installed the package.
@@ -88,7 +89,9 @@ class Backend:
 
     def known(self) -> dict[str, Any] | None:
         """The overview, unless nobody has asked for it lately; never blocks."""
-        return self._refresher.kept()
+        kept = self._refresher.kept()
+        # Whether our own host lives is known at once.
+        return kept and {**kept, "host": self.host.told(kept["host"]["ids"])}
 
     def first_overview(self) -> dict[str, Any]:
         """The overview, waited for, or one that says so where the servers are slow."""
@@ -139,7 +142,7 @@ class Backend:
         """Switch a topic on, see that a host runs, and say how the topic does."""
         wish = self._workbench.enable(topic, settings)
         self.host.start_if_alone()
-        found = self._refresher.wait(_ROW_S)
+        found = self._refresher.wait(_SEEN_S)
         rows = {row["topic"]: row for row in found["topics"]} if found else {}
         if topic in rows and rows[topic]["enabled"]:
             row: Row = rows[topic]
@@ -149,7 +152,7 @@ class Backend:
     def disable(self, topic: str) -> None:
         """Switch a topic off."""
         self._workbench.disable(topic)
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     def act(self, topic: str, action: str) -> None:
         """``pause``, ``resume`` or ``commit``."""
@@ -157,33 +160,33 @@ class Backend:
         {"pause": workbench.pause, "resume": workbench.resume, "commit": workbench.commit}[action](topic)
         if action == "resume":
             self.host.start_if_alone()
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     def start_stack(self) -> None:
         """Begin to start the local stack."""
         self._servers.start(self._refresher.hurry)
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     def stop_stack(self) -> None:
         """Stop our host, so that it can commit, then the local stack."""
         self.host.child.stop(self.host.stop_limit_s)
         self._servers.stop()
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     def start_host(self) -> None:
         """Start the headless host."""
         self.host.start()
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     def stop_host(self) -> None:
         """Stop the headless host and wait for its last commits."""
         self.host.stop()
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     def send_sample(self, topic: str, count: int) -> None:
         """Begin to send click events."""
         self._sample.send(topic, count)
-        self._refresher.hurry()
+        self._refresher.wait(_SEEN_S)
 
     async def quickstart(self, contents: Any) -> str:
         """Path of the first notebook among the files of this server; it is put there unless it is."""
