@@ -63,7 +63,7 @@ def parse(value: bytes) -> Any:
         raise _too_deep() from None
     if text.count("{") + text.count("[") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
         raise _too_deep()
-    if _SURROGATE.search(value) is not None:
+    if b"\\u" in value and _SURROGATE.search(value) is not None:
         try:
             json_text(found).encode()
         except UnicodeEncodeError:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.core.json_text import EXACT_DOUBLE, MAX_INT
+from tabletopic_kernel.core.json_text import EXACT_DOUBLE, MAX_INT, MAX_LONG
 from tabletopic_kernel.core.json_types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
 from tabletopic_kernel.core.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
 from tabletopic_kernel.ingest.avro_columns import spread, uuids
@@ -97,7 +97,7 @@ class Columns:
             case Scalar("double"):
                 self._mark(~(np.abs(_floats(array)) < EXACT_DOUBLE), rows)  # also NaN and infinity
             case Scalar("int" | "long") if pa.types.is_floating(array.type):
-                return self._integers(array, target, rows)
+                return self._odd_integers(array, target, rows)
             case Scalar(kind) if kind in _SHAPES:
                 return self._formatted(kind, array, target, rows)
         return array
@@ -148,14 +148,13 @@ class Columns:
         buffers = [array.buffers()[0], pa.py_buffer(offsets - offsets[0])]
         return pa.Array.from_buffers(target, len(array), buffers, array.null_count, children=[items])
 
-    def _integers(self, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
-        """Integers that were read as doubles."""
+    def _odd_integers(self, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
+        """Marks what is no integer, of integers that were read as doubles. The rest is a placeholder."""
         floats = _floats(array)
-        limit = EXACT_DOUBLE if target == pa.int64() else MAX_INT + 1
+        limit = float((MAX_LONG if target == pa.int64() else MAX_INT) + 1)
         good = (np.abs(floats) < limit) & (np.trunc(floats) == floats)
         self._mark(~good, rows)
-        numbers = pa.array(np.where(good, floats, 0).astype(np.int64)).cast(target)
-        return pc.if_else(array.is_valid(), numbers, pa.scalar(None, target)) if array.null_count else numbers
+        return pa.nulls(len(array), target)
 
     def _formatted(self, kind: str, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
         """Dates, times and UUIDs out of their text; what is not written as they are becomes null."""

@@ -50,10 +50,9 @@ class FastEngine:
         self._optional = whole and root.fields[0].optional
         if isinstance(self._root, Struct) and not self._root.fields:
             raise UnsupportedError("no column that the native reader could read")
-        self._read_schemas = [
-            pa.schema([("", native_type(self._root, loose=loose))]) for loose in (False, True)
-        ]
-        self._loose = False  # whether integers are read as doubles, after some were none
+        self._read_schema = pa.schema([("", native_type(self._root, loose=False))])
+        self._loose_schema = pa.schema([("", native_type(self._root, loose=True))])
+        self._loose = False  # whether integers are looked for that are none, after there were some
         self._has_doubles = _has_doubles(self._root)
 
     def join(self, records: Records) -> Joined | None:
@@ -64,15 +63,16 @@ class FastEngine:
         """Rows of the records; raises NotRows."""
         if records.text.size > MAX_GROUP_BYTES:
             raise NotRows("the group is larger than 32-bit offsets allow")
-        try:
-            return self._decode(records, self._read_schemas[self._loose])
-        except _NotNumbersError:
-            if self._loose:
-                raise
-        # Integers read as doubles: those that are none are seen then, with the rows they are in.
-        found = self._decode(records, self._read_schemas[True])
-        self._loose = len(found.suspects) * 8 < len(records)
-        return found
+        if not self._loose:
+            try:
+                return self._decode(records, self._read_schema)
+            except _NotNumbersError:
+                pass  # in a row that the reader does not tell
+        # Read as doubles, integers that are none are seen, with their rows. The others are then read as
+        # what they are: that 1.0000000000000001 is no integer, a double cannot say.
+        odd = self._decode(records, self._loose_schema).suspects
+        self._loose = 0 < len(odd) * 8 < len(records)
+        return self._decode(records.without(odd), self._read_schema)
 
     def _decode(self, records: Joined, schema: pa.Schema) -> FastRows:
         count = len(records)
@@ -97,7 +97,7 @@ class FastEngine:
 
 
 class _NotNumbersError(NotRows):
-    """A number that is not of its column's type, in a row that the reader does not tell."""
+    """A number that is no integer where one has to be."""
 
 
 def _read(text: pa.Buffer, schema: pa.Schema, *, may_infer: bool) -> pa.Array:

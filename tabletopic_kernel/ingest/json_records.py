@@ -47,6 +47,11 @@ class Joined:
         text = self.text.slice(offsets[0], offsets[-1] - offsets[0])
         return Joined(text, offsets - offsets[0], self.unfit[first:end] - start, self.flat)
 
+    def without(self, unfit: Offsets) -> Joined:
+        """The same, with more records that are not to be read."""
+        text = _blanked(np.frombuffer(self.text, np.uint8), self.offsets, unfit)
+        return Joined(pa.py_buffer(text), self.offsets, np.union1d(self.unfit, unfit), self.flat)
+
 
 class Records:
     """The values of a batch. ``prefix_bytes`` in front of each are no JSON."""
@@ -110,9 +115,13 @@ class Records:
 
 def _few_brackets(block: Bytes, offsets: Offsets) -> bool:
     """Whether no record has more than ``MAX_BRACKETS`` opening brackets."""
-    opening = np.flatnonzero((block | 0x20) == ord("{"))  # [ and { differ in this bit alone
-    if len(opening) <= MAX_BRACKETS:
+    are_opening = (block | 0x20) == ord("{")  # [ and { differ in this bit alone
+    count = int(np.count_nonzero(are_opening))
+    if count <= MAX_BRACKETS:
         return True
+    if count > len(block) // 8:  # hardly records, and their positions would take more memory than they
+        return False
+    opening = np.flatnonzero(are_opening)
     longest = int(np.diff(offsets).max())
     return bool((opening[MAX_BRACKETS:] - opening[:-MAX_BRACKETS]).min() > longest)
 
