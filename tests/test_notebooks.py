@@ -54,6 +54,7 @@ def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None
     client = NotebookClient(
         notebook, km=manager, timeout=_CELL_LIMIT_S, resources={"metadata": {"path": str(path.parent)}}
     )
+    client.owns_km = True  # it ends the kernel too: one that lives would be a host in the next notebook
     try:
         client.execute(env={**ours, "TABLETOPIC_STATE_DIR": str(quiet_stack.state_dir)})
     finally:

@@ -100,7 +100,7 @@ class LakeMagics(Magics, Configurable):
             Place(Grid((), [], "", result.freshness()))
             return rows
         self._variables[target] = rows
-        return Grid((), [], "", [f"{target}: {len(result):,} rows", *result.freshness()])
+        return Grid((), [], "", [f"{target}: {result.count()}", *result.freshness()])
 
 
 def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -70,15 +70,19 @@ class LakeResult:
             name for name, field in zip(names, rows.schema, strict=True) if is_number(field.type)
         )
         shown = [tuple(map(text, row)) for row in rows_of(rows.slice(0, self._shown_rows))]
-        return Grid(names, shown, "", [self._count(), *self.freshness()], numbers)
+        return Grid(names, shown, "", [self._shown_count(), *self.freshness()], numbers)
 
-    def _count(self) -> str:
+    def count(self) -> str:
+        """How many rows there are, in words."""
+        return f"{len(self):,} row{'' if len(self) == 1 else 's'}"
+
+    def _shown_count(self) -> str:
         rows = len(self)
         if rows > self._shown_rows or self._answer.truncated:
             all_of = "more" if self._answer.truncated else f"{rows:,}"
             shown = min(rows, self._shown_rows)
             return f"the first {shown:,} of {all_of} rows; name << SELECT … keeps them all"
-        return f"{rows:,} row{'' if rows == 1 else 's'}"
+        return self.count()
 
 
 def _distinct(names: list[str]) -> list[str]:

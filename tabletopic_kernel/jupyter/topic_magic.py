@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from tabletopic_kernel.core.errors import (
 )
 from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.jupyter.place import Place
+from tabletopic_kernel.jupyter.progress import Bar
 from tabletopic_kernel.jupyter.session import Session
 from tabletopic_kernel.jupyter.topic_words import make_parser, manual, parse_topic, settings_of
 from tabletopic_kernel.jupyter.trouble import told
@@ -171,13 +171,8 @@ class TopicMagics(Magics):
         now = topic.status()
         goal = sum(now.end_offsets.values())
         begun = min(goal, sum(now.next_offsets.values()))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # without ipywidgets it says so, and shows a bar of text
-            from tqdm.auto import tqdm  # noqa: PLC0415 - it looks for widgets: a part of a second
-
-            bar = tqdm(total=goal - begun, desc=topic.name, unit=" records", leave=False)
         deadline = time.monotonic() + given.timeout
-        with bar:
+        with Bar(topic.name, goal - begun, self.shell) as bar:
             while sum(now.next_offsets.values()) < goal or not now.end_offsets:
                 if now.state == "failed":
                     raise ActionNeededError(f"{topic.name} failed: {now.error}")
@@ -187,7 +182,7 @@ class TopicMagics(Magics):
                 time.sleep(_REFRESH_S / 2)
                 now = topic.status()
                 goal = goal or sum(now.end_offsets.values())
-                bar.update(min(goal, sum(now.next_offsets.values())) - begun - bar.n)
+                bar.to(max(0, min(goal, sum(now.next_offsets.values())) - begun))
         return status_facts(now)
 
     def _events(self, given: argparse.Namespace) -> Grid:

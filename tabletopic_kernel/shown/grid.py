@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 # Jupyter's own variables, so that it is readable in light and dark; elsewhere what the page has.
-_STYLE = (
-    "<style>"
-    ".tabletopic caption{caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0}"
-    ".tabletopic td,.tabletopic th{text-align:left;white-space:pre-wrap;vertical-align:top}"
-    ".tabletopic td.right,.tabletopic th.right{text-align:right;font-variant-numeric:tabular-nums}"
-    ".tabletopic td.bad{color:var(--jp-error-color1,#b00020);font-weight:600}"
-    ".tabletopic td.warn{color:var(--jp-warn-color0,#8a5a00)}"
-    ".tabletopic td.good{color:var(--jp-success-color0,#1b6e20)}"
-    ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;white-space:pre-wrap}"
-    "</style>"
-)
+_RULES = {
+    "caption": "caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0",
+    "td": "text-align:left;white-space:pre-wrap;vertical-align:top",
+    "th": "text-align:left;vertical-align:top",
+    ".right": "text-align:right;font-variant-numeric:tabular-nums",
+    "td.bad": "color:var(--jp-error-color1,#b00020);font-weight:600",
+    "td.warn": "color:var(--jp-warn-color0,#8a5a00)",
+    "td.good": "color:var(--jp-success-color0,#1b6e20)",
+}
+_NOTE = ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;white-space:pre-wrap}"
+# The class twice: Jupyter's own rules for tables in outputs weigh more than one class.
+_TABLE = "".join(f"table.tabletopic.tabletopic {which}{{{rule}}}" for which, rule in _RULES.items())
+_STYLE = f"<style>{_TABLE}{_NOTE}</style>"
 
 
 @dataclass(frozen=True)

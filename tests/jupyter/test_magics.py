@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,22 @@ def test_wait_gives_up(fail: Callable[[str], str]) -> None:
     assert "Retryable: clicks is running after 0.1 s" in fail("%topic wait clicks --timeout 100ms")
 
 
+def test_a_bar_in_a_kernel_is_one_place(
+    run: Callable[[str], Any], shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, bench: FakeWorkbench
+) -> None:
+    """Without widgets the bar is text that is updated, and nothing is written to the error stream."""
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    states = [status(), status(), status(next_offsets={0: 700}), status(next_offsets={0: 1334})]
+    monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
+    with capture_output() as printed:
+        shell.run_cell("%topic wait clicks")
+    assert printed.stderr == ""
+    texts = [one.data["text/plain"] for one in printed.outputs]
+    assert "0/1234" in texts[0]
+    assert any("600/1234" in text for text in texts)
+
+
 def test_watch_updates_in_place(shell: InteractiveShell) -> None:
     """--watch shows one display and updates that one."""
     with capture_output() as printed:
@@ -246,7 +263,7 @@ def test_as_gives_the_rows_themselves(run: Callable[[str], Any]) -> None:
 
 def test_polars_that_is_missing_is_told(fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has no Polars reads how to get it."""
-    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "polars", None)
     assert fail("%lake --as polars SELECT 1") == "ActionNeeded: polars is not installed: pip install polars"
 
 
