@@ -180,3 +180,50 @@ def test_a_clash_with_a_metadata_column_is_refused_and_can_be_switched_off() -> 
         table_schema(writer, SETTINGS)
     off = TopicSettings(metadata_columns=("key", "header"))
     assert table_schema(writer, off).find_field(METADATA).field_type == IntegerType()
+
+
+def _columns(**types: IcebergType) -> Schema:
+    fields = [NestedField(at, name, kind, required=True) for at, (name, kind) in enumerate(types.items(), 1)]
+    return Schema(*fields)
+
+
+def _struct(**types: IcebergType) -> StructType:
+    return _columns(**types).as_struct()
+
+
+@pytest.mark.parametrize(
+    ("table", "writer", "renames"),
+    [
+        ({"a": IntegerType()}, {"a": StringType()}, {"a": "a_string"}),
+        ({"a": IntegerType()}, {"a": DecimalType(9, 2)}, {"a": "a_decimal_9_2"}),
+        ({"a": LongType()}, {"a": _struct(x=IntegerType())}, {"a": "a_struct"}),
+        ({"s": _struct(x=IntegerType())}, {"s": _struct(x=StringType())}, {"s.x": "x_string"}),
+        ({"l": ListType(9, IntegerType())}, {"l": ListType(9, StringType())}, {"l": "l_list_string"}),
+        (
+            {"l": ListType(9, _struct(x=IntegerType()))},
+            {"l": ListType(9, _struct(x=StringType()))},
+            {"l.element.x": "x_string"},
+        ),
+        ({"a": IntegerType()}, {"a": LongType()}, {}),
+    ],
+)
+def test_a_field_that_does_not_fit_gets_a_column_of_its_own(
+    table: dict[str, IcebergType], writer: dict[str, IcebergType], renames: dict[str, str]
+) -> None:
+    """Where that is wished nothing is refused, the old column stays, and so it does the next time."""
+    before = _columns(**table)
+    first = evolve(before, _columns(**writer), 100, new_columns=True)
+    assert (first.refused, first.renames) == ({}, renames)
+    for path, name in renames.items():
+        assert first.schema.find_field(path.rpartition(".")[0] + "." * ("." in path) + name)
+    again = evolve(first.schema, _columns(**writer), 200, new_columns=True)
+    assert (again.changes, again.refused, again.renames) == ((), {}, renames)
+    back = evolve(first.schema, before, 200, new_columns=True)
+    assert (back.changes, back.refused, back.renames) == ((), {}, {})
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    """A record that has both fields cannot have two of one name."""
+    writer = _columns(a=StringType(), a_string=StringType())
+    outcome = evolve(_columns(a=IntegerType()), writer, 100, new_columns=True)
+    assert set(outcome.refused) == {"a"}

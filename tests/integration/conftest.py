@@ -155,3 +155,12 @@ def rows_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[st
     by_place = {(row[METADATA]["partition"], row[METADATA]["offset"]): row for row in rows}
     assert len(by_place) == len(rows), "a record is in the table twice"
     return by_place
+
+
+def letters_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
+    """All letters of a topic, by (partition, offset); each once."""
+    table = bench.open_catalog().load_table(bench.table_of(topic) + "__dead_letters")
+    found = table.scan().to_arrow().to_pylist()
+    by_place = {(one["partition"], one["offset"]): one for one in found}
+    assert len(by_place) == len(found), "a record is a letter twice"
+    return by_place

@@ -11,21 +11,12 @@ from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
 from tests.integration.test_table_topic import FAST, V1, field, record, row_v1
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 INT, TEXT = record(field("a", "int")), record(field("a", "string"))
 UNKNOWN = b"\x00\x7f\x00\x00\x01abc"
-
-
-def letters_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
-    """All letters of a topic, by (partition, offset); each once."""
-    table = bench.open_catalog().load_table(bench.table_of(topic) + "__dead_letters")
-    found = table.scan().to_arrow().to_pylist()
-    by_place = {(one["partition"], one["offset"]): one for one in found}
-    assert len(by_place) == len(found), "a record is a letter twice"
-    return by_place
 
 
 def test_bad_records_of_every_kind_become_letters(

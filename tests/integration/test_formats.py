@@ -11,8 +11,7 @@ from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, rows_by_place
-from tests.integration.test_dead_letters import letters_by_place
+from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
 from tests.integration.test_table_topic import FAST, field, record
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]

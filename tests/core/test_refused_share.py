@@ -1,0 +1,35 @@
+"""The limit on refused records."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabletopic_kernel.core.refused_share import MIN_RECORDS, RefusedShare
+
+BATCHES = st.lists(
+    st.integers(1, 600).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1
+)
+
+
+@given(BATCHES, st.floats(0, 1))
+def test_it_looks_at_the_newest_batches_that_are_enough(batches: list[tuple[int, int]], limit: float) -> None:
+    """The fewest of the newest batches that have enough records together are judged; fewer never are."""
+    watch = RefusedShare(limit)
+    for at in range(len(batches)):
+        over = watch.is_over(*batches[at])
+        newest = batches[at::-1]
+        sums = [sum(records for records, _ in newest[: n + 1]) for n in range(len(newest))]
+        enough = next((n + 1 for n, records in enumerate(sums) if records >= MIN_RECORDS), None)
+        if enough is None:
+            assert not over
+        else:
+            share = sum(refused for _, refused in newest[:enough]) / sums[enough - 1]
+            assert over == (share > limit)
+
+
+@given(BATCHES)
+def test_all_is_never_more_than_all(batches: list[tuple[int, int]]) -> None:
+    """A limit of 1 switches the watch off."""
+    watch = RefusedShare(1)
+    assert not any(watch.is_over(records, refused) for records, refused in batches)
