@@ -70,7 +70,9 @@ class TopicPage:
             for name, plot in self._plots.items()
         ]
         drawn = pn.pane.Bokeh(self._schemas.figure, sizing_mode="stretch_width")
-        self._schemas_pane = pn.Column(drawn, sizing_mode="stretch_width", margin=0, visible=False)
+        key = Part(colours)
+        key.show(parts.key_of(self._schemas.key))
+        self._schemas_pane = pn.Column(key.pane, drawn, sizing_mode="stretch_width", margin=0, visible=False)
         text_cards = [self._card([part.pane], width_px=560) for part in self._texts.values()]
         text_cards[0].append(self._schemas_pane)
         self.panel = pn.Column(
@@ -157,7 +159,7 @@ class TopicPage:
         told = f"now {amounts.number(record.lag_records)} records over {cards.many(known, 'partition')}"
         if worst is not None and lags[worst]:
             told += f"; most in partition {worst}: {amounts.number(lags[worst])}"
-        self._about["lag"].show(parts.heading("Commit lag by partition", told))
+        self._about["lag"].show(parts.heading("Commit lag by partition", told, self._lag.key))
 
     def _begin_lag(self, partitions: list[int], others: bool) -> None:
         self._partitions = partitions

@@ -101,6 +101,8 @@ th, td {{ padding: 3px 12px 3px 0; vertical-align: top; border-bottom: 1px solid
   white-space: nowrap; }}
 td.right, th.right {{ text-align: right; font-variant-numeric: tabular-nums; }}
 td.long {{ white-space: pre-line; overflow-wrap: anywhere; min-width: 200px; width: 100%; }}
+.keys {{ font-size: 12px; display: flex; flex-wrap: wrap; column-gap: 6px; }}
+.keys .name {{ margin-right: 10px; overflow-wrap: anywhere; }}
 .bar {{ height: 8px; background: {colours.series[1]}; border-radius: 2px; min-width: 2px; }}
 code {{ background: {colours.page}; padding: 1px 4px; border-radius: 3px; }}
 """

@@ -26,6 +26,16 @@ STATES: Mapping[str, tuple[str, str]] = {
     NO_HOST: ("bad", "no host runs it"),
     "off": ("muted", "not switched on"),
 }
+# How a line or a mark looks, in characters, for the key above a plot.
+_SAMPLES = {
+    "solid": "━━",
+    "dashed": "╍╍",
+    "dotted": "┅┅",
+    "dotdash": "┅━",
+    "dashdot": "━┅",
+    "circle": "●",
+    "x": "✕",
+}
 _LEAVING = ("warn", "letting go")
 
 
@@ -97,9 +107,22 @@ def note(text: Cell, kind: str = "") -> str:
     return f'<div class="note{extra}" role="note">{cell(text)}</div>'
 
 
-def heading(title: str, summary: Cell) -> str:
-    """A card's title and, in words, what its plot or table shows now: the plot's text alternative."""
-    return f'<h2>{escape(title)}</h2><p class="muted">{cell(summary)}</p>'
+def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ()) -> str:
+    """A card's title and, in words, what its plot or table shows now: the plot's text alternative.
+
+    ``key`` has (name, colour, dash or marker) of the plot's lines.
+    """
+    return f'<h2>{escape(title)}</h2><p class="muted">{cell(summary)}</p>{key_of(key)}'
+
+
+def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
+    """Which line of a plot is which; nothing where there are none to tell apart."""
+    named = "".join(
+        f'<span style="color:{colour}">{_SAMPLES.get(shape, "━━")}</span> '
+        f'<span class="name">{escape(name)}</span> '
+        for name, colour, shape in lines
+    )
+    return f'<p class="keys">{named}</p>' if named else ""
 
 
 def moment(at_ms: int, zone: tzinfo) -> Html:

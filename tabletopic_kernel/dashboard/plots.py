@@ -16,7 +16,6 @@ from bokeh.models import (
     HoverTool,
     Range1d,
 )
-from bokeh.models.annotations import Legend, LegendItem
 from bokeh.plotting import figure
 
 from tabletopic_kernel.core.charts import Columns
@@ -106,10 +105,11 @@ def follow(source: ColumnDataSource, columns: Columns) -> None:
 
 @dataclass
 class Plot:
-    """A figure over time and the source behind it."""
+    """A figure over time, the source behind it, and (name, colour, dash or marker) of each line."""
 
     figure: Any
     source: ColumnDataSource
+    key: list[tuple[str, str, str]]
 
     def show(self, columns: Columns) -> None:
         """Draw these columns."""
@@ -135,7 +135,6 @@ def time_plot(
     kind: str = "line",
     unit: str = "count",
     height_px: int = HEIGHT_PX,
-    legend_columns: int = 8,
 ) -> Plot:
     """An empty plot over time.
 
@@ -144,10 +143,9 @@ def time_plot(
         y_title: what the axis shows, with its unit.
         columns: (column, what it is called) of each line.
         time_axis: what it shows, of ``recent`` or ``fixed``.
-        kind: ``line``, ``step`` or ``dots``.
+        kind: ``line`` or ``dots``.
         unit: ``count`` or ``bytes``, for the ticks.
         height_px: of the whole figure.
-        legend_columns: of the legend, as many as fit on a narrow screen.
     """
     fig = figure(
         height=height_px,
@@ -180,27 +178,24 @@ def time_plot(
             formatters={"@at": CustomJSHover(code=_HOVER)},
         )
     )
-    if len(columns) > 1:
-        items = [
-            LegendItem(label=label, renderers=[one]) for one, (_, label) in zip(drawn, columns, strict=True)
-        ]
-        legend = Legend(
-            items=items, orientation="horizontal", ncols=legend_columns, location="left", click_policy="hide"
-        )
-        fig.add_layout(legend, "above")
     _colour(fig, colours)
-    return Plot(fig, source)
+    key = [
+        (label, *_line(index, colours, kind)) for index, (_, label) in enumerate(columns) if len(columns) > 1
+    ]
+    return Plot(fig, source, key)
+
+
+def _line(index: int, colours: Palette, kind: str) -> tuple[str, str]:
+    """Colour of a line, and its dash or marker: they differ in both."""
+    colour = colours.series[index % len(colours.series)]
+    return colour, ("circle", "x")[index % 2] if kind == "dots" else DASHES[index % len(DASHES)]
 
 
 def _draw(fig: Any, source: ColumnDataSource, name: str, index: int, colours: Palette, kind: str) -> Any:
-    colour = colours.series[index % len(colours.series)]
-    if kind == "dots":  # shapes differ too, beyond colour
-        marker = ("circle", "x")[index % 2]
-        return fig.scatter("at", name, source=source, size=7, color=colour, line_width=2, marker=marker)
-    dash = DASHES[index % len(DASHES)]
-    more = {"mode": "before"} if kind == "step" else {}
-    draw = fig.step if kind == "step" else fig.line
-    return draw("at", name, source=source, line_width=2, color=colour, line_dash=dash, **more)
+    colour, shape = _line(index, colours, kind)
+    if kind == "dots":
+        return fig.scatter("at", name, source=source, size=7, color=colour, line_width=2, marker=shape)
+    return fig.line("at", name, source=source, line_width=2, color=colour, line_dash=shape)
 
 
 def _colour(fig: Any, colours: Palette) -> None:
@@ -213,11 +208,3 @@ def _colour(fig: Any, colours: Palette) -> None:
         axis.major_label_text_color = axis.axis_label_text_color = colours.muted
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = axis.major_label_text_font_size = "11px"
-    for legend in fig.legend:
-        legend.background_fill_color = colours.card
-        legend.border_line_color = None
-        legend.label_text_color = colours.text
-        legend.spacing = legend.glyph_width = 16
-        legend.label_text_font_size = "11px"
-        legend.inactive_fill_color = colours.page
-        legend.padding = legend.margin = 2
