@@ -24,7 +24,8 @@ from tabletopic_kernel.local import ports
 from tabletopic_kernel.local.stack import StackInfo
 from tests.jupyter.live_server import private_jupyter, until
 
-pytestmark = pytest.mark.integration
+# Minutes, where the machine is busy with other tests.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 BASE = "/user/alice/"
 TOKEN = "secret"
