@@ -12,7 +12,9 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from tabletopic_kernel.core.errors import RetryableError, TableTopicError, UsageError
 
 T = TypeVar("T")
-_NOT_FOUND = 404
+# Of subject, version and schema. A 404 without such a code comes from something that is no registry, and
+# says nothing about a schema: with a wrong url every record would become a dead letter (I9).
+_NOT_FOUND = frozenset({40401, 40402, 40403})
 # The client's own retries would hold a thread; waiting is the coordinator's business (I9).
 _CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
 
@@ -55,7 +57,10 @@ class Registry:
             RetryableError: the registry does not answer.
         """
         schema = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema(schema_id))
-        places = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema_versions(schema_id))
+        try:
+            places = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema_versions(schema_id))
+        except UnknownSchemaError:  # its subjects were deleted; what was written with it can still be read
+            places = []
         newest = max(places, key=lambda place: place.version or 0, default=None)
         subject, version = (newest.subject or "", newest.version or 0) if newest else ("", 0)
         return self._resolved(schema_id, schema, subject, version)
@@ -125,9 +130,11 @@ class Registry:
         try:
             return call()
         except SchemaRegistryError as error:
-            if error.http_status_code == _NOT_FOUND:
+            if error.error_code in _NOT_FOUND:
                 raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
-            raise RetryableError(f"the registry at {self.url} refused to give {what}: {error}") from error
+            raise RetryableError(
+                f"the registry at {self.url} refused to give {what}: {error}; is [registry] url right?"
+            ) from error
         except Exception as error:  # its HTTP library's errors have no public base class
             raise RetryableError(
                 f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "

@@ -49,8 +49,8 @@ def new_stream(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Str
     """Makes topics with a producer each; afterwards they are switched off, so that no host goes on."""
     made: list[Stream] = []
 
-    def make(partitions: int = 3, topic: str | None = None) -> Stream:
-        stream = Stream(stack, topic or f"t{uuid.uuid4().hex[:10]}", partitions)
+    def make(partitions: int = 3, topic: str | None = None, bad_share: float = 0.0) -> Stream:
+        stream = Stream(stack, topic or f"t{uuid.uuid4().hex[:10]}", partitions, bad_share=bad_share)
         made.append(stream)
         return stream
 

@@ -44,11 +44,15 @@ def value_of(number: int, schema: str = V1) -> dict[str, Any]:
 class Stream(Sender):
     """Sends to a topic of its own; ``begin`` and ``end`` frame a steady rate from a thread.
 
-    The first records are of version 1, later ones of both, as from producers of which some are old.
+    The first records are of version 1, later ones of both, as from producers of which some are old. Of
+    those from ``begin``, ``bad_share`` cannot become rows; their ``value`` is None.
     """
 
-    def __init__(self, stack: StackInfo, topic: str, partitions: int, seed: int = 1) -> None:
+    def __init__(
+        self, stack: StackInfo, topic: str, partitions: int, seed: int = 1, bad_share: float = 0.0
+    ) -> None:
         super().__init__(stack, topic)
+        self._bad_share = bad_share
         self.partitions = partitions
         self._random = random.Random(seed)
         self._number = 0
@@ -88,7 +92,7 @@ class Stream(Sender):
             next_at = time.monotonic()
             while not self._stop.is_set():
                 newer = self._number >= mixed_after and self._random.random() < 0.5
-                self._send_one(V2 if newer else V1)
+                self._send_one(V2 if newer else V1, is_bad=self._random.random() < self._bad_share)
                 next_at += 1 / per_second
                 self._producer.poll(0)
                 self._stop.wait(max(0.0, next_at - time.monotonic()))
@@ -115,8 +119,11 @@ class Stream(Sender):
         assert len(self.sent) == self._number
         return self._number
 
-    def _send_one(self, schema: str) -> None:
+    def _send_one(self, schema: str, *, is_bad: bool = False) -> None:
         number = self._number
         self._number += 1
         value = value_of(number, schema)
-        self.raw(self.serialize(schema, value), value, key=None, partition=number % self.partitions)
+        data = self.serialize(schema, value)
+        if is_bad:  # cut, of an id that nobody registered, or no record at all
+            data = (data[:-1], b"\x00\x7f\x00\x00\x00" + data[5:], b"bad %d" % number)[number % 3]
+        self.raw(data, None if is_bad else value, key=None, partition=number % self.partitions)

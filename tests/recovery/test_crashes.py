@@ -63,10 +63,10 @@ CRASHES = (
 def test_a_host_that_is_killed_again_and_again(
     bench: Workbench, hosts: Hosts, new_stream: Callable[..., Stream]
 ) -> None:
-    """Whenever hosts die, the last one leaves each record in the table once and no file beside it."""
+    """Whenever hosts die, the last one leaves each record as a row or a letter once, and no file beside."""
     _LOG.warning("seed %d: %s", SEED, CRASHES)
     hosts.exactly(0)
-    stream = new_stream(partitions=3)
+    stream = new_stream(partitions=3, bad_share=0.1)
     stream.begin(per_second=150)
     bench.enable(stream.topic, FAST)
     for crash in CRASHES:

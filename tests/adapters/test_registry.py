@@ -1,0 +1,75 @@
+"""What the registry's answers mean: no such schema, or nobody there who could know."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
+from tabletopic_kernel.core.errors import RetryableError
+
+ANSWERS: dict[str, tuple[int, Any]] = {
+    "/schemas/ids/1": (200, {"schema": '"string"'}),
+    "/schemas/ids/1/versions": (200, [{"subject": "a-value", "version": 3}]),
+    "/schemas/ids/2": (404, {"error_code": 40403, "message": "Schema 2 not found"}),
+    "/schemas/ids/3": (404, {"title": "no such page"}),
+    "/schemas/ids/4": (404, "<html>not here</html>"),
+    "/schemas/ids/5": (403, {"error_code": 40301, "message": "no"}),
+    "/schemas/ids/6": (200, {"schema": '"int"'}),
+    "/schemas/ids/6/versions": (404, {"error_code": 40403, "message": "its subject is deleted"}),
+    "/subjects/a-value/versions/latest": (404, {"error_code": 40401, "message": "no subject"}),
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer by the table above."""
+        status, body = ANSWERS[self.path.partition("?")[0]]
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write((body if isinstance(body, str) else json.dumps(body)).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    """A client of a server that gives those answers."""
+    server = HTTPServer(("127.0.0.1", 0), _Handler)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    yield Registry({"url": f"http://127.0.0.1:{server.server_port}"})
+    server.shutdown()
+    serving.join()
+    server.server_close()
+
+
+def test_a_schema_with_its_place(registry: Registry) -> None:
+    """The text, and the newest subject and version that have it."""
+    found = registry.by_id(1)
+    assert (found.text, found.subject, found.version, found.kind) == ('"string"', "a-value", 3, "AVRO")
+
+
+def test_a_schema_whose_subjects_are_deleted_is_a_schema(registry: Registry) -> None:
+    """Records that were written with it can be read."""
+    assert registry.by_id(6).text == '"int"'
+
+
+def test_no_such_schema_or_subject(registry: Registry) -> None:
+    """The registry says so with a code of its own."""
+    with pytest.raises(UnknownSchemaError):
+        registry.by_id(2)
+    assert registry.latest("a-value") is None
+
+
+@pytest.mark.parametrize("schema_id", [3, 4, 5])
+def test_other_refusals_say_nothing_about_the_schema(registry: Registry, schema_id: int) -> None:
+    """A page that is not there, or a closed door, is waited out: it makes no dead letter (I9)."""
+    with pytest.raises(RetryableError, match="url"):
+        registry.by_id(schema_id)
