@@ -14,6 +14,7 @@ _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _LABEL, _FIGURE, _ROW = 640, 170, 90, 24
 _PLOT_HEIGHT, _MARGIN = 240, 48
 _TICKS = 4
+_MOST_MARKS = 60
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,11 @@ def lines(
         parts.append(_text(x, bottom + 16, _figure(first + (last - first) * tick / _TICKS), "middle"))
     for at, (name, one) in enumerate(series.items()):
         colour = _COLOURS[at % len(_COLOURS)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in one))
+        places = [place(*point) for point in one]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if len(places) <= _MOST_MARKS:  # a line of one point would not be seen
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places]
         parts.append(
             f'<rect x="{left + at * 150}" y="{bottom + 40}" width="12" height="12" fill="{colour}"/>'
         )

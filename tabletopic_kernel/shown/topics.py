@@ -64,7 +64,7 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         "table": one.table,
         "lag": f"{number(one.lag_records)} records, {seconds(one.lag_seconds)}",
         "rate": f"{number(one.rows_per_second)} rows/s",
-        "rows": f"{number(one.rows)} in {number(one.files)} files, {number(one.staged_rows)} staged",
+        "rows": f"{number(one.rows)} in {_files(one.files)}, {number(one.staged_rows)} staged",
         "commits": f"{number(one.commits)}, every {seconds(one.commit_interval_ms / 1000)}",
         "last commit": committed,
         "snapshot": str(one.snapshot_id or "none yet"),
@@ -87,6 +87,10 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
     return facts(one.topic, pairs, notes)
 
 
+def _files(count: int) -> str:
+    return f"{number(count)} file{'' if count == 1 else 's'}"
+
+
 def plan_table(plan: Plan) -> Grid:
     """What enable would do, its reasons against it first."""
     verb = "creates" if plan.creates else "goes on with"
@@ -97,7 +101,7 @@ def plan_table(plan: Plan) -> Grid:
     ]
     refused = [f"refused: {reason}" for reason in plan.refused]
     title = f"{plan.topic} {verb} the table {plan.table}{by}"
-    return Grid(("column", "type", "", "change", "doc"), rows, title, [*refused, *plan.notes])
+    return Grid(("column", "type", "presence", "change", "doc"), rows, title, [*refused, *plan.notes])
 
 
 def schema_table(schema: TopicSchema) -> Grid:
@@ -112,7 +116,9 @@ def schema_table(schema: TopicSchema) -> Grid:
         for one in schema.versions
     ]
     which = f"version {schema.version} of {schema.topic}-value" if schema.version else schema.table
-    return Grid(("column", "type", "", "doc"), rows, which, versions or ["no registered versions yet"])
+    return Grid(
+        ("column", "type", "presence", "doc"), rows, which, versions or ["no registered versions yet"]
+    )
 
 
 def history_table(title: str, snapshots: Sequence[TableSnapshot]) -> Grid:

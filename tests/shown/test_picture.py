@@ -36,6 +36,11 @@ def test_lines_stay_within_the_picture(points: list[tuple[float, float]]) -> Non
         assert 34 <= float(y) <= 274
 
 
+def test_a_line_of_one_point_is_seen() -> None:
+    """Few points are marked."""
+    assert lines({"a": [(1, 2)]}, "t", "x", "y").svg.count("<circle") == 1
+
+
 def test_the_figures_are_told_in_words() -> None:
     """Terminals and screen readers get the numbers."""
     assert repr(bars({"a": 1234, "b": 0.5}, "T", "rows")) == "T\n  a: 1,234 rows\n  b: 0.5 rows"
