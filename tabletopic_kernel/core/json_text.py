@@ -24,6 +24,7 @@ EXACT_DOUBLE: Final = 2**53
 DOUBLE_DIGITS: Final = 17
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _INTEGER: Final = re.compile(r"-?\d+")
+_SAFE_DIGITS: Final = 15  # so many digits are always told apart by doubles
 _LONG_DIGITS: Final = 18  # fewer are always within 64 bits
 # Powers of ten beyond these belong to no type; arithmetic with them would be a bomb.
 _MAX_EXPONENT: Final = 400
@@ -161,6 +162,8 @@ def double_of(number: Number) -> float | None:
     value = float(number)
     if value in (float("inf"), float("-inf")):
         return None
+    if len(number) <= _SAFE_DIGITS:
+        return value
     small = -EXACT_DOUBLE < value < EXACT_DOUBLE or not is_integer_text(number)
     if small and significant_digits(number) <= DOUBLE_DIGITS:
         return value
