@@ -40,6 +40,9 @@ MIN_FAST_RECORDS: Final = 32
 # split into so many parts; a small one goes to the exact engine.
 SMALL_RECORDS: Final = 64
 PARTS: Final = 8
+# The native reader enters unknown groups without a limit, and a group takes a byte at least. It was seen to
+# survive 100,000 levels and not 1,000,000. Google's parser looks at longer values first; it has a limit.
+LONG_BYTES: Final = 16 * 1024
 # Arrow's 32-bit offsets of the values must hold the sum over a group.
 MAX_GROUP_BYTES: Final = 2**30
 # Python values may take a few hundred times the bytes they were read from; this many are held at once.
@@ -123,17 +126,26 @@ class ProtobufDecoder:
         if self._fast is None or self._screen is None or len(group) < MIN_FAST_RECORDS:
             self._decode_exactly(group, range(len(group)), done)
             return
+        deep = [] if is_screened else self._too_deep(group, self._screen)
+        if deep:
+            self._decode_exactly(group, deep, done)
+            self._decode_group(group.chosen(np.setdiff1d(np.arange(len(group)), deep)), done)
+            return
         try:
             if group.size > MAX_GROUP_BYTES:
                 raise NotRows("the group is larger than 32-bit offsets allow")
-            values = group.array()
-            batch, unproved, odd = self._fast.decode(values, group.header_bytes)
+            batch, unproved, odd = self._fast.decode(group.array(), group.header_bytes)
         except NotRows:
             self._decode_parts(group, done, is_screened)
             return
         done.add(batch, group.positions[~(unproved | odd)])
         self._decode_exactly(group, np.flatnonzero(unproved), done)
         self._decode_exactly(group, np.flatnonzero(odd & ~unproved), done, is_checked=True)
+
+    def _too_deep(self, group: _Group, screen: Screen) -> list[int]:
+        """Long values that are no messages: groups within groups would overflow the reader's stack."""
+        long = np.flatnonzero(group.lengths > LONG_BYTES).tolist()
+        return [index for index in long if not screen.takes(group.body(index))]
 
     def _decode_parts(self, group: _Group, done: _Done, is_screened: bool) -> None:
         """Decode a group that the fast engine does not take as a whole."""
@@ -234,6 +246,11 @@ class _Group:
     def size(self) -> int:
         """Bytes of all values."""
         return int(self._offsets[-1] - self._offsets[0])
+
+    @property
+    def lengths(self) -> Positions:
+        """Bytes of each value."""
+        return np.diff(self._offsets)
 
     def begins_with(self, header: bytes) -> Mask:
         """A mask of the values that have ``header`` behind their prefix."""

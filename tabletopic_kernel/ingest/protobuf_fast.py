@@ -11,7 +11,8 @@ schema. Any other record goes to the exact engine: damaged ones, and valid ones 
 writer with ways of its own. What is JSON text is proved by the check of its own bytes.
 
 **Bounds.** The reader keeps a table of all field numbers up to the largest: schemas with giant ones are
-refused, and those with groups, which it does not know.
+refused, and those with groups, which it skips. Unknown groups take its stack, one level for each within
+another: the caller gives it no long value that google's parser has not taken.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class FastEngine:
         self, root: Message, json: JsonTexts, arrow_schema: pa.Schema, sub_micros: SubMicros
     ) -> None:
         if has_groups(root):
-            raise UnsupportedError("the native reader does not know groups")
+            raise UnsupportedError("the native reader skips groups")
         if largest_numbers(root) > MAX_FIELD_NUMBERS:
             raise UnsupportedError("field numbers are too large for the native reader's tables")
         plain = Plain(root)

@@ -32,6 +32,10 @@ class Screen:
         self._parse = GetMessageClass(plain.root).FromString
         self._parse_batch = GetMessageClass(plain.batch).FromString
 
+    def takes(self, body: bytes) -> bool:
+        """Whether a body is a message."""
+        return _takes(self._parse, body)
+
     def unreadable(self, values: pa.Array, header_bytes: int) -> Mask:
         """A mask of the values whose body is no message.
 
@@ -52,7 +56,7 @@ class Screen:
         return bad
 
 
-def _takes(parse: Any, raw: memoryview) -> bool:
+def _takes(parse: Any, raw: memoryview | bytes) -> bool:
     try:
         parse(raw)
     except DecodeError:

@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from tabletopic_kernel.adapters.protoc import compile_schema
+from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
 from tests.ingest.avro_cases import plain_rows
@@ -109,3 +110,19 @@ def test_first_and_nested_messages(registry: Any, pool: DescriptorPool, name: st
     batch, refused = ProtobufDecoder(schema_id, text, references, message=name).decode(values)
     assert refused == []
     assert [str(row[field]) for row in plain_rows(batch)] == ["7"] * 50
+
+
+@pytest.mark.integration
+def test_a_real_registry(stack: Any, pool: DescriptorPool) -> None:
+    """What a registry gives back of a schema that Python's serializer registered, references and all."""
+    client = SchemaRegistryClient({"url": stack.registry_url})
+    messages = [_order(pool, i) for i in range(100)]
+    serializer = ProtobufSerializer(type(messages[0]), client, {"use.deprecated.format": False})
+    context = SerializationContext("protobuf-orders", MessageField.VALUE)
+    values = pa.array([serializer(message, context) for message in messages], pa.binary())
+    found = Registry({"url": stack.registry_url}).latest("protobuf-orders-value")
+    assert found is not None
+    decoder = ProtobufDecoder(found.id, found.text, dict(found.references), message="Order")
+    batch, refused = decoder.decode(values)
+    assert refused == []
+    assert plain_rows(batch) == [_row(i) for i in range(100)]
