@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, sync_playwright
@@ -26,6 +28,8 @@ _ARGUMENTS = [
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A JupyterLab below /user/alice/, without a stack yet."""
+    sidebar = Path(sys.prefix, "share/jupyter/labextensions/@tabletopic/lab/package.json")
+    assert sidebar.exists(), "the sidebar is not installed here; `make` installs it"
     server = Lab(tmp_path_factory.mktemp("lab"))
     server.start()
     yield server
@@ -53,7 +57,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 @pytest.fixture
-def page(lab: Lab, browser: BrowserContext) -> Iterator[LabPage]:
+def page(browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
     """A page that is closed afterwards; it must not have thrown, nor asked anybody else."""
     shown = LabPage(browser.new_page(), lab)
     yield shown

@@ -34,10 +34,22 @@ PLAN = {
     "topic": "orders",
     "table": "default.orders",
     "creates": True,
-    "columns": [{"name": "order_id", "type": "long", "required": True, "doc": None, "change": "new"}],
+    "columns": [
+        {"name": name, "type": kind, "required": required, "doc": None, "change": "new"}
+        for name, kind, required in (
+            ("order_id", "long", True),
+            ("placed_at", "timestamptz", True),
+            ("items", "list<struct<sku: string, price: decimal(9, 2)>>", False),
+            ("_kafka_key", "binary", False),
+            ("_kafka_metadata", "struct<partition: int, offset: long, timestamp: timestamptz>", False),
+        )
+    ],
     "partition_by": [],
     "start": "earliest",
-    "notes": ["columns of version 1 of orders-value (id 3)"],
+    "notes": [
+        "the table begins with the up to 4,000 records that the topic has now",
+        "columns of version 1 of orders-value (id 3)",
+    ],
     "refused": [],
 }
 WRONG = "'banana' is no duration; write for example 500ms, 5s, 2m or 1h"

@@ -57,7 +57,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(lab: Lab, browser: BrowserContext) -> Iterator[Story]:
+def story(browser: BrowserContext, lab: Lab) -> Iterator[Story]:
     """Start the local stack, send sample events, switch the topic on, all by clicks; the table has them."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page = LabPage(browser.new_page(), lab).open()
@@ -110,6 +110,7 @@ def test_the_dashboard_follows_the_theme_and_survives_a_reload(story: Story) -> 
     story.page.set_theme("JupyterLab Dark")
     cards = _dashboard(story).get_by_text(f"{SAMPLE + 2_000:,}", exact=True).first
     expect(page.locator(".jp-TableTopic-dashboard iframe")).to_have_attribute("src", re.compile("theme=dark"))
+    page.locator(".jp-TableTopic-cover").wait_for(state="hidden", timeout=SOON_MS)
     cards.wait_for(timeout=SOON_MS)
     assert brightness(_dashboard(story).locator("body").evaluate(_GROUND)) < DARK
     story.page.shot("dashboard-dark")
@@ -186,7 +187,7 @@ def test_the_quickstart_opens(story: Story) -> None:
     notebook = story.page.page.locator(".jp-NotebookPanel").first
     notebook.locator(".jp-Cell").first.wait_for(timeout=SOON_MS)
     story.page.shot("quickstart")
-    notebook.get_by_role("button", name="Show Table Topics").wait_for()
+    notebook.locator('[data-jp-item-name="tabletopic"]').wait_for()
 
 
 def test_nobody_else_was_asked(story: Story) -> None:
