@@ -65,14 +65,13 @@ class TopicPage:
         self._lag: Plot | None = None
         self._lag_card = self._card([self._about["lag"].pane])
         self._texts = {name: Part(colours) for name in ("schemas", "snapshots", "letters", "owners")}
+        self._drawings = {name: self._drawing(plot) for name, plot in self._plots.items()}
         plot_cards = [
-            self._card([self._about[name].pane, pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")])
-            for name, plot in self._plots.items()
+            self._card([self._about[name].pane, drawing]) for name, drawing in self._drawings.items()
         ]
-        drawn = pn.pane.Bokeh(self._schemas.figure, sizing_mode="stretch_width")
         key = Part(colours)
         key.show(parts.key_of(self._schemas.key))
-        self._schemas_pane = pn.Column(key.pane, drawn, sizing_mode="stretch_width", margin=0, visible=False)
+        self._schemas_pane = self._drawing(self._schemas, key.pane)
         text_cards = [self._card([part.pane], width_px=560) for part in self._texts.values()]
         text_cards[0].append(self._schemas_pane)
         self.panel = pn.Column(
@@ -104,6 +103,7 @@ class TopicPage:
         self._show_lag(view)
         for name, columns in self._columns(view).items():
             self._plots[name].show(columns)
+            self._drawings[name].visible = bool(columns["at"])
             self._about[name].show(parts.heading(*_about(name, columns)))
         for name, text in (
             ("schemas", cards.schema_changes),
@@ -185,6 +185,11 @@ class TopicPage:
             "files": plot("files", "files", kind="dots"),
             "sizes": plot("bytes per file", "file_bytes", kind="dots", unit="bytes"),
         }
+
+    def _drawing(self, plot: Plot, *above: Any) -> Any:
+        """A figure that is hidden as long as it has nothing to show."""
+        drawn = pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")
+        return pn.Column(*above, drawn, sizing_mode="stretch_width", margin=0, visible=False)
 
     def _card(self, inside: list[Any], width_px: int = 420) -> Any:
         return pn.Column(*inside, styles=card_styles(self._colours, width_px), margin=0)

@@ -217,11 +217,12 @@ class Record:
             topic.history.ends(at_ms, pack(offsets))
         topic.version += 1
 
-    def recall_commits(self, name: str, commits: Iterable[Commit]) -> None:
-        """Commits that the table's snapshots tell of and no event does any more."""
+    def recall_commits(self, name: str, commits: Iterable[tuple[Commit, Mapping[int, int]]]) -> None:
+        """Commits, with the ledger after each, that snapshots tell of and no event does any more."""
         topic = self.topic(name)
-        for commit in commits:
+        for commit, next_offsets in commits:
             _commit(topic, commit)
+            topic.history.ledger(commit.at_ms, pack(next_offsets))
         topic.version += 1
 
     def forget(self, keep: Iterable[str]) -> None:

@@ -52,7 +52,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ),
             (
                 "Rate",
-                f"{amounts.number(told.rows_per_second if told and host else None)} rows/s",
+                f"{amounts.number(told.rows_per_second)} rows/s" if told and host else "-",
                 _staged(view, name),
             ),
             (

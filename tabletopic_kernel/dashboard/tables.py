@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.ledger import Ledger, Offsets
 from tabletopic_kernel.core.projection import Commit
 from tabletopic_kernel.dashboard.view import SnapshotFacts, TableFacts
 
@@ -30,16 +30,19 @@ def facts_of(table: Table) -> TableFacts:
     )
 
 
-def commits_of(table: Table, before: int | None) -> list[Commit]:
-    """Commits of records that the snapshots tell of, numbered below ``before`` (None: all of them)."""
+def commits_of(table: Table, before: int | None) -> list[tuple[Commit, Offsets]]:
+    """Commits of records that the snapshots tell of, numbered below ``before`` (None: all of them).
+
+    Each with the ledger after it.
+    """
     found = []
     for snapshot in table.metadata.snapshots:
-        facts = _snapshot(snapshot)
-        if facts.commit_number is None or facts.added_files == 0:
+        facts, ledger = _snapshot(snapshot), Ledger.from_summary(_summary(snapshot))
+        if ledger is None or facts.added_files == 0:
             continue
-        if before is None or facts.commit_number < before:
+        if before is None or ledger.commits < before:
             told = (facts.added_rows, facts.added_files, facts.added_bytes, 0.0)
-            found.append(Commit(facts.at_ms, facts.snapshot_id, *told))
+            found.append((Commit(facts.at_ms, facts.snapshot_id, *told), ledger.next_offsets))
     return found
 
 

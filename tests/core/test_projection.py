@@ -167,8 +167,10 @@ def test_commits_of_the_past_join_the_history() -> None:
     """What only snapshots tell is in the same buckets as what events tell."""
     record = Record()
     record.fold([committed(T0, 2)])
-    record.recall_commits("clicks", [Commit(T0 - 60_000, 1, 40, 2, 800, 0.0)])
+    record.recall_commits("clicks", [(Commit(T0 - 60_000, 1, 40, 2, 800, 0.0), {0: 40})])
     topic = record.topic("clicks")
     assert [one.rows for one in topic.commits] == [40, 10]
     assert topic.first_commit == 2
-    assert sum(one.rows for one in topic.history.tiers[0].buckets.values()) == 50
+    buckets = topic.history.tiers[0].items()
+    assert sum(one.rows for _, one in buckets) == 50
+    assert [one.next_offsets.tolist() for _, one in buckets if one.next_offsets] == [[40], [20]]

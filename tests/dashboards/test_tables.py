@@ -1,0 +1,37 @@
+"""What a table's metadata says, of a real table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.dashboard.tables import commits_of, facts_of
+
+
+def test_snapshots_of_ours_and_of_others(tmp_path: Path) -> None:
+    """Figures come from the snapshots' summaries; only commits of ours carry a ledger."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("default")
+    rows = pa.table({"n": [1, 2, 3]})
+    table = catalog.create_table("default.clicks", rows.schema)
+    for number in (1, 2):
+        ledger = Ledger("clicks", "c", "t", {0: 2 * number, 1: number}, 4, f"id-{number}", commits=number)
+        table.append(rows, snapshot_properties=ledger.to_summary())
+    table.append(rows)  # somebody else's
+
+    facts = facts_of(table)
+    assert (facts.table, facts.rows, facts.files, facts.snapshots_in_all) == ("default.clicks", 9, 3, 3)
+    newest, second, first = facts.snapshots
+    assert (newest.commit_number, newest.records) == (None, None)
+    assert (second.commit_number, second.epoch, second.records, second.total_rows) == (2, 4, 6, 6)
+    assert (first.operation, first.added_rows, first.added_files) == ("append", 3, 1)
+    assert first.added_bytes > 0
+
+    assert [(one.rows, dict(offsets)) for one, offsets in commits_of(table, None)] == [
+        (3, {0: 2, 1: 1}),
+        (3, {0: 4, 1: 2}),
+    ]
+    assert [one.snapshot_id for one, _ in commits_of(table, 2)] == [first.snapshot_id]
