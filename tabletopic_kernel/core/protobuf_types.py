@@ -28,7 +28,9 @@ have is an unknown field within JSON text, and text elsewhere.
 
 The schema's top-level message has its fields as columns; without fields it is one column ``_kafka_value``.
 Fields that the schema does not have are dropped, as by every Protobuf reader; a schema's own field with
-another wire type is refused. Dates hold the years 0001 to 9999, as Timestamp does.
+another wire type is refused. A Timestamp holds the years 0001 to 9999, as its definition says, and a value
+beyond is refused; a Timestamp or Duration finer than microseconds is refused or cut, as the setting
+``value_nanos`` says.
 """
 
 from __future__ import annotations
