@@ -107,17 +107,21 @@ class JsonDecoder:
 
     def _want_more(self, run: _Run) -> None:
         """Widen the columns by what the run found none for, and go on with those."""
+        leftovers = run.leftovers
+        run.leftovers = []
         shape = Shape()
-        for leftover in run.leftovers:
+        for leftover in leftovers:
             shape.add(leftover)
-        run.leftovers.clear()
         wider = widened(self._known, self._wanted, shape.struct())
         if wider == self._wanted and self._wants_rest:
             return  # it has its place: in the rest
-        self._wants_rest |= wider == self._wanted
+        engines = _Engines.of_columns(wider, rest=self._wants_rest)
+        if not self._wants_rest and any(engines.exact.leaves_over(leftover) for leftover in leftovers):
+            self._wants_rest = True
+            engines = _Engines.of_columns(wider, rest=True)
         self._wanted = wider
         self.needed = iceberg_schema(wider, rest=self._wants_rest)
-        run.go_on_with(_Engines.of_columns(wider, rest=self._wants_rest))
+        run.go_on_with(engines)
 
 
 class _Engines:

@@ -45,7 +45,7 @@ class ExactEngine:
         compiler = _Compiler(lenient)
         self._compiler = compiler
         self._read = compiler.reader(root)
-        self._left = compiler.left(root)
+        self._left = compiler.left_inside(root)
         self.leftover: Any = NOTHING  # of the last record: what has no column
 
     def row(self, value: bytes, start: int = 0) -> _Row:
@@ -67,6 +67,10 @@ class ExactEngine:
             if self.leftover is not NOTHING:
                 row[REST] = json_text(self.leftover[VALUE] if self._whole else self.leftover)
         return row
+
+    def leaves_over(self, value: Any) -> bool:
+        """Whether a parsed value, or what was left over of one, has no column in part."""
+        return type(value) is not dict or self._left(value) is not NOTHING
 
     def batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
@@ -180,7 +184,7 @@ class _Compiler:
         if not (self._lenient or has_rest(node)):
             return lambda value: NOTHING
         read = self.reader(node)
-        inside = self._left_inside(node)
+        inside = self.left_inside(node)
 
         def left(value: Any) -> Any:
             if value is None:
@@ -194,7 +198,7 @@ class _Compiler:
 
         return left
 
-    def _left_inside(self, node: JsonType) -> Read:
+    def left_inside(self, node: JsonType) -> Read:
         """The same of a value that fits as a whole."""
         match node:
             case Struct(fields):

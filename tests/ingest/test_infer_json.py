@@ -240,6 +240,17 @@ def test_columns_have_a_budget() -> None:
     )
 
 
+def test_a_second_look_is_enough() -> None:
+    """What is asked for covers the records that asked: columns and, if one is left over, the rest."""
+    values = texts({"x": 1, "y": [], "_kafka_key": 2}, {"x": 1.5}, "[1]")
+    first = JsonDecoder(Schema())
+    first.decode(values)
+    assert first.needed is not None
+    second = JsonDecoder(first.needed)
+    assert second.decode(values)[0].num_rows == 3
+    assert second.needed is None
+
+
 def test_records_that_are_no_objects_are_rest() -> None:
     """Any JSON is a row; only null is a row of nothing."""
     _, batch = settled(Schema(), texts('{"x":1}', "[1, 2.50]", '"t"', "7", "null"))
@@ -309,6 +320,13 @@ def test_needs_of_several_tasks_come_together() -> None:
     for order in (needs, needs[::-1]):
         merged = merged_columns(known.iceberg_schema, order)
         types = {name: kind.split("<")[0] for name, kind in columns_of(merged).items()}
-        assert types == {"x": "long", "a": "double", "b": "string", "l": "string", "c": "struct"}
+        assert types == {
+            "x": "long",
+            "a": "double",
+            "b": "string",
+            "l": "string",
+            REST: "string",
+            "c": "struct",
+        }
         assert evolve(known.iceberg_schema, merged, 100).refused == {}
         assert isinstance(merged.find_type("b"), StringType)
