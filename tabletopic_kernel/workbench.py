@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
+from tabletopic_kernel.clients import Clients
 from tabletopic_kernel.config import load_settings
 from tabletopic_kernel.core.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish, table_identifier
@@ -17,29 +17,21 @@ from tabletopic_kernel.servers import Servers, find_servers
 from tabletopic_kernel.table_topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
-    from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
-
-    from tabletopic_kernel.adapters.kafka import Broker
-    from tabletopic_kernel.adapters.registry import Registry
     from tabletopic_kernel.commit.check import Plan
     from tabletopic_kernel.commit.host import Host
     from tabletopic_kernel.commit.replay_plan import ReplayPlan
     from tabletopic_kernel.commit.status import TopicStatus
     from tabletopic_kernel.core.events import ControlEvent, Replayed
-    from tabletopic_kernel.local.progress import Report
     from tabletopic_kernel.query.answer import Answer
-    from tabletopic_kernel.query.duckdb import DuckLake
 
 __all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
 
-T = TypeVar("T")
 OWN_TOPICS = ("__tabletopic.settings", "__tabletopic.control")
 # Topics of Kafka's own programs: offsets and transactions, registries, Confluent's tools.
 _FOREIGN_TOPICS = ("__", "_schemas", "_confluent")
 
 
-class Workbench:
+class Workbench(Clients):
     """Table topics of one cluster: switch them on and off, ask how they do, run them.
 
     Cheap to make; the broker, registry, catalog and Spark clients are made when first used.
@@ -49,64 +41,11 @@ class Workbench:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings if settings is not None else load_settings().settings
-        self.servers = find_servers(self.settings)
-        self._lock = threading.Lock()  # guards _making
-        self._making: dict[str, threading.RLock] = {}
-        self._made: dict[str, Any] = {}
-        self._own = threading.local()
+        settings = settings if settings is not None else load_settings().settings
+        super().__init__(settings, find_servers(settings))
 
     def __repr__(self) -> str:
         return f"<Workbench at {self.servers.kafka.get('bootstrap.servers')}>"
-
-    # -- clients
-
-    @property
-    def broker(self) -> Broker:
-        """The broker's client."""
-        from tabletopic_kernel.adapters.kafka import Broker  # noqa: PLC0415
-
-        return self._once("broker", lambda: Broker(self.servers.kafka))
-
-    @property
-    def registry(self) -> Registry:
-        """The registry's client."""
-        from tabletopic_kernel.adapters.registry import Registry  # noqa: PLC0415
-
-        return self._once("registry", lambda: Registry(self.servers.registry))
-
-    @property
-    def catalog(self) -> Catalog:
-        """The catalog, opened by PyIceberg: one for each thread, as they are not shared."""
-        if not hasattr(self._own, "catalog"):
-            self._own.catalog = self.open_catalog()
-        found: Catalog = self._own.catalog
-        return found
-
-    def open_catalog(self) -> Catalog:
-        """A catalog object of one's own: they are not shared between threads."""
-        from tabletopic_kernel.adapters.catalog import open_catalog  # noqa: PLC0415
-
-        return open_catalog(self.servers.catalog)
-
-    def spark(self, report: Report | None = None) -> SparkSession:
-        """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
-        from tabletopic_kernel.adapters.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
-        from tabletopic_kernel.local import jvm  # noqa: PLC0415
-        from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
-
-        def start() -> SparkSession:
-            jars = tuple(str(path) for path in jvm.spark_jars(report or silent))
-            archive = jvm.spark_archive(report or silent)
-            home = str(jvm.spark_java_home(self.servers.state_dir, archive))
-            place = SparkPlace(home, jars, self.servers.state_dir / "logs")
-            return start_spark(self.settings.spark, place, self.servers.catalog)
-
-        with self._lock:
-            made = self._made.get("spark")
-            if made is not None and not is_alive(made):
-                forget(self._made.pop("spark"))
-        return self._once("spark", start)
 
     # -- switching topics on and off
 
@@ -303,13 +242,6 @@ class Workbench:
         """The dotted name of a topic's table."""
         return ".".join(table_identifier(topic, self.wish(topic).settings))
 
-    @property
-    def lake(self) -> DuckLake:
-        """The tables for SQL by DuckDB, with a catalog object of its own."""
-        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
-
-        return self._once("lake", lambda: DuckLake(self.open_catalog()))
-
     def query(
         self,
         sql: str,
@@ -386,16 +318,6 @@ class Workbench:
                 "requested_at_ms": _now_ms(),
             }
         )
-
-    def _once(self, name: str, make: Callable[[], T]) -> T:
-        # A lock for each: while Spark starts, the others can be had.
-        with self._lock:
-            making = self._making.setdefault(name, threading.RLock())
-        with making:
-            if name not in self._made:
-                self._made[name] = make()
-            made: T = self._made[name]
-            return made
 
 
 def _now_ms() -> int:

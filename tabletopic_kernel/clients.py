@@ -1,0 +1,97 @@
+"""The clients of a workbench: broker, registry, catalog, Spark, DuckDB, each made when first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.servers import Servers
+
+if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from tabletopic_kernel.adapters.kafka import Broker
+    from tabletopic_kernel.adapters.registry import Registry
+    from tabletopic_kernel.local.progress import Report
+    from tabletopic_kernel.query.duckdb import DuckLake
+
+T = TypeVar("T")
+
+
+class Clients:
+    """May be used by several threads; the catalog object is for one at a time, see ``open_catalog``."""
+
+    def __init__(self, settings: Settings, servers: Servers) -> None:
+        self.settings = settings
+        self.servers = servers
+        self._lock = threading.Lock()  # guards _making
+        self._making: dict[str, threading.RLock] = {}
+        self._made: dict[str, Any] = {}
+        self._own = threading.local()
+
+    @property
+    def broker(self) -> Broker:
+        """The broker's client."""
+        from tabletopic_kernel.adapters.kafka import Broker  # noqa: PLC0415
+
+        return self._once("broker", lambda: Broker(self.servers.kafka))
+
+    @property
+    def registry(self) -> Registry:
+        """The registry's client."""
+        from tabletopic_kernel.adapters.registry import Registry  # noqa: PLC0415
+
+        return self._once("registry", lambda: Registry(self.servers.registry))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog, opened by PyIceberg: one for each thread, as they are not shared."""
+        if not hasattr(self._own, "catalog"):
+            self._own.catalog = self.open_catalog()
+        found: Catalog = self._own.catalog
+        return found
+
+    def open_catalog(self) -> Catalog:
+        """A catalog object of one's own: they are not shared between threads."""
+        from tabletopic_kernel.adapters.catalog import open_catalog  # noqa: PLC0415
+
+        return open_catalog(self.servers.catalog)
+
+    def spark(self, report: Report | None = None) -> SparkSession:
+        """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
+        from tabletopic_kernel.adapters.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
+        from tabletopic_kernel.local import jvm  # noqa: PLC0415
+        from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
+
+        def start() -> SparkSession:
+            jars = tuple(str(path) for path in jvm.spark_jars(report or silent))
+            archive = jvm.spark_archive(report or silent)
+            home = str(jvm.spark_java_home(self.servers.state_dir, archive))
+            place = SparkPlace(home, jars, self.servers.state_dir / "logs")
+            return start_spark(self.settings.spark, place, self.servers.catalog)
+
+        with self._lock:
+            made = self._made.get("spark")
+            if made is not None and not is_alive(made):
+                forget(self._made.pop("spark"))
+        return self._once("spark", start)
+
+    @property
+    def lake(self) -> DuckLake:
+        """The tables for SQL by DuckDB, with a catalog object of its own."""
+        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
+
+        return self._once("lake", lambda: DuckLake(self.open_catalog()))
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        # A lock for each: while Spark starts, the others can be had.
+        with self._lock:
+            making = self._making.setdefault(name, threading.RLock())
+        with making:
+            if name not in self._made:
+                self._made[name] = make()
+            made: T = self._made[name]
+            return made
