@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tabletopic_kernel.commit.check import Plan, PlanColumn
 from tabletopic_kernel.commit.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.commit.status import TopicStatus
+from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC
 from tabletopic_kernel.core.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.core.events import Committed, ControlEvent, Enabled, Progress
 from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish
@@ -67,7 +69,7 @@ class FakeWorkbench:
             {"bootstrap.servers": "127.0.0.1:9"}, {"url": "http://me:pw@127.0.0.1:8"}, {}, Path()
         )
     )
-    broker: Any = None
+    broker: Any = field(default_factory=lambda: SimpleNamespace(topics=lambda: [SETTINGS_TOPIC]))
     catalog: Any = None
 
     def _check(self, *asked: Any) -> None:

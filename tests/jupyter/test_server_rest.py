@@ -308,6 +308,7 @@ def test_switching_on_starts_a_host(live: LiveServer, bench: FakeWorkbench, tmp_
     live.api("PUT", "topics/clicks", {})
     assert live.backend.host.child.pid is None
     bench.live = []
+    until(lambda: _host(live.api("GET", "overview").json, "none"))
     try:
         assert live.api("PUT", "topics/clicks", {}).status == 202
         pid = live.backend.host.child.pid

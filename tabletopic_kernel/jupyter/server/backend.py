@@ -141,7 +141,7 @@ class Backend:
     def enable(self, topic: str, settings: dict[str, Any]) -> Row:
         """Switch a topic on, see that a host runs, and say how the topic does."""
         wish = self._workbench.enable(topic, settings)
-        self.host.start_if_alone()
+        self.host.start_if_alone(self._live_hosts())
         found = self._refresher.wait(_SEEN_S)
         rows = {row["topic"]: row for row in found["topics"]} if found else {}
         if topic in rows and rows[topic]["enabled"]:
@@ -159,7 +159,7 @@ class Backend:
         workbench = self._workbench
         {"pause": workbench.pause, "resume": workbench.resume, "commit": workbench.commit}[action](topic)
         if action == "resume":
-            self.host.start_if_alone()
+            self.host.start_if_alone(self._live_hosts())
         self._refresher.wait(_SEEN_S)
 
     def start_stack(self) -> None:
@@ -197,6 +197,11 @@ class Backend:
         model = {"type": "notebook", "format": "json", "content": json.loads(text)}
         await ensure_async(contents.save(model, _QUICKSTART_PLACES[-1]))
         return _QUICKSTART_PLACES[-1]
+
+    def _live_hosts(self) -> list[str] | None:
+        """Ids of the live hosts as the overview knows them; None if nobody looks, or nothing is known."""
+        known = self.known()
+        return known["host"]["ids"] if known and known["servers"]["state"] == "ready" else None
 
     @property
     def _workbench(self) -> Workbench:

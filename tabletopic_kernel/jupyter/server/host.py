@@ -42,9 +42,15 @@ class HeadlessHost:
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid())]
         self.child.start(command, log, self.place.environment())
 
-    def start_if_alone(self) -> None:
-        """Start it unless some host, here or elsewhere, is live. Raises as ``start``."""
-        if self.child.pid is None and not self._others(live_hosts(self.place.workbench())):
+    def start_if_alone(self, ids: list[str] | None = None) -> None:
+        """Start it unless some host, here or elsewhere, is live. Raises as ``start``.
+
+        Args:
+            ids: the live hosts, where they are known: a broker that has just started takes seconds to say.
+        """
+        if self.child.pid is not None:
+            return
+        if not self._others(live_hosts(self.place.workbench()) if ids is None else ids):
             self.start()
 
     def stop(self) -> None:
@@ -86,7 +92,12 @@ class HeadlessHost:
 
 def live_hosts(workbench: Workbench) -> list[str]:
     """Ids of the live hosts; none where the broker, having just started, does not know its groups yet."""
+    from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC  # noqa: PLC0415 - loads the Kafka client
+
     try:
+        # Every host makes it. Without, none has ever run, and a new broker takes up to 10 s to say so.
+        if SETTINGS_TOPIC not in workbench.broker.topics():
+            return []
         return workbench.hosts()
     except RetryableError:
         return []
