@@ -108,7 +108,7 @@ def decimal_reader(precision: int, scale: int) -> Read:
             raise mismatch("a decimal number", value)
         exact = decimal_of(value)
         steps = exact and exact.scaleb(scale, _CONTEXT)
-        if steps is None or steps != steps.to_integral_value(context=_CONTEXT) or abs(steps) >= limit:
+        if steps is None or steps != steps.to_integral_value(context=_CONTEXT) or steps.copy_abs() >= limit:
             raise Refusal("json_out_of_range", f"{value[:80]} is no decimal({precision}, {scale})")
         return Decimal(int(steps)).scaleb(-scale, _CONTEXT)
 

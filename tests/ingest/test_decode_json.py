@@ -277,6 +277,7 @@ def verdicts(kind: Any, text: str) -> tuple[Any, list[Refused]]:
         ({"type": "number"}, "5e-324", "5e-324"),
         ({"type": "number"}, "100000000000000000000", "1e+20"),
         (DECIMAL, "18446744073709551615", Decimal(2**64 - 1)),
+        (DECIMAL, "-" + "9" * 38, Decimal(-(10**38) + 1)),
         ({"type": "string"}, '"\\u0000\\ud83d\\ude00\\/"', "\0😀/"),
         ({"type": "string", "format": "date"}, '"0001-01-01"', -719_162),
         ({"type": "string", "format": "date"}, '"9999-12-31"', 2_932_896),
