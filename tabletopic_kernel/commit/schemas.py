@@ -1,4 +1,4 @@
-"""Keeps a table's columns ahead of its records: creates the table, evolves it, plans the staging."""
+"""Keeps a table's columns ahead of its records: finds their schemas, and plans the staging."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
-from tabletopic_kernel.core import events
+from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
-from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, HeadMovedError, RetryableError
-from tabletopic_kernel.core.evolution import VALUE, Evolution, evolve, table_schema, value_columns
+from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.core.evolution import VALUE, Evolution, metadata_columns, value_columns
 from tabletopic_kernel.core.json_infer import merged_columns
 from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
-_TRIES = 5  # another writer changed the schema at the same moment
 # Values that name no schema, by value_format: the kind of their one writer schema.
 WITHOUT_SCHEMA = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
 _NO_COLUMNS = Schema()  # what a tombstone brings: every column of the value must be optional
@@ -42,8 +40,7 @@ class SchemaKeeper:
         settings: TopicSettings,
         services: Services,
     ) -> None:
-        self._catalog = catalog
-        self._identifier = identifier
+        self._columns = TableColumns(catalog, identifier, topic, settings, services)
         self._topic = topic
         self._settings = settings
         self._services = services
@@ -51,8 +48,11 @@ class SchemaKeeper:
         self._refused: dict[int, tuple[str, str]] = {}
         self._unknown: dict[int, tuple[str, str]] = {}
         self._whole: WriterSchema | None = None  # of a topic whose values name none
-        self._ledger: Ledger | None = None
-        self.table: TopicTable | None = None
+
+    @property
+    def table(self) -> TopicTable | None:
+        """The table; None while it has no columns."""
+        return self._columns.table
 
     def create(self) -> TopicTable | None:
         """Create the table: from the newest schema of its subject, or from a format without schemas.
@@ -67,13 +67,12 @@ class SchemaKeeper:
             self._whole = WriterSchema(kind=kind, framed=False)
             if kind == "INFERRED":
                 return None
-            return self._create(None, self._whole, self._columns(WHOLE_TOPIC, self._whole))
+            return self._columns.create(self._columns_of(WHOLE_TOPIC, self._whole), None)
         latest = self._services.registry.latest(self._subject)
         if latest is None:
             return None
-        writer = self._writer(latest)
         try:
-            return self._create(latest, writer, self._columns(latest.id, writer))
+            return self._columns.create(self._columns_of(latest.id, self._writer(latest)), latest)
         except BadSchemaError as error:  # records of other schemas may come
             _LOG.warning("%s: %s", self._topic, error)
             return None
@@ -88,7 +87,7 @@ class SchemaKeeper:
 
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
-        self.table, self._ledger = table, ledger
+        self._columns.table, self._columns.ledger = table, ledger
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
             self._whole = WriterSchema(kind=kind, framed=False)
             return
@@ -98,7 +97,7 @@ class SchemaKeeper:
             try:
                 registered = self._services.registry.by_id(schema_id)
                 writer = self._writer(registered)
-                outcome = self._outcome(self._columns(schema_id, writer))
+                outcome = self._columns.outcome(self._columns_of(schema_id, writer))
             except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
                 _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
                 continue
@@ -119,7 +118,7 @@ class SchemaKeeper:
 
     def plan(self) -> StagePlan:
         """What tasks need to stage records of the schemas known so far."""
-        table, settings = self.table, self._settings
+        table, ledger, settings = self._columns.table, self._columns.ledger, self._settings
         columns = table.table.schema().fields if table else ()
         covered = table.covered() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in covered}
@@ -130,7 +129,7 @@ class SchemaKeeper:
             topic=self._topic,
             table=table.plan() if table else None,
             dead_letters=None,
-            epoch=self._ledger.epoch if self._ledger else 1,
+            epoch=ledger.epoch if ledger else 1,
             schemas=known,
             refused_schemas=self._refused | self._unknown,
             unknown_schemas=frozenset(self._unknown),
@@ -168,17 +167,22 @@ class SchemaKeeper:
         if columns:
             self._cover_inferred(columns)
         if None in needed:
-            self._fit(self.needed_table(), _NO_COLUMNS, None)
+            self.needed_table()
+            self._columns.fit(_NO_COLUMNS, None)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
         """Cover the schema, or note it as refused."""
         writer = self._writer(registered)
         try:
-            columns = self._columns(registered.id, writer)
+            columns = self._columns_of(registered.id, writer)
         except BadSchemaError as error:
             self._refuse(registered.id, BAD_SCHEMA, str(error), self._refused)
             return
-        self._cover_one(registered, writer, columns)
+        outcome = self._columns.fit(columns, registered)
+        if outcome.refused:
+            self._refuse_columns(outcome, registered)
+        else:
+            self._remember(registered.id, writer, outcome)
 
     def _cover_latest(self) -> None:
         """The one schema is the newest of the subject that can be used; an older one goes on until then."""
@@ -204,41 +208,10 @@ class SchemaKeeper:
             value = inside.find_field(VALUE).field_type
             inside = Schema(*value.fields) if isinstance(value, StructType) else Schema()
         wanted = value_columns(merged_columns(inside, columns), self._settings)
-        if self.table is None:
-            assert self._ledger is not None
-            table = self._create(None, WriterSchema(kind="INFERRED", framed=False), wanted)
-            table.claim(self._ledger, None)
-            self.table = table
-        elif (outcome := self._fit(self.table, wanted, None)).refused:
+        outcome = self._columns.fit(wanted, None)
+        if outcome.refused:
             told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
             raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {told}")
-
-    def _cover_one(self, registered: RegisteredSchema, writer: WriterSchema, columns: Schema) -> None:
-        if self.table is None:
-            assert self._ledger is not None
-            table = self._create(registered, writer, columns)
-            table.claim(self._ledger, None)
-            self.table = table
-            return
-        outcome = self._fit(self.table, columns, registered)
-        if outcome.refused:
-            self._refuse_columns(outcome, registered)
-        else:
-            self._remember(registered.id, writer, outcome)
-
-    def _fit(self, table: TopicTable, columns: Schema, registered: RegisteredSchema | None) -> Evolution:
-        """Make the table's columns fit unless that is refused."""
-        for _ in range(_TRIES):
-            outcome = self._outcome(columns)
-            covered = registered is None or registered.id in table.covered()
-            if outcome.refused or (covered and not outcome.changes):
-                return outcome
-            try:
-                self._apply(outcome, registered)
-                return outcome
-            except HeadMovedError:
-                table.reload()
-        raise RetryableError(f"the schema of {table.identifier} keeps changing")
 
     def _writer(self, registered: RegisteredSchema) -> WriterSchema:
         return WriterSchema(
@@ -250,43 +223,15 @@ class SchemaKeeper:
             nanos=self._settings.value_nanos,
         )
 
-    def _columns(self, schema_id: int, writer: WriterSchema) -> Schema:
-        return value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings)
-
-    def _outcome(self, columns: Schema) -> Evolution:
-        assert self.table is not None
-        metadata = self.table.table.metadata
-        beside = self._settings.on_incompatible == "new_column"
-        return evolve(metadata.schema(), columns, metadata.last_column_id, new_columns=beside)
-
-    def _create(
-        self, registered: RegisteredSchema | None, writer: WriterSchema, columns: Schema
-    ) -> TopicTable:
-        schema = table_schema(columns, self._settings)
-        spec = partition_spec(self._settings.partition_by, schema)
-        table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
-        cause = None
-        if registered is not None:
-            cause = CoveredSchema(registered.id, registered.subject, registered.version, 0)
-            table.evolve(None, {registered.id: cause}, epoch=1)
-            self._known[registered.id] = writer
-        self._tell([f"create {table.identifier} with {len(schema.fields)} columns"], cause, 0)
-        return table
-
-    def _apply(self, outcome: Evolution, registered: RegisteredSchema | None) -> None:
-        table, ledger = self.table, self._ledger
-        assert table is not None
-        assert ledger is not None
-        metadata = table.table.metadata
-        schema_id = table.next_schema_id if outcome.changes else metadata.current_schema_id
-        covered = table.covered()
-        cause = None
-        if registered is not None:
-            cause = CoveredSchema(registered.id, registered.subject, registered.version, schema_id)
-            covered[registered.id] = cause
-        table.evolve(outcome.schema if outcome.changes else None, covered, ledger.epoch)
-        if outcome.changes:
-            self._tell([str(change) for change in outcome.changes], cause, schema_id)
+    def _columns_of(self, schema_id: int, writer: WriterSchema) -> Schema:
+        columns = value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings)
+        own = {column.name for column in metadata_columns(self._settings)}
+        if clash := own.intersection(column.name for column in columns.fields):
+            raise BadSchemaError(
+                f"schema id {schema_id} has a field {', '.join(sorted(clash))}, which is also the name of a "
+                "metadata column; enable the topic without it in metadata_columns, with another --table"
+            )
+        return columns
 
     def _refuse(self, schema_id: int, reason: str, message: str, into: dict[int, tuple[str, str]]) -> None:
         if self._settings.errors == "stop":
@@ -297,15 +242,7 @@ class SchemaKeeper:
         told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
         which = f"version {registered.version} of {registered.subject} (id {registered.id})"
         message = f"{which} cannot be fitted to the table without loss: {told}"
-        self._services.control.write(
-            events.SchemaRefused(
-                topic=self._topic,
-                at_ms=self._services.now_ms(),
-                host=self._services.host,
-                refused=outcome.refused,
-                cause=_cause(registered),
-            )
-        )
+        self._columns.tell_refused(outcome.refused, registered)
         if "stop" in (self._settings.on_incompatible, self._settings.errors):
             raise ActionNeededError(
                 f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
@@ -315,22 +252,3 @@ class SchemaKeeper:
 
     def _remember(self, schema_id: int, writer: WriterSchema, outcome: Evolution) -> None:
         self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))
-
-    def _tell(self, changes: list[str], cause: CoveredSchema | None, table_schema_id: int) -> None:
-        named = (
-            events.SchemaVersion(id=cause.id, subject=cause.subject, version=cause.version) if cause else None
-        )
-        self._services.control.write(
-            events.SchemaEvolved(
-                topic=self._topic,
-                at_ms=self._services.now_ms(),
-                host=self._services.host,
-                changes=changes,
-                cause=named,
-                table_schema_id=table_schema_id,
-            )
-        )
-
-
-def _cause(registered: RegisteredSchema) -> events.SchemaVersion:
-    return events.SchemaVersion(id=registered.id, subject=registered.subject, version=registered.version)

@@ -175,8 +175,9 @@ def test_a_host_that_dies_between_the_two_commits(rig: Rig) -> None:
     commit(rig, first)
     batch = stage(rig, first, 3, 6, {3, 4})
     assert first._owner is not None
-    first._owner.plan_commit([batch])
-    first._owner.letters.commit(batch.letters, first._owner.pending.after)  # type: ignore[union-attr]
+    pending = first._owner.plan_commit([batch])
+    assert pending is not None
+    first._owner.letters.commit(batch.letters, first._owner.ledger, pending.after)
     assert (rows(rig), letters(rig)) == ([0, 2], [1, 3, 4])
     second = running(rig)
     assert letters(rig) == [1]

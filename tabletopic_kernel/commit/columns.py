@@ -1,0 +1,125 @@
+"""The columns of one table topic's table: made, changed, and told of."""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.adapters.registry import RegisteredSchema
+from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
+from tabletopic_kernel.core import events
+from tabletopic_kernel.core.errors import HeadMovedError, RetryableError
+from tabletopic_kernel.core.evolution import Evolution, evolve, table_schema
+from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.partitions import partition_spec
+from tabletopic_kernel.core.settings import TopicSettings
+
+_TRIES = 5  # another writer changed the schema at the same moment
+
+
+class TableColumns:
+    """A table, or none yet, and the ledger of its owner. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        topic: str,
+        settings: TopicSettings,
+        services: Services,
+    ) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._topic = topic
+        self._settings = settings
+        self._services = services
+        self.table: TopicTable | None = None
+        self.ledger: Ledger | None = None
+
+    def create(self, columns: Schema, registered: RegisteredSchema | None) -> TopicTable:
+        """Create the table with these columns, of this schema; its owner has not claimed it yet.
+
+        Raises:
+            UsageError: the columns and the settings do not go together.
+            RetryableError: the catalog does not answer.
+        """
+        schema = table_schema(columns, self._settings)
+        spec = partition_spec(self._settings.partition_by, schema)
+        table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
+        if registered is not None:
+            table.evolve(None, {registered.id: _covered(registered, 0)}, epoch=1)
+        self._tell_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
+        return table
+
+    def fit(self, columns: Schema, registered: RegisteredSchema | None) -> Evolution:
+        """Make the table, or its columns, fit; what was done, or would have to be if some are refused.
+
+        Raises: as ``create`` and ``TopicTable.evolve``.
+        """
+        if self.table is None:
+            assert self.ledger is not None
+            table = self.create(columns, registered)
+            table.claim(self.ledger, None)
+            self.table = table
+        table = self.table
+        for _ in range(_TRIES):
+            outcome = self.outcome(columns)
+            is_covered = registered is None or registered.id in table.covered()
+            if outcome.refused or (is_covered and not outcome.changes):
+                return outcome
+            try:
+                self._apply(table, outcome, registered)
+                return outcome
+            except HeadMovedError:
+                table.reload()
+        raise RetryableError(f"the schema of {table.identifier} keeps changing")
+
+    def outcome(self, columns: Schema) -> Evolution:
+        """What fitting the columns would do to the table there is."""
+        assert self.table is not None
+        metadata = self.table.table.metadata
+        beside = self._settings.on_incompatible == "new_column"
+        return evolve(metadata.schema(), columns, metadata.last_column_id, new_columns=beside)
+
+    def tell_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
+        """Send the event of a schema that does not fit."""
+        self._services.control.write(
+            events.SchemaRefused(
+                topic=self._topic,
+                at_ms=self._services.now_ms(),
+                host=self._services.host,
+                refused=refused,
+                cause=_cause(registered),
+            )
+        )
+
+    def _apply(self, table: TopicTable, outcome: Evolution, registered: RegisteredSchema | None) -> None:
+        assert self.ledger is not None
+        schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
+        covered = table.covered()
+        if registered is not None:
+            covered[registered.id] = _covered(registered, schema_id)
+        table.evolve(outcome.schema if outcome.changes else None, covered, self.ledger.epoch)
+        if outcome.changes:
+            self._tell_changes([str(change) for change in outcome.changes], registered, schema_id)
+
+    def _tell_changes(self, changes: list[str], registered: RegisteredSchema | None, schema_id: int) -> None:
+        self._services.control.write(
+            events.SchemaEvolved(
+                topic=self._topic,
+                at_ms=self._services.now_ms(),
+                host=self._services.host,
+                changes=changes,
+                cause=_cause(registered) if registered else None,
+                table_schema_id=schema_id,
+            )
+        )
+
+
+def _covered(registered: RegisteredSchema, table_schema_id: int) -> CoveredSchema:
+    return CoveredSchema(registered.id, registered.subject, registered.version, table_schema_id)
+
+
+def _cause(registered: RegisteredSchema) -> events.SchemaVersion:
+    return events.SchemaVersion(id=registered.id, subject=registered.subject, version=registered.version)
