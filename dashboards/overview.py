@@ -111,10 +111,16 @@ class OverviewPage:
         self._link = link or (lambda topic: f"?topic={quote(topic)}")
         self._head, self._about_lag = Part(colours), Part(colours)
         self._lines: list[str] = []
-        self._known = self._chosen_ms = self._drawn_ms = 0
-        self._plot: plots.Plot | None = None
+        self._chosen_ms = self._drawn_ms = 0
+        self._plot = plots.lines_plot(
+            colours, "records", MOST_LINES + 1, time_axis=plots.recent(_WINDOW_MS), height_px=240
+        )
         self._card = pn.Column(
-            self._about_lag.pane, styles=card_styles(colours, None), margin=(6, 0), visible=False
+            self._about_lag.pane,
+            pn.pane.Bokeh(self._plot.figure, sizing_mode="stretch_width"),
+            styles=card_styles(colours, None),
+            margin=(6, 0),
+            visible=False,
         )
         self._table = TopicTable(
             columns=COLUMNS,
@@ -148,41 +154,23 @@ class OverviewPage:
 
     def _show_lag(self, view: View) -> None:
         names = sorted(view.wishes or {})
-        if not names:
-            self._card.visible = False
-            return
-        again = view.now_ms - self._chosen_ms > _CHOOSE_EVERY_MS
-        if again or len(names) != self._known or not set(self._lines) <= set(names):
-            self._known = len(names)
-            self._chosen_ms = view.now_ms
-            lines = largest_topics(view.record, names, MOST_LINES)
-            self._begin_plot(lines, others=len(names) > len(lines))
-        assert self._plot is not None
-        if view.now_ms - self._drawn_ms < _DRAW_EVERY_MS:
+        self._card.visible = bool(names)
+        if not names or view.now_ms - self._drawn_ms < _DRAW_EVERY_MS:
             return
         self._drawn_ms = view.now_ms
+        again = view.now_ms - self._chosen_ms > _CHOOSE_EVERY_MS
+        if again or len(self._lines) < min(len(names), MOST_LINES) or not set(self._lines) <= set(names):
+            self._chosen_ms = view.now_ms
+            self._lines = largest_topics(view.record, names, MOST_LINES)
         columns = lag_by_topic(view.record, names, self._lines, _WINDOW_MS, view.now_ms)
-        self._plot.show({name: columns[name] for name in self._plot.source.data})
+        lines = {name: columns[f"t{at}"] for at, name in enumerate(self._lines)}
+        if len(names) > len(lines):
+            lines["all others"] = columns[OTHERS]
+        self._plot.show_lines(columns["at"], lines)
         worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
         lag = view.topic(worst).lag_records
         told = f"furthest behind: {worst}, {amounts.number(lag)} records" if lag else "no topic is behind"
         self._about_lag.show(parts.heading("Commit lag by topic, last 10 minutes", told, self._plot.key))
-        self._card.visible = True
-
-    def _begin_plot(self, lines: list[str], others: bool) -> None:
-        if self._plot is not None and (lines, others) == (self._lines, OTHERS in self._plot.source.data):
-            return
-        self._lines, self._drawn_ms = lines, 0
-        named = [(f"t{index}", name) for index, name in enumerate(lines)]
-        more = [(OTHERS, "all others")] if others else []
-        self._plot = plots.time_plot(
-            self._colours,
-            "records",
-            [*named, *more],
-            time_axis=plots.recent(_WINDOW_MS),
-            height_px=240,
-        )
-        self._card[:] = [self._about_lag.pane, pn.pane.Bokeh(self._plot.figure, sizing_mode="stretch_width")]
 
 
 def page(view: View, colours: Palette = LIGHT) -> Any:

@@ -14,7 +14,7 @@ from tabletopic_kernel.core.charts import OTHERS, Columns
 from tabletopic_kernel.dashboard import cards, parts
 from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles
 from tabletopic_kernel.dashboard.parts import Part
-from tabletopic_kernel.dashboard.plots import Plot, fixed, recent, time_plot
+from tabletopic_kernel.dashboard.plots import Plot, fixed, lines_plot, recent, time_plot
 from tabletopic_kernel.dashboard.polls import WINDOWS_MS
 from tabletopic_kernel.dashboard.view import View
 from tabletopic_kernel.shown import amounts
@@ -48,7 +48,7 @@ class TopicPage:
             stylesheets=[_button_css(colours)],
         )
         self.window.param.watch(self._window_changed, "value")
-        self._partitions: list[int] | None = None
+        self._partitions: list[int] = []
         self._time_axis = recent(self.window_ms)
         self._plots = self._make_plots()
         self._schemas_end_ms = 0
@@ -62,8 +62,9 @@ class TopicPage:
             height_px=150,
         )
         self._about = {name: Part(colours) for name in ("lag", *self._plots)}
-        self._lag: Plot | None = None
-        self._lag_card = self._card([self._about["lag"].pane])
+        self._lag = lines_plot(colours, "records", MOST_LINES + 1, time_axis=self._time_axis)
+        lag_drawn = pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width")
+        self._lag_card = self._card([self._about["lag"].pane, lag_drawn])
         self._texts = {name: Part(colours) for name in ("schemas", "snapshots", "letters", "owners")}
         self._drawings = {name: self._drawing(plot) for name, plot in self._plots.items()}
         plot_cards = [
@@ -145,32 +146,20 @@ class TopicPage:
         """A line for each partition; of many, for those with the greatest lag when the page was opened."""
         record = view.topic(self.topic)
         lags = record.lag_by_partition
-        known = len(lags)
-        if self._lag is None or (self._partitions is not None and known and not self._partitions):
-            self._begin_lag(charts.largest(lags, MOST_LINES), others=known > MOST_LINES)
-        assert self._lag is not None
-        assert self._partitions is not None
+        if not self._partitions:
+            self._partitions = charts.largest(lags, MOST_LINES)
         columns = charts.commit_lag(record.history, self.window_ms, view.now_ms, self._partitions)
-        wanted = {"at", *(f"p{p}" for p in self._partitions), OTHERS}
-        if OTHERS not in self._lag.source.data:
-            wanted.remove(OTHERS)
-        self._lag.show({name: values for name, values in columns.items() if name in wanted})
+        lines = {
+            str(p) if at else f"partition {p}": columns[f"p{p}"] for at, p in enumerate(self._partitions)
+        }
+        if len(lags) > len(lines):
+            lines["others"] = columns[OTHERS]
+        self._lag.show_lines(columns["at"], lines)
         worst = max(lags, key=lambda p: lags[p], default=None)
-        told = f"now {amounts.number(record.lag_records)} records over {cards.many(known, 'partition')}"
+        told = f"now {amounts.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
             told += f"; most in partition {worst}: {amounts.number(lags[worst])}"
         self._about["lag"].show(parts.heading("Commit lag by partition", told, self._lag.key))
-
-    def _begin_lag(self, partitions: list[int], others: bool) -> None:
-        self._partitions = partitions
-        lines = [(f"p{p}", str(p) if at else f"partition {p}") for at, p in enumerate(partitions)]
-        if others or not lines:
-            lines.append((OTHERS, "others" if lines else "all"))
-        self._lag = time_plot(self._colours, "records", lines, time_axis=self._time_axis)
-        self._lag_card[:] = [
-            self._about["lag"].pane,
-            pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width"),
-        ]
 
     def _make_plots(self) -> dict[str, Plot]:
         def plot(y_title: str, column: str, kind: str = "line", unit: str = "count") -> Plot:

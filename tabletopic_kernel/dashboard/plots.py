@@ -18,7 +18,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from tabletopic_kernel.core.charts import Columns
+from tabletopic_kernel.core.charts import Columns, Numbers
 from tabletopic_kernel.dashboard.look import DASHES, Palette
 
 # Bokeh's own formatters know UTC alone; people read their clock.
@@ -105,15 +105,35 @@ def follow(source: ColumnDataSource, columns: Columns) -> None:
 
 @dataclass
 class Plot:
-    """A figure over time, the source behind it, and (name, colour, dash or marker) of each line."""
+    """A figure over time, the source behind it, and (name, colour, dash or marker) of each line.
+
+    A page makes its figures once: models that are made while it is open can reach the browser after what
+    refers to them. So lines that come later have their places from the beginning, and get names.
+    """
 
     figure: Any
     source: ColumnDataSource
+    hover: HoverTool
     key: list[tuple[str, str, str]]
+    _colours: Palette
 
     def show(self, columns: Columns) -> None:
         """Draw these columns."""
         follow(self.source, columns)
+
+    def show_lines(self, at: Numbers, lines: Mapping[str, Numbers]) -> None:
+        """Draw these lines by name, one in each place; places beyond them stay empty."""
+        places = [name for name in self.source.data if name != "at"]
+        unknown: Numbers = [None] * len(at)
+        values = [*lines.values(), *([unknown] * (len(places) - len(lines)))]
+        if [name for name, *_ in self.key] != list(lines):
+            self._rename(places, list(lines))
+        follow(self.source, {"at": at, **dict(zip(places, values, strict=True))})
+
+    def _rename(self, places: list[str], names: list[str]) -> None:
+        self.key = [(name, *_line(index, self._colours, "line")) for index, name in enumerate(names)]
+        rows = [(name, f"@{place}{{0,0}}") for place, name in zip(places, names, strict=False)]
+        self.hover.tooltips = [("time", "@at{custom}"), *rows]
 
 
 def recent(window_ms: int) -> DataRange1d:
@@ -170,19 +190,18 @@ def time_plot(
     steps: dict[str, Any] = binary if unit == "bytes" else {}
     fig.yaxis.ticker = AdaptiveTicker(desired_num_ticks=4, min_interval=1, **steps)
     shown = "0.0 ib" if unit == "bytes" else "0,0.[0]"
-    fig.add_tools(
-        HoverTool(
-            renderers=[drawn[0]],
-            mode="vline",
-            tooltips=[("time", "@at{custom}"), *((label, f"@{name}{{{shown}}}") for name, label in columns)],
-            formatters={"@at": CustomJSHover(code=_HOVER)},
-        )
+    hover = HoverTool(
+        renderers=[drawn[0]],
+        mode="vline",
+        tooltips=[("time", "@at{custom}"), *((label, f"@{name}{{{shown}}}") for name, label in columns)],
+        formatters={"@at": CustomJSHover(code=_HOVER)},
     )
+    fig.add_tools(hover)
     _colour(fig, colours)
     key = [
         (label, *_line(index, colours, kind)) for index, (_, label) in enumerate(columns) if len(columns) > 1
     ]
-    return Plot(fig, source, key)
+    return Plot(fig, source, hover, key, colours)
 
 
 def _line(index: int, colours: Palette, kind: str) -> tuple[str, str]:
@@ -208,3 +227,10 @@ def _colour(fig: Any, colours: Palette) -> None:
         axis.major_label_text_color = axis.axis_label_text_color = colours.muted
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = axis.major_label_text_font_size = "11px"
+
+
+def lines_plot(colours: Palette, y_title: str, places: int, **more: Any) -> Plot:
+    """A plot with places for so many lines; see ``Plot.show_lines`` and ``time_plot``."""
+    plot = time_plot(colours, y_title, [(f"line{at}", "") for at in range(places)], **more)
+    plot.key = []
+    return plot

@@ -60,8 +60,8 @@ def test_the_page_shows_every_topic(view: View) -> None:
     (table,) = made.select(TopicTable)
     assert [one["topic"] for one in table.rows] == ["clicks", "orders", "views"]
     sources = list(made.get_root().select({"type": ColumnDataSource}))
-    lines = next(one.data for one in sources if "t0" in one.data)
-    assert (lines["t0"][-1], lines["t1"][-1], lines["t2"][-1]) == (40, 40, 7)
+    lines = next(one.data for one in sources if "line0" in one.data)
+    assert (lines["line0"][-1], lines["line1"][-1], lines["line2"][-1]) == (40, 40, 7)
 
 
 def test_only_cells_that_changed_are_sent(view: View, record: Record) -> None:

@@ -32,7 +32,7 @@ def sources(panel: Any) -> dict[str, dict[str, Any]]:
 def test_plots_have_the_record_s_numbers(view: View) -> None:
     """Lag by partition, seconds, rates, files and sizes are those of the events."""
     drawn = sources(page(view, "clicks"))
-    assert (drawn["p0"]["p0"][-1], drawn["p0"]["p1"][-1]) == (40, 0)
+    assert (drawn["line0"]["line0"][-1], drawn["line0"]["line1"][-1]) == (40, 0)
     assert drawn["rows"]["rows"][-1] == pytest.approx(100)
     assert drawn["bytes"]["bytes"][-1] == pytest.approx(8_000)
     assert set(drawn["files"]["files"]) == {2}
@@ -76,7 +76,7 @@ def test_a_commit_is_a_patch(view: View, record: Record) -> None:
     made.show(view)
     document = Document()
     document.add_root(made.panel.get_root())
-    source = next(one for one in document.select({"type": ColumnDataSource}) if "p0" in one.data)
+    source = next(one for one in document.select({"type": ColumnDataSource}) if "line0" in one.data)
     sent: list[Any] = []
     document.on_change(sent.append)
     record.fold(
@@ -100,7 +100,7 @@ def test_a_commit_is_a_patch(view: View, record: Record) -> None:
     ours = [one for one in sent if getattr(one, "model", None) is source]
     assert {type(one) for one in ours} <= {ColumnsStreamedEvent, ColumnsPatchedEvent}
     assert sum(len(one.data["at"]) for one in ours if isinstance(one, ColumnsStreamedEvent)) == 1
-    assert source.data["p0"][-1] == 0
+    assert source.data["line0"][-1] == 0
     assert "60,500" in texts(made.panel)
 
 
@@ -119,9 +119,11 @@ def test_many_partitions_share_a_line(view: View, record: Record) -> None:
     """Of many partitions those that are furthest behind have lines, the others one together."""
     view.now_ms = NOW + 2_000
     record.observe_ends(view.now_ms, {"views": {p: p for p in range(100)}})
-    drawn = sources(page(view, "views"))
-    assert {name for name in drawn["p93"] if name != "at"} == {*(f"p{p}" for p in range(93, 100)), "others"}
-    assert drawn["p93"]["others"][-1] == sum(range(93))
+    made = page(view, "views")
+    drawn = sources(made)["line0"]
+    assert [drawn[f"line{at}"][-1] for at in range(8)] == [*range(93, 100), sum(range(93))]
+    for name in ("partition 93", "99", "others"):
+        assert f'<span class="name">{name}</span>' in texts(made)
 
 
 def test_what_to_do_next(view: View) -> None:
