@@ -27,7 +27,7 @@ from tests.ingest.json_cases import PREFIX, SCHEMA_ID, framed, may_leave, rows
 
 SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
 CALM = settings(
-    deadline=None, derandomize=SCALE == 1, max_examples=150 * SCALE, suppress_health_check=list(HealthCheck)
+    deadline=None, derandomize=SCALE == 1, max_examples=80 * SCALE, suppress_health_check=list(HealthCheck)
 )
 
 

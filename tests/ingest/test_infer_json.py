@@ -25,7 +25,7 @@ SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nig
 CALM = settings(
     deadline=None,
     derandomize=SCALE == 1,
-    max_examples=100 * SCALE,
+    max_examples=60 * SCALE,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
