@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tabletopic_kernel.cli import main
+from tabletopic_kernel.commit.replay_plan import ReplayPlan
 from tabletopic_kernel.commit.status import TopicStatus
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.errors import UsageError
@@ -87,6 +88,16 @@ class FakeWorkbench:
         """Go on."""
         self._ask("resume", topic)
         return TopicWish(topic=topic)
+
+    def replay(self, topic: str, where: str | None, *, timeout_s: float) -> events.Replayed | None:
+        """The outcome that the test told, None if it told none."""
+        self._ask("replay", (topic, where, timeout_s))
+        return next((one for one in self.told if isinstance(one, events.Replayed)), None)
+
+    def plan_replay(self, topic: str, where: str | None) -> ReplayPlan:
+        """One row, one letter."""
+        self._ask("plan_replay", (topic, where))
+        return ReplayPlan(topic, letters=2, rows=1, stayed={"bad": 1}, changes=["add a string"])
 
     def table_of(self, topic: str) -> str:
         """The table's name."""

@@ -19,7 +19,7 @@ from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.commit import coordinator as module
 from tabletopic_kernel.commit.coordinator import Coordinator
 from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import LostOwnershipError, TableTopicError
+from tabletopic_kernel.core.errors import LostOwnershipError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, TablePlan
@@ -184,6 +184,16 @@ def test_a_host_that_dies_between_the_two_commits(rig: Rig) -> None:
     stage(rig, second, 3, 7, {4})
     commit(rig, second)
     assert (rows(rig), letters(rig)) == ([0, 2, 3, 5, 6], [1, 4])
+
+
+def test_letters_wait_for_a_table(rig: Rig) -> None:
+    """The ledger is kept with the rows: bad records alone, before any schema, are waited out."""
+    rig.registry.schemas = {}
+    coordinator = rig.running()
+    answer = ask(coordinator, rig.worker.listener, Needs(dead_letters=True))
+    assert isinstance(answer, RetryableError)
+    assert "waiting for one with a schema" in str(answer)
+    assert not rig.catalog.real.table_exists(LETTERS)
 
 
 @pytest.mark.parametrize("place", [0, 1])
