@@ -19,7 +19,7 @@ from tests.jupyter.kernels import KERNELSPECS, ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 EXECUTED = ROOT / "build" / "notebooks"  # to look at what a run has shown
 _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
-_CELL_LIMIT_S = 300
+_CELL_LIMIT_S = 400
 # An address that a browser would ask while it shows the output; names of XML are none.
 _OUTSIDE = re.compile(r"""(?:src|href)\s*=\s*["'](?:https?:)?//|@import|url\(\s*["']?(?:https?:)?//""")
 

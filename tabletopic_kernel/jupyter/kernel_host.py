@@ -33,12 +33,14 @@ class KernelHost:
         self._lock = threading.RLock()
         self._host: Host | None = None
         self._handler: logging.Handler | None = None
+        self.error: Exception | None = None  # what ended the last host, if it was one
 
     @property
     def running(self) -> Host | None:
         """The host, if it runs."""
         with self._lock:
             if self._host is not None and self._host.has_ended:
+                self.error = self._host.error
                 self._forget()
             return self._host
 
@@ -47,6 +49,7 @@ class KernelHost:
         with self._lock:
             if (host := self.running) is not None:
                 return host
+            self.error = None
             self._handler = log_to(workbench.servers.state_dir, LOG_FILE)
             host = self._host = workbench.host()
             host.start()

@@ -218,8 +218,10 @@ class TopicMagics(Magics):
         elif given.action == "stop":
             kernel.stop()
         mine = kernel.running
-        if mine is not None and mine.error is not None:
-            raise ActionNeededError(f"the host in this kernel has ended: {mine.error}")
+        if mine is None and kernel.error is not None:
+            raise ActionNeededError(
+                f"the host in this kernel has ended: {kernel.error}; start it again with %topic host start"
+            )
         topics = ", ".join(sorted(mine.coordinators())) if mine else ""
         live = [one for one in self._session.hosts() if mine is None or one != mine.id]
         pairs = {

@@ -15,7 +15,7 @@ from jupyter_client.manager import KernelManager
 ROOT = Path(__file__).parents[2]
 KERNELSPECS = ROOT / "jupyter-config" / "kernels"
 _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
-_LIMIT_S = 240.0
+_LIMIT_S = 480.0
 
 
 @dataclass

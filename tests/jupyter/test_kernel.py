@@ -15,12 +15,12 @@ from tests.integration.conftest import Sender
 from tests.jupyter.kernels import TableTopicKernel
 from tests.recovery.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 TOPIC = "kernel_story"
 SCHEMA = (
     '{"type":"record","name":"Story","fields":[{"name":"n","type":"long"},{"name":"place","type":"string"}]}'
 )
-ENABLE = f"%topic enable {TOPIC} --commit-interval 300ms --wait --timeout 4m"
+ENABLE = f"%topic enable {TOPIC} --commit-interval 300ms --wait --timeout 7m"
 
 
 @pytest.fixture

@@ -131,6 +131,18 @@ def test_a_dead_host_of_this_machine_does_not_count(
     assert hosts_started == [bench]
 
 
+def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: InteractiveShell) -> None:
+    """The reason stays until a host is started again."""
+
+    class Ended:
+        has_ended = True
+        error = RetryableError("the group is gone")
+
+    session = extension.load(shell)
+    session.kernel_host._host = Ended()  # type: ignore[assignment]
+    assert "has ended: the group is gone; start it again" in fail("%topic host")
+
+
 @pytest.mark.parametrize("word", ["pause", "commit", "disable"])
 def test_orders_reach_the_workbench(run: Callable[[str], Any], bench: FakeWorkbench, word: str) -> None:
     """Each word is one call."""
