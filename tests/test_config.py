@@ -219,6 +219,17 @@ def test_a_bare_number_has_the_unit_of_its_key(load) -> None:
 # --- the state folder -------------------------------------------------------------------------------------
 
 
+def test_the_state_folder_is_found_upwards(load, tmp_path: Path) -> None:
+    """A notebook below the project's folder finds the servers of the project; a setting is taken as it is."""
+    inner = tmp_path / "notebooks" / "deep"
+    inner.mkdir(parents=True)
+    (tmp_path / ".tabletopic").mkdir()
+    assert load(cwd=inner).settings.state_dir == str(tmp_path / ".tabletopic")
+    assert load(environ={"TABLETOPIC_STATE_DIR": "x"}, cwd=inner).settings.state_dir == str(inner / "x")
+    (inner / ".tabletopic").mkdir()
+    assert load(cwd=inner).settings.state_dir == str(inner / ".tabletopic")
+
+
 def test_state_dir_is_absolute(load, tmp_path: Path) -> None:
     """Relative to the file's folder if the file says it, else to the current one; ``~`` is the home."""
     inner = tmp_path / "inner"
