@@ -9,13 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, Message, TopicPartition
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
 from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.core.json_infer import merged_columns
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, inferring_decoder, make_decoder
+from tabletopic_kernel.ingest.decoders import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 from tabletopic_kernel.ingest.verdicts import Refused
@@ -126,19 +128,25 @@ def _decoded(
     ]
 
 
+def _infer(values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+    """JSON without a schema, in the columns that these records would make."""
+    columns = Schema()
+    while True:
+        decoder = inferring_decoder(columns, whole_value=False)
+        decoded = decoder.decode(values)
+        needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
+        if needed is None:
+            return decoded
+        columns = merged_columns(columns, [needed])
+
+
 def _decode(
     group: Group, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[pa.RecordBatch, list[Refused]]:
     """Rows of a group and those that are none; raises where there is no decoder for it."""
-    decoder: Decoder
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
-        decoder = inferring_decoder(None, whole_value=False)
-        decoded = decoder.decode(group.values)
-        needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
-        return (
-            decoded if needed is None else inferring_decoder(needed, whole_value=False).decode(group.values)
-        )
+        return _infer(group.values)
     if kind is not None:
         return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
     framed = settings.value_format == "by_schema_id"

@@ -40,7 +40,6 @@ from tabletopic_kernel.core.types import is_null, is_text_decimal, only_branch
 from tabletopic_kernel.ingest.avro_columns import (
     TEMPORAL,
     Convert,
-    NotRows,
     booleans,
     check_unique_keys,
     decimals,
@@ -50,7 +49,7 @@ from tabletopic_kernel.ingest.avro_columns import (
     struct_of,
     uuids,
 )
-from tabletopic_kernel.ingest.verdicts import UnsupportedError
+from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 
 # Arrow's union type codes are signed bytes; one is for the branch that must not occur.
 MAX_BRANCHES: Final = 126

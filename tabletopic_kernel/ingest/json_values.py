@@ -50,7 +50,12 @@ def mismatch(wanted: str, value: Any) -> Refusal:
     """The refusal of a value of another JSON type."""
     kinds = {dict: "an object", list: "an array", Number: "the number", str: "the text", bool: "the boolean"}
     kind = kinds.get(type(value), "null")
-    shown = {Number: str, str: shortened, bool: lambda one: str(one).lower()}.get(type(value))
+    renders: dict[type, Callable[[Any], str]] = {
+        Number: str,
+        str: shortened,
+        bool: lambda one: str(one).lower(),
+    }
+    shown = renders.get(type(value))
     told = kind if shown is None else f"{kind} {shown(value)[:80]}"
     return Refusal("json_type", f"{wanted} is needed here, and it is {told}")
 
