@@ -7,7 +7,9 @@ import { css, h, setAttribute, setText } from './dom';
 import type { IView } from './dom';
 import { eventText, eventTone } from './eventwords';
 
+/** Events that are shown. Staged batches are not: each is committed a moment later, and that is shown. */
 const EVENTS = 12;
+const ASKED = 3 * EVENTS;
 
 /** Fetched again when the row shows that there is something new, and only while it is unfolded. */
 export class RowDetails implements IView<IRow> {
@@ -31,8 +33,8 @@ export class RowDetails implements IView<IRow> {
       this._stand = stand;
       void this._fetch(this._columns, this._trans.__('Columns'), async () => this._schema(await this._api.schema(this._topic)));
       void this._fetch(this._events, this._trans.__('Last events'), async () => {
-        const { events } = await this._api.events(this._topic, EVENTS);
-        return [this._eventList(events)];
+        const { events } = await this._api.events(this._topic, ASKED);
+        return [this._eventList(events.filter(event => event.type !== 'FilesStaged').slice(0, EVENTS))];
       });
     }
   }

@@ -52,7 +52,7 @@ export class Header implements IView<IHeaderData> {
       iconButton(closeIcon, _trans.__('Dismiss'), actions.dismiss)
     );
     this.node = h(
-      'header',
+      'div',
       { class: css('header') },
       h(
         'div',

@@ -36,7 +36,7 @@ export class TopicRow implements IView<IRowData> {
     private readonly _trans: TranslationBundle
   ) {
     const topic = _data.row.topic;
-    const label = h('span', { class: css('name'), id: `jp-TableTopic-topic-${CSS.escape(topic)}` }, topic);
+    const label = h('span', { class: css('name') }, topic);
     this._fold = h('button', { type: 'button', class: css('fold'), 'aria-expanded': 'false', title: topic });
     this._fold.append(iconElement(caretRightIcon), label);
     this._fold.addEventListener('click', () => this._unfold());
