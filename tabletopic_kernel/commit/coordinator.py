@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.adapters.kafka import java_properties
 from tabletopic_kernel.commit.listener import WorkerListener
 from tabletopic_kernel.commit.owner import Owner
 from tabletopic_kernel.commit.replay import Replays
 from tabletopic_kernel.commit.report import Reporter
 from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.start import check_same_topic
+from tabletopic_kernel.commit.staged import StagedBatches
+from tabletopic_kernel.commit.start import check_same_topic, source_spec
 from tabletopic_kernel.core.commit_cycle import (
     CLOSED_EVENT,
     Action,
@@ -31,14 +31,13 @@ from tabletopic_kernel.core.commit_cycle import (
     State,
     backoff_ms,
     commit_is_due,
+    event_of,
     next_goal,
     transition,
 )
 from tabletopic_kernel.core.errors import (
     ActionNeededError,
     GapError,
-    HeadMovedError,
-    OutcomeUnknownError,
     RetryableError,
     StartOverError,
     TableTopicError,
@@ -47,13 +46,9 @@ from tabletopic_kernel.core.errors import (
 from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
 from tabletopic_kernel.ingest.plan import Needs, StagePlan
-from tabletopic_kernel.ingest.source import SourceSpec
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
 
 _LOG = logging.getLogger(__name__)
-# Staged and not committed: beyond this the worker waits, so an outage of the catalog fills no disk.
-_MAX_STAGED_BATCHES = 64
-_MAX_STAGED_COMMITS = 4  # times commit_bytes
 # After losing the table to another host: longer than a consumer group takes to notice a dead member,
 # so that two hosts do not take it from each other in turns.
 _LOST_WAIT_MS = 10_000
@@ -70,7 +65,7 @@ class _PlanRequest:
 class Coordinator:
     """One table topic on this host. Public methods may be called from any thread.
 
-    Under ``_lock``: state, goal and staged batches. What the owner holds belongs to the thread that runs
+    Under ``_lock``: state and goal. What the owner holds belongs to the thread that runs
     ``step``.
     """
 
@@ -80,10 +75,9 @@ class Coordinator:
         self._services = services
         self._inbox: queue.Queue[tuple[Event, object] | _PlanRequest | ReplayWish] = queue.Queue()
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
         self._state = State.STOPPED
         self._goal = Goal.RETRY
-        self._staged: list[StagedBatch] = []
+        self._staged = StagedBatches()
         table = ".".join(table_identifier(topic, settings))
         self._report = Reporter(topic, table, settings.commit_interval_ms, services)
         self._owner: Owner | None = None
@@ -97,8 +91,7 @@ class Coordinator:
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
     def __repr__(self) -> str:
-        with self._lock:
-            return f"<Coordinator {self.topic} {self._state} staged={len(self._staged)}>"
+        return f"<Coordinator {self.topic} {self.state} staged={len(self._staged)}>"
 
     # -- wishes and questions, from any thread
 
@@ -141,9 +134,7 @@ class Coordinator:
 
     def progress(self) -> Progress:
         """The progress record as of now."""
-        with self._lock:
-            state, staged = self._state, tuple(self._staged)
-        return self._report.progress(state, staged)
+        return self._report.progress(self.state, self._staged.now())
 
     # -- the loop
 
@@ -198,7 +189,7 @@ class Coordinator:
                 now_ms=now,
                 last_commit_ms=self._last_commit_ms,
                 interval_ms=self.settings.commit_interval_ms,
-                staged_bytes=sum(batch.bytes for batch in self._staged),
+                staged_bytes=self._staged.bytes,
                 commit_bytes=self.settings.commit_bytes,
             )
         return Event.COMMIT_DUE if due else None
@@ -209,9 +200,9 @@ class Coordinator:
             event, payload = pending.popleft()
             if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
                 self._report.trouble(payload, waits=event is Event.WORKER_DIED)
+            if isinstance(payload, StagedBatch):
+                self._staged.add(payload)
             with self._lock:
-                if isinstance(payload, StagedBatch):
-                    self._staged.append(payload)
                 before = self._state
                 self._goal = next_goal(self._goal, event)
                 self._state, actions = transition(before, event)
@@ -239,23 +230,13 @@ class Coordinator:
         }[action]()
 
     def _sorted(self, error: Exception) -> Event:
-        """The event that an error of an action stands for."""
-        if isinstance(error, HeadMovedError):
-            return Event.HEAD_MOVED
-        if isinstance(error, OutcomeUnknownError):
-            self._report.trouble(error, waits=True)
-            return Event.ANSWER_LOST
-        if isinstance(error, StartOverError):
-            self._report.trouble(error, waits=True)
+        """The event that an error of an action stands for, which people are told of."""
+        event = event_of(error)
+        if event is not Event.HEAD_MOVED:
+            self._report.trouble(error, waits=event is not Event.REFUSED)
+        if event is Event.OWNERSHIP_LOST:
             self._retry_at_ms = self._services.now_ms() + _LOST_WAIT_MS
-            return Event.OWNERSHIP_LOST
-        if isinstance(error, ActionNeededError | UsageError):
-            self._report.trouble(error, waits=False)
-            return Event.REFUSED
-        if isinstance(error, RetryableError):
-            self._report.trouble(error, waits=True)
-            return Event.DEPENDENCY_DOWN
-        raise error
+        return event
 
     # -- actions
 
@@ -269,8 +250,7 @@ class Coordinator:
             return Event.DEPENDENCY_DOWN if event in (Event.HEAD_MOVED, Event.ANSWER_LOST) else event
         self._owner = owner
         self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
-        with self._lock:
-            self._staged = []  # of an earlier run whose commit stayed unknown: the sweep decides
+        self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
         self._report.stands(owner)
         self._report.owned(owner.ledger)
         if owner.table is not None and owner.swept_epoch < owner.ledger.epoch - 1:
@@ -279,17 +259,7 @@ class Coordinator:
 
     def _start_worker(self) -> Event | None:
         assert self._owner is not None
-        settings = self.settings
-        spec = SourceSpec(
-            topic=self.topic,
-            java=java_properties(self._services.broker.properties),
-            start=self._owner.start,
-            commit_interval_ms=settings.commit_interval_ms,
-            # A dead letter is the whole record.
-            headers="header" in settings.metadata_columns or settings.errors == "dead_letter",
-            errors=settings.errors,
-            max_refused_share=settings.max_refused_share,
-        )
+        spec = source_spec(self.topic, self.settings, self._services.broker, self._owner.start)
         listener = WorkerListener(self)
         try:
             worker = Worker(self._services.spark(), spec, self._owner.plan(), listener)
@@ -320,7 +290,7 @@ class Coordinator:
         """Commit until nothing is staged: a plan that was made earlier first, then what came since."""
         owner = self._owner
         assert owner is not None
-        while owner.plan_commit(self._staged_now()) is not None:
+        while owner.plan_commit(self._staged.now()) is not None:
             began = self._services.now_ms()
             try:
                 owner.send()
@@ -333,10 +303,6 @@ class Coordinator:
             self._take_over(owner, began)
         return Event.COMMITTED
 
-    def _staged_now(self) -> tuple[StagedBatch, ...]:
-        with self._lock:
-            return tuple(self._staged)
-
     def _take_over(self, owner: Owner, began_ms: int) -> None:
         """The commit is in the table: its ledger is ours, its batches are no longer staged."""
         done = owner.done()
@@ -345,9 +311,7 @@ class Coordinator:
             self._replays.committed()
         self._last_commit_ms, self._attempt = began_ms, 0
         self._commit_asked = False
-        with self._room:
-            self._staged = self._staged[len(done.batches) :]
-            self._room.notify_all()
+        self._staged.remove(len(done.batches))
         self._report.committed(done.batches, owner, began_ms)
 
     def _can_replay(self) -> bool:
@@ -375,9 +339,7 @@ class Coordinator:
         return Event.COMMITTED
 
     def _discard_staged(self) -> Event | None:
-        with self._lock:
-            batches, self._staged = self._staged, []
-            self._room.notify_all()
+        batches = self._staged.remove()
         if self._owner is not None:
             try:
                 self._owner.drop(batches)
@@ -414,12 +376,7 @@ class Coordinator:
             raise
         self._report.staged(batch)
         self._inbox.put((Event.STAGE, batch))
-        limit = _MAX_STAGED_COMMITS * self.settings.commit_bytes
-        with self._room:
-            while not stopping() and (
-                len(self._staged) > _MAX_STAGED_BATCHES or sum(one.bytes for one in self._staged) > limit
-            ):
-                self._room.wait(0.5)
+        self._staged.wait_for_room(self.settings.commit_bytes, stopping)
 
     def ask_plan(self, needs: Needs, *, recheck: bool) -> StagePlan:
         """A plan that meets ``needs``; answered by the coordinator's thread."""

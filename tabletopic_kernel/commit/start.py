@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
+from tabletopic_kernel.adapters.kafka import Broker, TopicFacts, java_properties
 from tabletopic_kernel.core.errors import ActionNeededError, GapError
-from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.ledger import Ledger, Offsets
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.ingest.source import SourceSpec
 
 
 def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> Ledger:
@@ -80,3 +81,17 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
     missing = set(before.next_offsets) - set(facts.end)
     if missing:
         raise ActionNeededError(f"the topic {facts.topic} has no partitions {sorted(missing)} any more")
+
+
+def source_spec(topic: str, settings: TopicSettings, broker: Broker, start: Offsets) -> SourceSpec:
+    """What the worker reads, from ``start`` on."""
+    return SourceSpec(
+        topic=topic,
+        java=java_properties(broker.properties),
+        start=start,
+        commit_interval_ms=settings.commit_interval_ms,
+        # A dead letter is the whole record.
+        headers="header" in settings.metadata_columns or settings.errors == "dead_letter",
+        errors=settings.errors,
+        max_refused_share=settings.max_refused_share,
+    )

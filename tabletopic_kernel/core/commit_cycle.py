@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tabletopic_kernel.core.errors import InternalError
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    InternalError,
+    OutcomeUnknownError,
+    RetryableError,
+    StartOverError,
+    UsageError,
+)
 
 
 class State(StrEnum):
@@ -192,6 +200,13 @@ _GOAL_OF = {
     E.STOP: Goal.STOP,
 }
 _WEIGHT = list(Goal)
+_EVENT_OF_ERROR: tuple[tuple[tuple[type[Exception], ...], Event], ...] = (
+    ((HeadMovedError,), E.HEAD_MOVED),
+    ((OutcomeUnknownError,), E.ANSWER_LOST),
+    ((StartOverError,), E.OWNERSHIP_LOST),
+    ((ActionNeededError, UsageError), E.REFUSED),
+    ((RetryableError,), E.DEPENDENCY_DOWN),
+)
 CLOSED_EVENT = {
     Goal.RETRY: E.CLOSED_TO_RETRY,
     Goal.PAUSE: E.CLOSED_TO_PAUSE,
@@ -206,6 +221,14 @@ def next_goal(goal: Goal, event: Event) -> Goal:
         return Goal.RETRY
     new = _GOAL_OF.get(event)
     return goal if new is None else max(goal, new, key=_WEIGHT.index)
+
+
+def event_of(error: Exception) -> Event:
+    """The event that an error of an action stands for; others than those of ``errors`` are raised again."""
+    for kinds, event in _EVENT_OF_ERROR:
+        if isinstance(error, kinds):
+            return event
+    raise error
 
 
 def transition(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:

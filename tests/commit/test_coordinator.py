@@ -286,7 +286,7 @@ def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
     drain(coordinator)
-    path = Path(coordinator._staged[0].files[0].file_path.removeprefix("file://"))
+    path = Path(coordinator._staged.now()[0].files[0].file_path.removeprefix("file://"))
     assert path.exists()
     other = rig.table
     assert other.ledger is not None

@@ -339,7 +339,7 @@ def _half_a_commit(coordinator: Coordinator, batch: StagedBatch) -> None:
     """As far as the faults let it come; then the host is gone."""
     owner = coordinator._owner
     assert owner is not None
-    if owner.plan_commit([*coordinator._staged]) is not None:
+    if owner.plan_commit(coordinator._staged.now()) is not None:
         with contextlib.suppress(TableTopicError):  # whatever stopped it, the host dies here
             owner.send()
 
