@@ -32,6 +32,8 @@ def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | Non
 
     None where it cannot be made; Spark only starts more slowly then.
     """
+    if not spark_jars:
+        return None
     folder = spark_jars[0].parent.parent
     archive = folder / f"spark-{_key(java, spark_jars)}.jsa"
     if not archive.exists():
