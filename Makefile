@@ -36,7 +36,7 @@ check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 	@echo "==> ruff format --check" && $(BIN)/ruff format --check --quiet .
 	@echo "==> mypy" && $(RUN) mypy
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
-	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q $(ARGS)
+	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q -n auto $(ARGS)
 
 bench: $(INSTALLED) ## how fast it is on this machine
 	@$(RUN) tabletopic_kernel.bench $(ARGS)

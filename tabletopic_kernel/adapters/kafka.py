@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import struct
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -30,14 +32,10 @@ from tabletopic_kernel.core.errors import (
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
+_RECONNECT_S = 2.0
 # librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
 # errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
-_NO_COORDINATOR = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
 _NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -85,6 +83,29 @@ def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], mo
         return kind({"log_level": 0, "logger": _LOG, **properties, **ours})
     except KafkaException as error:
         raise SettingsError(f"[kafka] {error.args[0].str()}") from error
+
+
+def assigned(raw: bytes) -> list[tuple[str, int]]:
+    """(topic, partition) pairs of a member's assignment; empty before it has one.
+
+    Source: Kafka's ConsumerProtocolAssignment: version, [topic, [partition]], user data; big-endian.
+
+    >>> assigned(bytes.fromhex("0001" "00000001" "0001" "78" "00000002" "00000000" "00000007" "00000000"))
+    [('x', 0), ('x', 7)]
+    """
+    if not raw:
+        return []
+    pairs: list[tuple[str, int]] = []
+    (topics,) = struct.unpack_from(">i", raw, 2)
+    at = 6
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", raw, at)
+        topic = raw[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (count,) = struct.unpack_from(">i", raw, at)
+        pairs += [(topic, partition) for partition in struct.unpack_from(f">{count}i", raw, at + 4)]
+        at += 4 + 4 * count
+    return pairs
 
 
 class Broker:
@@ -185,24 +206,21 @@ class Broker:
 
     def group_members(self, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
         """Client id and assigned (topic, partition) pairs of every live member of a group."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + _RECONNECT_S
         while True:
-            future = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]
             try:
-                described = future.result()
+                # Not describe_consumer_groups: a client that was there when the broker was restarted never
+                # gets an answer again, and librdkafka 2.16 aborts the process when that client is let go.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    found: list[Any] = self.admin.list_groups(group, timeout=TIMEOUT_S)
                 break
             except KafkaException as error:
-                # A broker that has just started looks for the groups' coordinator first.
-                if error.args[0].code() not in _NO_COORDINATOR or time.monotonic() > deadline:
+                # After a restart the first question only finds out that the connection is gone.
+                if error.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > deadline:
                     raise self._trouble(error) from error
             time.sleep(0.1)
-        return [
-            (
-                member.client_id,
-                [(place.topic, place.partition) for place in member.assignment.topic_partitions],
-            )
-            for member in described.members
-        ]
+        return [(member.client_id, assigned(member.assignment)) for one in found for member in one.members]
 
     def _describe(self, topic: str) -> Any:
         try:

@@ -106,9 +106,9 @@ def bench(stack: StackInfo) -> Workbench:
     return Workbench(Settings(state_dir=str(stack.state_dir)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def host(bench: Workbench) -> Iterator[Host]:
-    """A host in this process, for the whole run."""
+    """A host in this process, for these tests."""
     running = bench.host()
     running.start()
     yield running
@@ -116,16 +116,22 @@ def host(bench: Workbench) -> Iterator[Host]:
 
 
 @pytest.fixture
-def new_topic(stack: StackInfo) -> Callable[..., Sender]:
-    """Makes a topic of its own and a sender for it."""
+def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Sender]]:
+    """Makes a topic of its own and a sender for it; afterwards it is switched off, as queries cost time."""
+    made: list[str] = []
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
         topic = name or f"t{uuid.uuid4().hex[:10]}"
         admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
         admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+        made.append(topic)
         return Sender(stack, topic)
 
-    return make
+    yield make
+    wishes = bench.wishes() if made else {}
+    for topic in made:
+        if topic in wishes:
+            bench.disable(topic)
 
 
 @pytest.fixture

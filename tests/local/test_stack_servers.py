@@ -184,6 +184,8 @@ def test_a_dead_server_is_replaced_and_the_other_left_alone(local: LocalStack) -
     """Half a stack is not running; up() starts the missing half; nothing acknowledged is lost by a kill."""
     info = local.up()
     _create(info, "kept")
+    broker = Broker({"bootstrap.servers": info.bootstrap_servers})
+    assert broker.group_members("nobody") == []
     for victim in SERVERS:
         registry = SchemaRegistryClient({"url": info.registry_url})
         schema_id = registry.register_schema(f"{victim}-value", _avro(victim))
@@ -198,6 +200,7 @@ def test_a_dead_server_is_replaced_and_the_other_left_alone(local: LocalStack) -
         assert _same(registry.get_schema(schema_id), _avro(victim))
         assert repaired.bootstrap_servers == info.bootstrap_servers
         assert repaired.registry_url == info.registry_url
+        assert broker.group_members("nobody") == []  # a client that was there before
         info = repaired
     assert sorted(_consume(info, "kept", 2)) == sorted(name.encode() for name in SERVERS)
 
