@@ -16,6 +16,7 @@ from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles
 from tabletopic_kernel.dashboard.parts import Part
 from tabletopic_kernel.dashboard.plots import Plot, fixed, lines_plot, recent, time_plot
 from tabletopic_kernel.dashboard.polls import WINDOWS_MS
+from tabletopic_kernel.dashboard.replay import Replay, ReplayBox
 from tabletopic_kernel.dashboard.view import View
 from tabletopic_kernel.shown import amounts
 
@@ -33,6 +34,7 @@ class TopicPage:
         colours: Palette = LIGHT,
         link: Callable[[str], str] | None = None,
         window: str = DEFAULT_WINDOW,
+        replay: Replay | None = None,
     ) -> None:
         self.topic = topic
         self.zone: tzinfo = UTC
@@ -75,6 +77,8 @@ class TopicPage:
         self._schemas_pane = self._drawing(self._schemas, key.pane)
         text_cards = [self._card([part.pane], width_px=560) for part in self._texts.values()]
         text_cards[0].append(self._schemas_pane)
+        self._replay = ReplayBox(topic, colours, replay, _button_css(colours))
+        text_cards[list(self._texts).index("letters")].append(self._replay.panel)
         self.panel = pn.Column(
             self._head.pane,
             self._tiles.pane,
@@ -113,7 +117,8 @@ class TopicPage:
             ("owners", cards.owners),
         ):
             self._texts[name].show(text(view, self.topic, self.zone))
-
+        told = view.topic(self.topic).progress
+        self._replay.show(told.dead_letters if told else 0)
         self._show_schemas(view)
 
     def _show_schemas(self, view: View) -> None:

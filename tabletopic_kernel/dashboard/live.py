@@ -20,6 +20,7 @@ from tabletopic_kernel.core.settings import Settings, TopicWish
 from tabletopic_kernel.dashboard import control
 from tabletopic_kernel.dashboard.polls import BrokerPolls, TablePolls
 from tabletopic_kernel.dashboard.view import Retention, TableFacts, View
+from tabletopic_kernel.shown.events import event_text
 from tabletopic_kernel.workbench import Servers, Workbench, find_servers
 
 _LOG = logging.getLogger(__name__)
@@ -123,6 +124,14 @@ class Live:
         """It was closed."""
         with self.known.lock:
             self.known.watched[topic] -= 1
+
+    def replay(self, topic: str) -> str:
+        """Let the topic's host try its dead letters again; waits, and says what became of them."""
+        try:
+            outcome = Workbench(self._load_settings()).replay(topic)
+        except (TableTopicError, KafkaException) as error:
+            return _words(error)
+        return event_text(outcome) if outcome else "It takes longer; what became of them will be an event."
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -58,8 +58,10 @@ def open_page() -> Any:
         arguments = {"topic": other, "theme": theme if theme == colours.name else ""}
         return "?" + urlencode({key: value for key, value in arguments.items() if value})
 
-    page: Any = TopicPage(topic, colours, link) if topic else OverviewPage(colours, link)
     reader = live()
+    page: Any = (
+        TopicPage(topic, colours, link, replay=reader.replay) if topic else OverviewPage(colours, link)
+    )
     reader.watch(topic)
     pn.state.on_session_destroyed(lambda _: reader.unwatch(topic))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import panel as pn
@@ -141,3 +143,38 @@ def test_retention_that_takes_nothing(view: View) -> None:
     assert "kept for ever" in texts(page(view, "clicks"))
     view.retention = {"clicks": Retention(1_000, None, "compact")}
     assert "compacted, not deleted" in texts(page(view, "clicks"))
+
+
+def test_letters_can_be_tried_again(view: View) -> None:
+    """The button asks once, the page goes on meanwhile, and the outcome is told in words."""
+    asked: list[str] = []
+    go_on = threading.Event()
+
+    def replay(topic: str) -> str:
+        asked.append(topic)
+        assert go_on.wait(30)
+        return "12 letters <are> rows"
+
+    made = TopicPage("clicks", replay=replay)
+    made.show(view)
+    (button,) = made.panel.select(pn.widgets.Button)
+    assert (button.visible, button.disabled) == (True, False)
+    button.clicks += 1
+    button.clicks += 1
+    made.show(view)
+    assert button.disabled
+    assert "tries them again" in texts(made.panel)
+    go_on.set()
+    deadline = time.monotonic() + 30
+    while "12 letters &lt;are&gt; rows" not in texts(made.panel):
+        assert time.monotonic() < deadline
+        made.show(view)
+    assert asked == ["clicks"]
+    assert not button.disabled
+
+
+def test_without_letters_there_is_nothing_to_try_again(view: View) -> None:
+    """No button where none wait, nor where nobody could be asked."""
+    for made, topic in ((TopicPage("quiet", replay=lambda _: ""), "quiet"), (TopicPage("clicks"), "clicks")):
+        made.show(view)
+        assert not any(button.visible for button in made.panel.select(pn.widgets.Button)), topic
