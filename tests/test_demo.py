@@ -374,6 +374,7 @@ def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) 
         leash.release()
 
 
+@pytest.mark.integration  # counts all processes below this one: not beside other tests
 def test_orphans_are_remembered_and_ended() -> None:
     """A grandchild whose parent was killed is no longer below us, and is found all the same."""
     tree = ProcessTree()
