@@ -28,8 +28,10 @@ down: ## stop what make up started; topics and tables stay in .tabletopic
 lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the notebooks
 	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
+# pytest ends with 5 where ARGS chose no test of a kind.
 test: $(INSTALLED) $(SIDEBAR) ## every test, also those with real servers
-	@$(RUN) pytest $(ARGS)
+	@echo "==> pytest, without servers" && { $(RUN) pytest -m "not integration" -q -n auto $(ARGS) || [ $$? -eq 5 ]; }
+	@echo "==> pytest, with servers" && { $(RUN) pytest -m integration --durations=15 $(ARGS) || [ $$? -eq 5 ]; }
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .
