@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -18,56 +16,8 @@ from hypothesis import strategies as st
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal
 from tests.ingest.avro_cases import PREFIX, SCHEMA_ID, framed, plain_rows, row_schema, rows, zigzag
+from tests.ingest.damage import SCALE, Damage, byte, cut, cut_front, flip, grow, insert, swap
 from tests.ingest.test_decode_avro import STRING_AND_INT, exact_batch, expected, fast_batch, good, text
-
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
-
-Damage = Callable[[random.Random, bytes], bytes]
-
-
-def _cut(rng: random.Random, raw: bytes) -> bytes:
-    return raw[: rng.randrange(len(raw) + 1)]
-
-
-def _cut_front(rng: random.Random, raw: bytes) -> bytes:
-    return raw[rng.randrange(len(raw) + 1) :]
-
-
-def _grow(rng: random.Random, raw: bytes) -> bytes:
-    return raw + rng.randbytes(rng.randint(1, 12))
-
-
-def _flip(rng: random.Random, raw: bytes) -> bytes:
-    if not raw:
-        return b"\x01"
-    out = bytearray(raw)
-    out[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
-    return bytes(out)
-
-
-def _byte(rng: random.Random, raw: bytes) -> bytes:
-    if not raw:
-        return b"\x02"
-    out = bytearray(raw)
-    out[rng.randrange(len(raw))] = rng.choice([0, 1, 2, 3, 4, 5, 6, 0x7F, 0x80, 0xFF])
-    return bytes(out)
-
-
-def _swap(rng: random.Random, raw: bytes) -> bytes:
-    if not raw:
-        return b"\x03"
-    out = bytearray(raw)
-    i, j = rng.randrange(len(raw)), rng.randrange(len(raw))
-    out[i], out[j] = out[j], out[i]
-    return bytes(out)
-
-
-def _insert(what: Callable[[random.Random, bytes], bytes]) -> Damage:
-    def damage(rng: random.Random, raw: bytes) -> bytes:
-        at = rng.randrange(len(raw) + 1)
-        return raw[:at] + what(rng, raw) + raw[at + rng.randrange(2) :]
-
-    return damage
 
 
 def _number(rng: random.Random, _raw: bytes) -> bytes:
@@ -86,18 +36,18 @@ def _second_record(_rng: random.Random, raw: bytes) -> bytes:
 
 
 DAMAGES: list[Damage] = [
-    _cut,
-    _cut_front,
-    _grow,
-    _flip,
-    _flip,
-    _byte,
-    _byte,
-    _swap,
-    _insert(_number),
-    _insert(_bad_varint),
-    _insert(_second_record),
-    _insert(lambda rng, _: rng.randbytes(rng.randint(1, 8))),
+    cut,
+    cut_front,
+    grow,
+    flip,
+    flip,
+    byte,
+    byte,
+    swap,
+    insert(_number),
+    insert(_bad_varint),
+    insert(_second_record),
+    insert(lambda rng, _: rng.randbytes(rng.randint(1, 8))),
 ]
 
 

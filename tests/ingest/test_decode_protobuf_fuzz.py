@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -20,6 +18,7 @@ from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal
 from tests.ingest.avro_cases import plain_rows
+from tests.ingest.damage import SCALE, Damage, byte, cut, cut_front, flip, grow, insert, swap
 from tests.ingest.protobuf_cases import (
     BYTES,
     FIXED32,
@@ -35,49 +34,6 @@ from tests.ingest.protobuf_cases import (
     varint,
 )
 from tests.ingest.test_decode_protobuf import exact_batch
-
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
-
-Damage = Callable[[random.Random, bytes], bytes]
-
-
-def _cut(rng: random.Random, raw: bytes) -> bytes:
-    return raw[: rng.randrange(len(raw) + 1)]
-
-
-def _cut_front(rng: random.Random, raw: bytes) -> bytes:
-    return raw[rng.randrange(len(raw) + 1) :]
-
-
-def _grow(rng: random.Random, raw: bytes) -> bytes:
-    return raw + rng.randbytes(rng.randint(1, 12))
-
-
-def _flip(rng: random.Random, raw: bytes) -> bytes:
-    out = bytearray(raw or b"\0")
-    out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
-    return bytes(out)
-
-
-def _byte(rng: random.Random, raw: bytes) -> bytes:
-    out = bytearray(raw or b"\0")
-    out[rng.randrange(len(out))] = rng.choice([0, 1, 2, 3, 4, 5, 8, 0x0A, 0x0B, 0x0C, 0x7F, 0x80, 0xFF])
-    return bytes(out)
-
-
-def _swap(rng: random.Random, raw: bytes) -> bytes:
-    out = bytearray(raw or b"\0")
-    i, j = rng.randrange(len(out)), rng.randrange(len(out))
-    out[i], out[j] = out[j], out[i]
-    return bytes(out)
-
-
-def _insert(what: Callable[[random.Random, bytes], bytes]) -> Damage:
-    def damage(rng: random.Random, raw: bytes) -> bytes:
-        at = rng.randrange(len(raw) + 1)
-        return raw[:at] + what(rng, raw) + raw[at + rng.randrange(2) :]
-
-    return damage
 
 
 def _number(rng: random.Random, _raw: bytes) -> bytes:
@@ -110,21 +66,21 @@ def _nested(rng: random.Random, raw: bytes) -> bytes:
 
 
 DAMAGES: list[Damage] = [
-    _cut,
-    _cut_front,
-    _grow,
-    _flip,
-    _flip,
-    _byte,
-    _byte,
-    _swap,
+    cut,
+    cut_front,
+    grow,
+    flip,
+    flip,
+    byte,
+    byte,
+    swap,
     _nested,
-    _insert(_number),
-    _insert(_bad_varint),
-    _insert(_strange_field),
-    _insert(_strange_field),
-    _insert(_twice),
-    _insert(lambda rng, _: rng.randbytes(rng.randint(1, 8))),
+    insert(_number),
+    insert(_bad_varint),
+    insert(_strange_field),
+    insert(_strange_field),
+    insert(_twice),
+    insert(lambda rng, _: rng.randbytes(rng.randint(1, 8))),
 ]
 
 
