@@ -60,9 +60,12 @@ def spark_home() -> Path:
 
 
 def _key(java: Path, spark_jars: Sequence[Path]) -> str:
+    """Where it is used, and what it was made of."""
     stat = java.stat()
-    made_of = (java, stat.st_mtime_ns, stat.st_size, spark_home(), *spark_jars)
-    return hashlib.sha256("\n".join(map(str, made_of)).encode()).hexdigest()[:12]
+    place, made_of = (java, spark_home()), (stat.st_mtime_ns, stat.st_size, *spark_jars)
+    return "-".join(
+        hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:12] for words in (place, made_of)
+    )
 
 
 def _make(java: Path, archive: Path, report: Report) -> None:
@@ -83,9 +86,19 @@ def _make(java: Path, archive: Path, report: Report) -> None:
             report(Step(_STEP, "failed", time.monotonic() - began, str(archive.with_suffix(".log"))))
             return
         fresh.rename(archive)
+        _remove_older(archive, base)
         report(Step(_STEP, "done", time.monotonic() - began, str(archive)))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _remove_older(archive: Path, base: Path) -> None:
+    """Those of the same place that fit no more, 170 MB each; a JVM that uses one keeps what it has open."""
+    for kept in (archive, base):
+        kind, place, _ = kept.stem.split("-")
+        for older in kept.parent.glob(f"{kind}-{place}-*.jsa"):
+            if older != kept:
+                older.unlink(missing_ok=True)
 
 
 def _run(command: Sequence[str | Path], log: object) -> bool:

@@ -41,6 +41,16 @@ def test_another_jdk_or_other_jars_have_an_archive_of_their_own(tmp_path: Path) 
     assert len(keys | {class_archive._key(java, jars)}) == 3
 
 
+def test_an_archive_that_fits_no_more_goes(tmp_path: Path) -> None:
+    """Of the same place alone: another environment's is still in use."""
+    names = ["spark-a-1.jsa", "spark-a-2.jsa", "spark-b-1.jsa", "jdk-a-1.jsa", "jdk-a-2.jsa", "jdk-b-1.jsa"]
+    for name in names:
+        (tmp_path / name).touch()
+    class_archive._remove_older(tmp_path / "spark-a-2.jsa", tmp_path / "jdk-a-2.jsa")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == set(names) - {"spark-a-1.jsa", "jdk-a-1.jsa"}
+
+
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
     """No archive, no error."""
     assert class_archive.ensure(_no_java(tmp_path), [tmp_path / "gone" / "spark" / "a.jar"], print) is None
