@@ -17,6 +17,8 @@ from typing import Any, get_args, get_origin
 import typer.main
 from pydantic.fields import FieldInfo
 
+from docs import type_examples
+from docs.type_examples import Example, shown
 from tabletopic_kernel.cli import app
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import TRANSITIONS, Action, Event, State
@@ -202,6 +204,24 @@ def _commands() -> dict[str, Any]:
     return found
 
 
+# --- types ------------------------------------------------------------------------------------------------
+
+
+def types_of(examples: Iterable[Example], missing: str = "") -> str:
+    """Every example of a format: type, schema, value (or ``missing``), column, and what DuckDB reads."""
+    given = list(examples)
+    with_schema = any(one.schema for one in given)
+    rows = []
+    for one in given:
+        schema, value = shown(one)
+        read = "null" if one.read is None else code(one.read)
+        rows.append(
+            [one.kind, *([code(schema)] if with_schema else []), code(value), code(one.iceberg), read]
+        )
+    schema_head = ["in the schema"] if with_schema else []
+    return table(["type", *schema_head, "sent", "column", "read back"], rows)
+
+
 # --- documents --------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -213,12 +233,17 @@ PARTS: dict[str, Callable[[], str]] = {
     "server-settings": server_settings,
     "topic-settings": topic_settings,
     "commands": commands,
+    "types-avro": lambda: types_of(type_examples.AVRO, "null"),
+    "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
+    "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),
+    "types-json": lambda: types_of(type_examples.JSON),
+    "types-whole": lambda: types_of(one for pair in type_examples.WHOLE.values() for one in pair),
 }
 
 
 def documents() -> list[Path]:
     """The documents with generated parts."""
-    return [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "docs/settings.md")]
+    return [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "docs/settings.md", "docs/types.md")]
 
 
 def written(text: str) -> str:

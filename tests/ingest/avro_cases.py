@@ -346,7 +346,7 @@ def plain(array: pa.Array) -> list[Any]:  # noqa: PLR0911 - a return per kind
     if pa.types.is_map(kind):
         items = list(zip(plain(array.keys), plain(array.items), strict=True))
         return _sliced(array, items)
-    if pa.types.is_large_list(kind):
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
         return _sliced(array, plain(array.values))
     if pa.types.is_floating(kind):
         return [None if value is None else repr(value) for value in array.to_pylist()]
