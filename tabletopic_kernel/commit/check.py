@@ -24,10 +24,10 @@ from tabletopic_kernel.core.evolution import (
     metadata_columns,
     spell,
     table_schema,
-    value_columns,
 )
 from tabletopic_kernel.core.partitions import parse_partition, partition_spec
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.transform import value_columns
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 
@@ -118,19 +118,20 @@ def plan_enable(
 
 
 def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[Schema | None, str]:
-    """The columns that records have by what is known now, and where they come from; None: not known yet."""
+    """The value's columns by what is known now, and where they come from; None: not known yet."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
         return None, "JSON without a schema: the columns come with the records"
     if kind is not None:
-        return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind)).iceberg_schema, "one column for the value"
+        decoded = make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind)).iceberg_schema
+        return value_columns(decoded, settings.transform), "one column for the value"
     subject = settings.value_subject or f"{topic}-value"
     latest = registry.latest(subject)
     if latest is None:
         return None, f"no schema is registered as {subject} yet: the columns come with the first record"
     writer = WriterSchema(latest.text, latest.references, latest.kind, settings.value_message)
     origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
-    return make_decoder(latest.id, writer).iceberg_schema, origin
+    return value_columns(make_decoder(latest.id, writer).iceberg_schema, settings.transform), origin
 
 
 def _plan_new(
@@ -175,7 +176,7 @@ def _plan_old(
     _check_columns(table.table, columns, settings)
     beside = settings.on_incompatible == "new_column"
     last = table.table.metadata.last_column_id
-    outcome = evolve(schema, value_columns(columns, settings), last, new_columns=beside)
+    outcome = evolve(schema, columns, last, new_columns=beside)
     told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
     if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
         raise UsageError(f"{origin} does not fit the table {table.identifier}: {told}")
@@ -228,7 +229,7 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
             raise UsageError(
                 f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
             )
-    if (VALUE in there) != (VALUE in value_columns(writer, settings).column_names):
+    if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
         raise UsageError("the table was made with another transform; keep it, or choose another --table")
 
 

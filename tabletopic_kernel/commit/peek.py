@@ -132,7 +132,7 @@ def _infer(values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
     """JSON without a schema, in the columns that these records would make."""
     columns = Schema()
     while True:
-        decoder = inferring_decoder(columns, whole_value=False)
+        decoder = inferring_decoder(columns)
         decoded = decoder.decode(values)
         needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
         if needed is None:

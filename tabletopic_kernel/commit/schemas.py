@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import StructType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.commit.columns import TableColumns
@@ -16,10 +15,10 @@ from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
-from tabletopic_kernel.core.evolution import VALUE, Evolution, metadata_columns, value_columns
-from tabletopic_kernel.core.json_infer import merged_columns
+from tabletopic_kernel.core.evolution import Evolution, metadata_columns
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.transform import decoded_columns, inferred_columns, value_columns
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
@@ -47,6 +46,7 @@ class SchemaKeeper:
         self._known: dict[int, WriterSchema] = {}
         self._refused: dict[int, tuple[str, str]] = {}
         self._unknown: dict[int, tuple[str, str]] = {}
+        self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
 
     @property
@@ -134,7 +134,8 @@ class SchemaKeeper:
             refused_schemas=self._refused | self._unknown,
             unknown_schemas=frozenset(self._unknown),
             covers_tombstones=not any(column.required for column in columns),
-            whole_value=settings.transform == "none",
+            transform=settings.transform,
+            inferred=self._inferred(),
             framed=framed,
             follows_latest=self._follows_latest,
             errors=settings.errors,
@@ -203,15 +204,17 @@ class SchemaKeeper:
             )
 
     def _cover_inferred(self, columns: Sequence[Schema]) -> None:
-        inside = self.table.table.schema() if self.table else Schema()
-        if self._settings.transform == "none" and self.table is not None:
-            value = inside.find_field(VALUE).field_type
-            inside = Schema(*value.fields) if isinstance(value, StructType) else Schema()
-        wanted = value_columns(merged_columns(inside, columns), self._settings)
+        decoded = inferred_columns(self._inferred(), columns, self._settings.transform)
+        wanted = value_columns(decoded, self._settings.transform)
         outcome = self._columns.fit(wanted, None)
         if outcome.refused:
             told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
             raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {told}")
+
+    def _inferred(self) -> Schema:
+        """What JSON without a schema is decoded to now."""
+        table = self.table.table.schema() if self.table else Schema()
+        return decoded_columns(table, self._settings.transform, self._learned)
 
     def _writer(self, registered: RegisteredSchema) -> WriterSchema:
         return WriterSchema(
@@ -224,7 +227,7 @@ class SchemaKeeper:
         )
 
     def _columns_of(self, schema_id: int, writer: WriterSchema) -> Schema:
-        columns = value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings)
+        columns = value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings.transform)
         own = {column.name for column in metadata_columns(self._settings)}
         if clash := own.intersection(column.name for column in columns.fields):
             raise BadSchemaError(

@@ -246,21 +246,14 @@ def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
     return StructType(*writer.fields, *own)
 
 
-def value_columns(writer: Schema, settings: TopicSettings) -> Schema:
-    """The columns that hold the value: the record's fields, or all in one ``_kafka_value``."""
-    if settings.transform == "none" and [column.name for column in writer.fields] != [VALUE]:
-        return Schema(NestedField(1, VALUE, writer.as_struct(), required=True))
-    return writer
-
-
-def table_schema(writer: Schema, settings: TopicSettings) -> Schema:
-    """The schema of a new table: value columns, then the ``_kafka_*`` columns that are switched on.
+def table_schema(value: Schema, settings: TopicSettings) -> Schema:
+    """The schema of a new table: the columns ``value``, then the ``_kafka_*`` columns that are switched on.
 
     Raises:
         UsageError: a value field has the name of a metadata column that is switched on.
     """
     ids = itertools.count(1)
-    columns = [*value_columns(writer, settings).fields, *metadata_columns(settings)]
+    columns = [*value.fields, *metadata_columns(settings)]
     names = [column.name for column in columns]
     if clash := {name for name in names if names.count(name) > 1}:
         raise UsageError(

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
@@ -82,14 +82,11 @@ def cached_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
     return make_decoder(schema_id, schema)
 
 
-def inferring_decoder(table: Schema | None, *, whole_value: bool) -> Decoder:
-    """The decoder of JSON without a schema, for the columns of a table; None: there is no table yet."""
+def inferring_decoder(columns: Schema) -> Decoder:
+    """The decoder of JSON without a schema, for the columns there are."""
     from tabletopic_kernel.ingest.decode_json import JsonDecoder  # noqa: PLC0415 - see _make
 
-    if table is not None and whole_value:
-        inside = table.find_field(VALUE).field_type
-        table = Schema(*inside.fields) if isinstance(inside, StructType) else None
-    return JsonDecoder(table or Schema())
+    return JsonDecoder(columns)
 
 
 class BareDecoder:

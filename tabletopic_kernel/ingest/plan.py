@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.ledger import added
+from tabletopic_kernel.core.transform import Transform
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
@@ -61,13 +62,15 @@ class StagePlan:
     schemas: dict[int, WriterSchema]
     refused_schemas: dict[int, tuple[str, str]]
     covers_tombstones: bool
-    whole_value: bool
+    transform: Transform
     framed: bool
     errors: Literal["dead_letter", "skip", "stop"]
     key_format: str
     metadata_columns: tuple[str, ...]
     # Of those refused: the registry did not know them when it was last asked, and may by now.
     unknown_schemas: frozenset[int] = frozenset()
+    # What JSON without a schema is decoded to; columns that it lacks come back as needs.
+    inferred: Schema | None = None
     # The one schema is the newest of a subject, so each batch asks which that is.
     follows_latest: bool = False
 

@@ -1,4 +1,4 @@
-"""What a Spark task does with its records: frame, decode, conform, write data files.
+"""What a Spark task does with its records: frame, decode, transform, conform, write data files.
 
 Runs on the executors. A task returns one ``StageResult``; the bytes never pass through the driver.
 """
@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.core import dead_letter
-from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
@@ -25,6 +25,7 @@ from tabletopic_kernel.ingest.kafka_columns import kafka_columns, not_text, note
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
 from tabletopic_kernel.ingest.relabel import relabel
+from tabletopic_kernel.ingest.transform import make_step
 from tabletopic_kernel.ingest.verdicts import Refused
 
 RESULT_SCHEMA = "result binary"
@@ -116,19 +117,27 @@ class Stage:
             self._refuse(batch, _refusals(positions, group.schema_id, refused))
             if refused:
                 positions = np.delete(positions, [bad.index for bad in refused])
-            columns = self._columns(rows, group.schema_id)
+            if self._void:
+                return
+            columns, positions = self._transformed(batch, rows, positions, group.schema_id)
         if self._void:
             return
         source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
         columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
         self._hold(batch, columns, positions, group.schema_id)
 
-    def _columns(self, rows: pa.RecordBatch, schema_id: int) -> dict[str, pa.Array]:
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        if self._plan.whole_value and list(columns) != [VALUE]:
-            columns = {VALUE: rows.to_struct_array()}
+    def _transformed(
+        self, batch: pa.RecordBatch, rows: pa.RecordBatch, positions: Positions, schema_id: int
+    ) -> tuple[dict[str, pa.Array], Positions]:
+        """Decoded rows, which are the records at ``positions``, as columns; and which records those are."""
+        offsets = batch.column("offset")
+        if len(positions) < len(batch):
+            offsets = offsets.take(pa.array(positions))
+        found = self._loaded.step.rows(rows, offsets)
+        self._refuse(batch, _refusals(positions, schema_id, found.refused))
         renames = self._plan.schemas[schema_id].renames
-        return relabel(columns, dict(renames)) if renames else columns
+        columns = relabel(found.columns, dict(renames)) if renames else found.columns
+        return columns, positions if len(found.kept) == len(positions) else positions[found.kept]
 
     def _hold(
         self, batch: pa.RecordBatch, columns: Mapping[str, pa.Array], at: Positions, schema_id: int | None
@@ -223,14 +232,14 @@ class LoadedPlan:
         whole = plan.schemas.get(WHOLE_TOPIC)
         self.infers = whole is not None and whole.kind == "INFERRED"
         self._inferring: Decoder | None = None
+        self.step = make_step(plan.transform)
 
     def decoder(self, schema_id: int) -> Decoder:
         """The decoder of a schema id that the plan covers."""
         if not self.infers:
             return cached_decoder(schema_id, self.plan.schemas[schema_id])
         if self._inferring is None:
-            columns = self.writer.schema if self.writer else None
-            self._inferring = inferring_decoder(columns, whole_value=self.plan.whole_value)
+            self._inferring = inferring_decoder(self.plan.inferred or Schema())
         return self._inferring
 
 

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.evolution import METADATA, VALUE, evolve, table_schema, value_columns
+from tabletopic_kernel.core.evolution import METADATA, evolve, table_schema
 from tabletopic_kernel.core.settings import TopicSettings
 
 SETTINGS = TopicSettings()
@@ -162,15 +162,6 @@ def test_tombstones_relax_every_value_column() -> None:
     schema, changes, _ = _evolve(table, Schema())
     assert changes == ["relax a to optional"]
     assert not any(column.required for column in schema.fields)
-
-
-def test_the_whole_value_in_one_column() -> None:
-    """With transform none, evolution goes on inside _kafka_value."""
-    settings = TopicSettings(transform="none")
-    table = table_schema(_schema(("a", IntegerType(), True)), settings)
-    assert table.find_field(f"{VALUE}.a")
-    writer = value_columns(_schema(("a", LongType(), True)), settings)
-    assert _evolve(table, writer)[1] == [f"widen {VALUE}.a int → long"]
 
 
 def test_a_clash_with_a_metadata_column_is_refused_and_can_be_switched_off() -> None:

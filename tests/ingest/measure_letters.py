@@ -45,7 +45,7 @@ def make_plan(root: str) -> StagePlan:
         schemas={7: writer, 8: writer},
         refused_schemas={9: ("unknown_schema", "the registry has no schema id 9")},
         covers_tombstones=False,
-        whole_value=False,
+        transform="flatten",
         framed=True,
         errors="dead_letter",
         key_format="raw",

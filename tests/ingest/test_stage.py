@@ -90,7 +90,7 @@ def plan(catalog: Catalog) -> StagePlan:
         schemas={7: WRITER},
         refused_schemas={},
         covers_tombstones=False,
-        whole_value=False,
+        transform="flatten",
         framed=True,
         errors="dead_letter",
         key_format="raw",
