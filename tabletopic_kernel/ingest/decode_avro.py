@@ -58,7 +58,7 @@ class AvroDecoder:
             self.fast_refusal = str(error)
 
     def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
-        """Rows in the order of ``values``, without the refused ones.
+        """Rows in the order of ``values``, without the refused ones, which have that order too.
 
         ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
         """
@@ -86,7 +86,7 @@ class AvroDecoder:
             every = pa.concat_tables([pa.Table.from_batches([rows]), more])
             ordered = every.take(pa.array(np.argsort(places))).combine_chunks().to_batches()
             rows = pa.concat_batches(ordered)
-        return rows, refused + judged
+        return rows, sorted(refused + judged, key=lambda bad: bad.index)
 
     def _decode_halved(
         self, work: _Work, *, is_refused: bool = False

@@ -20,13 +20,14 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.struct_pb2 import Struct
 from hypothesis import strategies as st
 
+from tests.ingest.text_cases import TEXT
+
 PREFIX = b"\x00\x00\x00\x00\x07\x00"  # with the indexes of the first message
 SCHEMA_ID = 7
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 I32, I64 = 2**31, 2**63
 MIN_SECOND, MAX_SECOND = -62_135_596_800, 253_402_300_799
 MAX_DURATION = 315_576_000_000
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
 def varint(number: int) -> bytes:
@@ -257,7 +258,9 @@ class _Builder:
         return proto.name, value
 
     def _kind(self, depth: int) -> Kind:
-        choice = self.draw(st.integers(0, 9))
+        choice = self.draw(st.integers(0, 10))
+        if choice == 10:
+            return self._chain()
         if choice < 5:
             return self.draw(st.sampled_from(SCALARS))
         if choice == 5:
@@ -271,6 +274,28 @@ class _Builder:
 
         pairs = st.composite(value)().map(lambda wire: (sized(wire.body), wire.row))
         return Kind(declare, BYTES, None, pairs, message=True)
+
+    def _chain(self) -> Kind:
+        """A message within itself: JSON as a whole."""
+        if all(one.name != "Chain" for one in self.file.message_type):
+            chain = self.file.message_type.add(name="Chain")
+            a = chain.field.add(name="a", number=1, label=FieldDescriptorProto.LABEL_OPTIONAL)
+            a.type = FieldDescriptorProto.TYPE_INT32
+            b = chain.field.add(name="b", number=2, label=FieldDescriptorProto.LABEL_OPTIONAL)
+            b.type, b.type_name = FieldDescriptorProto.TYPE_MESSAGE, ".t.Chain"
+
+        def declare(proto: FieldDescriptorProto) -> None:
+            proto.type, proto.type_name = FieldDescriptorProto.TYPE_MESSAGE, ".t.Chain"
+
+        def pair(numbers: list[int]) -> tuple[bytes, str]:
+            raw, told = b"", ""
+            for number in numbers:
+                raw = tag(1, VARINT) + varint(number) + (text(2, raw) if told else b"")
+                told = f'{{"a":{number}' + (f',"b":{told}}}' if told else "}")
+            return sized(raw), told
+
+        numbers = st.lists(st.integers(1, I32 - 1), min_size=1, max_size=4)
+        return Kind(declare, BYTES, None, numbers.map(pair), message=True)
 
     def _field(self, message: Any, number: int, depth: int) -> tuple[str, Any]:  # noqa: PLR0911
         name = f"field_{number}"

@@ -78,25 +78,6 @@ def one(kind: Any, body: bytes) -> Any:
     return rows_of[0][0]["f0"]
 
 
-@CALM
-@given(rows())
-def test_both_engines_give_the_rows_of_the_specification(drawn: Any) -> None:
-    """Whatever the schema, the fast engine, the exact engine and the specification say the same."""
-    case, pairs = drawn
-    decoder = AvroDecoder(SCHEMA_ID, json.dumps(case.schema))
-    values = framed(*(raw for raw, _ in pairs))
-    expected = [value for _, value in pairs]
-    batches = [exact_batch(decoder, values)]
-    if decoder.fast_refusal is None:
-        batches.append(fast_batch(decoder, values))
-    else:
-        assert "take no bytes" in decoder.fast_refusal
-    for batch in batches:
-        batch.validate(full=True)
-        assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
-        assert plain_rows(batch) == expected
-
-
 @FEW
 @given(st.lists(tree_case().pairs, min_size=1, max_size=4))
 def test_a_record_within_itself_is_json(pairs: list[tuple[bytes, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from decimal import Decimal
@@ -10,20 +9,18 @@ from typing import Any
 
 import jsonschema
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tabletopic_kernel.core.json_refs import JsonSchemaError
 from tabletopic_kernel.core.json_types import REST
 from tabletopic_kernel.ingest import decode_json
-from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder
 from tabletopic_kernel.ingest.json_fast import FastRows
 from tabletopic_kernel.ingest.json_records import Records
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused
 from tests.ingest.avro_cases import plain_rows
-from tests.ingest.json_cases import PREFIX, SCHEMA_ID, framed, may_leave, rows
+from tests.ingest.json_cases import PREFIX, SCHEMA_ID, framed, rows
 
 SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
 CALM = settings(
@@ -69,53 +66,6 @@ def expected(count: int) -> list[dict[str, Any]]:
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """A row with its rest as a value."""
     return {k: json.loads(v) if k == REST and v is not None else v for k, v in row.items()}
-
-
-@CALM
-@given(rows())
-def test_both_engines_give_the_rows_of_the_specification(drawn: Any) -> None:
-    """Whatever the schema, the fast engine, the exact engine and the specification say the same."""
-    schema, values = drawn
-    decoder = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema))
-    records = framed(*(value.text for value in values))
-    rest = may_leave(schema)
-    wanted = [value.plain | ({REST: value.left} if rest else {}) for value in values]
-    assert (REST in decoder.arrow_schema.names) == rest
-    batches = [
-        exact_batch(decoder, records),
-        decoder.decode(pa.concat_arrays([records] * 16))[0].slice(0, len(values)),
-    ]
-    for batch in batches:
-        batch.validate(full=True)
-        assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
-        assert [told(row) for row in plain_rows(batch)] == wanted
-    if decoder._engines.fast is None:
-        return
-    with contextlib.suppress(NotRows):  # numbers such as 1.0 in a list of decimals
-        found = fast_rows(decoder, records)
-        check_unsuspected(found, wanted)
-
-
-def check_unsuspected(found: FastRows, wanted: list[dict[str, Any]]) -> None:
-    """Rows that the fast engine vouches for are right."""
-    for index in set(range(len(wanted))) - set(found.suspects.tolist()):
-        assert told(plain_rows(found.batch.slice(index, 1))[0]) == wanted[index]
-
-
-@settings(CALM, max_examples=40 * SCALE)
-@given(rows())
-def test_data_files_give_the_rows_back(drawn: Any) -> None:
-    """Through conform and Parquet, as they are staged, the values are still those of the specification."""
-    schema, values = drawn
-    decoder = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema))
-    batch, _ = decoder.decode(framed(*(value.text for value in values)))
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    rows_in_file = conform(columns, batch.num_rows, file_schema(decoder.iceberg_schema))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_batches([rows_in_file]), sink)
-    found = pq.read_table(pa.BufferReader(sink.getvalue())).combine_chunks().to_batches()[0]
-    wanted = [value.plain | ({REST: value.left} if may_leave(schema) else {}) for value in values]
-    assert [told(row) for row in plain_rows(found)] == wanted
 
 
 @settings(CALM, max_examples=20 * SCALE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 import tracemalloc
@@ -13,15 +12,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.ingest.decode_json import JsonDecoder, JsonSchemaDecoder
-from tabletopic_kernel.ingest.verdicts import Refusal
-from tests.ingest.avro_cases import plain_rows
+from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder
 from tests.ingest.json_cases import PREFIX, SCHEMA_ID
 from tests.ingest.test_decode_json import STRING_AND_INT
 from tests.ingest.test_infer_json import settled, texts
-
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
-RECORDS = 2_000
 
 EVENT = {
     "type": "object",
@@ -50,7 +44,8 @@ EVENT = {
 }
 
 
-def _event(rng: random.Random) -> bytes:
+def event_body(rng: random.Random) -> bytes:
+    """A record of ``EVENT``."""
     record: dict[str, Any] = {
         "id": f"id-{rng.randrange(1000)}",
         "at": f"2026-01-{rng.randint(1, 28):02}T12:00:00.{rng.randrange(1000):03}Z",
@@ -99,7 +94,8 @@ TOKENS = [
 ]
 
 
-def _damaged(rng: random.Random, raw: bytes) -> bytes:  # noqa: PLR0911 - a return per damage
+def damaged(rng: random.Random, raw: bytes) -> bytes:  # noqa: PLR0911 - a return per damage
+    """The record with some damage."""
     out = bytearray(raw)
     at = rng.randrange(len(out))
     match rng.randrange(9):
@@ -121,60 +117,6 @@ def _damaged(rng: random.Random, raw: bytes) -> bytes:  # noqa: PLR0911 - a retu
         case _:
             return raw[:at] + rng.choice(TOKENS) + raw[at + rng.randrange(3) :]
     return bytes(out)
-
-
-def _alone(decoder: Any, body: bytes) -> list[dict[str, Any]]:
-    exact = decoder._engines.exact
-    try:
-        return plain_rows(exact.batch([exact.row(body)]))
-    except Refusal:
-        return []
-
-
-def _check(decoder: Any, bodies: list[bytes], prefix: bytes) -> None:
-    """In the batch every row is the one that its own bytes give alone."""
-    verdicts = [_alone(decoder, body) for body in bodies]
-    batch, refused = decoder.decode(pa.array([prefix + body for body in bodies], pa.binary()))
-    batch.validate(full=True)
-    assert plain_rows(batch) == [row for verdict in verdicts for row in verdict]
-    assert [r.index for r in refused] == [i for i, verdict in enumerate(verdicts) if not verdict]
-
-
-def _mixture(rng: random.Random) -> list[bytes]:
-    bodies = [_event(rng) for _ in range(RECORDS)]
-    share = rng.choice([0.002, 0.02, 0.2, 1.0])
-    return [_damaged(rng, body) if rng.random() < share else body for body in bodies]
-
-
-@pytest.mark.parametrize("seed", range(6 * SCALE))
-@pytest.mark.timeout(120)
-def test_damage_stays_where_it_is(seed: int) -> None:
-    """With a schema: every row is the one that its own bytes give alone."""
-    rng = random.Random(seed)
-    _check(JsonSchemaDecoder(SCHEMA_ID, json.dumps(EVENT)), _mixture(rng), PREFIX)
-
-
-def _columns() -> Schema:
-    rng = random.Random(0)
-    good = [_event(rng) for _ in range(300)] + [b"[]"]
-    return settled(Schema(), pa.array(good, pa.binary()))[0].iceberg_schema
-
-
-@pytest.mark.parametrize("seed", range(6 * SCALE))
-@pytest.mark.timeout(120)
-def test_damage_stays_where_it_is_without_a_schema(seed: int) -> None:
-    """With a table's columns: the same, once the table has what the damage made up."""
-    rng = random.Random(seed)
-    bodies = _mixture(rng)
-    known = _columns()
-    for _ in range(4):
-        decoder = JsonDecoder(known)
-        decoder.decode(pa.array(bodies, pa.binary()))
-        if decoder.needed is None:
-            break
-        known = decoder.needed
-    _check(decoder, bodies, b"")
-    assert decoder.needed is None
 
 
 BOMBS = [

@@ -6,13 +6,11 @@ import os
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tabletopic_kernel.ingest import decode_protobuf
-from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.protobuf_cases import (
@@ -45,20 +43,6 @@ def fast_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
 def exact_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
     """The exact engine's rows of all values; raises Refusal."""
     return decoder._exact.batch([decoder._exact.row(value[6:]) for value in values.to_pylist()])
-
-
-@CALM
-@given(records())
-def test_both_engines_give_the_rows_of_the_specification(drawn: Any) -> None:
-    """Whatever the schema, the fast engine, the exact engine and the specification say the same."""
-    file, wires = drawn
-    decoder = ProtobufDecoder(SCHEMA_ID, encoded(file))
-    assert decoder.fast_refusal is None
-    values = framed(*(wire.body for wire in wires))
-    for batch in (fast_batch(decoder, values), exact_batch(decoder, values)):
-        batch.validate(full=True)
-        assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
-        assert plain_rows(batch) == [wire.row for wire in wires]
 
 
 @CALM
@@ -499,19 +483,3 @@ def test_a_negative_number_in_five_bytes() -> None:
     batch, refused = decoder.decode(framed(*bodies * 20))
     assert plain_rows(batch) == [{"n": -1}] * 40
     assert {r.reason for r in refused} == {"protobuf_out_of_range"}
-
-
-@settings(CALM, max_examples=40 * SCALE)
-@given(records())
-def test_rows_are_the_same_after_a_file(drawn: Any) -> None:
-    """What is written to a data file and read back are the rows; Parquet's writer takes all of them."""
-    file, wires = drawn
-    decoder = ProtobufDecoder(SCHEMA_ID, encoded(file))
-    many = decode_protobuf.MIN_FAST_RECORDS  # so that the fast engine's arrays go there
-    batch, _ = decoder.decode(framed(*[wire.body for wire in wires] * many, b"\xff"))
-    target = file_schema(decoder.iceberg_schema)
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_batches([conform(columns, batch.num_rows, target)]), sink)
-    table = pq.read_table(pa.BufferReader(sink.getvalue()), schema=target).combine_chunks()
-    assert plain_rows(table.to_batches()[0]) == [wire.row for wire in wires] * many
