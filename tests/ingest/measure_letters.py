@@ -1,4 +1,7 @@
-"""CPU time of staging good and bad records: ``python -m tests.ingest.measure_letters``."""
+"""CPU time of staging good and bad records: ``python -m tests.ingest.measure_letters [format…]``.
+
+Decode, conform and write, as a task does; 1 of 1,000 and all records bad, and two schema ids in turns.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.catalog import create_table, open_catalog
 from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
@@ -18,23 +22,63 @@ from tabletopic_kernel.core.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.core.evolution import table_schema
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.plan import StagePlan, WriterSchema
+from tabletopic_kernel.ingest.decoders import inferring_decoder, make_decoder
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 from tabletopic_kernel.ingest.stage import LoadedPlan, Stage
-from tests.ingest.measure_avro import CLICK, clicks
+from tests.ingest import measure_avro, measure_json, measure_protobuf
 from tests.ingest.test_stage import SOURCE
 
 RECORDS = 65_536
 ROUNDS = 5
+Damage = Callable[[bytes], bytes]
 
 
-def make_plan(root: str) -> StagePlan:
-    """A plan for the clicks, schema id 7, and another schema of the same columns, id 8."""
+@dataclass(frozen=True)
+class Format:
+    """Records of a format, as Kafka has them, and what may be wrong with one."""
+
+    writer: WriterSchema
+    values: Callable[[int], list[bytes]]
+    damage: dict[str, Damage]
+
+
+def _json_values(count: int) -> list[bytes]:
+    return [prefix(7) + value for value in measure_json.clicks(count)]
+
+
+CUT: dict[str, Damage] = {"cut": lambda value: value[:-3]}
+FRAMED: dict[str, Damage] = {
+    "without a schema id": lambda value: value[5:],
+    "of an unknown id": lambda value: prefix(9) + value[5:],
+}
+FORMATS = {
+    "avro": Format(WriterSchema(json.dumps(measure_avro.CLICK)), measure_avro.clicks, CUT | FRAMED),
+    "protobuf": Format(
+        WriterSchema(measure_protobuf.CLICK, kind="PROTOBUF"),
+        measure_protobuf.clicks,
+        CUT
+        | {
+            "of a year 12000": measure_protobuf.far_away,
+            "with another message": lambda value: value[:5] + b"\x02\x02" + value[6:],
+        }
+        | FRAMED,
+    ),
+    "json_schema": Format(
+        WriterSchema(json.dumps(measure_json.CLICK), kind="JSON"), _json_values, measure_json.DAMAGE | FRAMED
+    ),
+    "json": Format(WriterSchema(kind="INFERRED"), measure_json.clicks, measure_json.DAMAGE),
+}
+
+
+def make_plan(root: str, form: Format) -> StagePlan:
+    """A plan for the records, schema id 7, and another schema of the same columns, id 8."""
     catalog = open_catalog(
         {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
     )
-    writer, spec = WriterSchema(json.dumps(CLICK)), UNPARTITIONED_PARTITION_SPEC
-    schema = table_schema(make_decoder(7, writer).iceberg_schema, TopicSettings())
+    writer, spec = form.writer, UNPARTITIONED_PARTITION_SPEC
+    framed = writer.kind != "INFERRED"
+    columns = _columns(form)
+    schema = table_schema(columns, TopicSettings())
     table = TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
     letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
     return StagePlan(
@@ -42,15 +86,27 @@ def make_plan(root: str) -> StagePlan:
         table=table.plan(),
         dead_letters=TopicTable(letters).plan(),
         epoch=1,
-        schemas={7: writer, 8: writer},
+        schemas={7: writer, 8: writer} if framed else {WHOLE_TOPIC: writer},
         refused_schemas={9: ("unknown_schema", "the registry has no schema id 9")},
         covers_tombstones=False,
         transform="flatten",
-        framed=True,
+        framed=framed,
         errors="dead_letter",
         key_format="raw",
         metadata_columns=("key", "header", "metadata"),
+        inferred=None if framed else columns,
     )
+
+
+def _columns(form: Format) -> Schema:
+    if form.writer.kind != "INFERRED":
+        return make_decoder(7, form.writer).iceberg_schema
+    values = form.values(1_000)
+    values += [damage(value) for damage, value in zip(form.damage.values(), values, strict=False)]
+    decoder = inferring_decoder(Schema())
+    decoder.decode(pa.array(values[:1_000] + [b'{"more": {}}'], pa.binary()))
+    needed: Schema = decoder.needed  # type: ignore[attr-defined]
+    return needed
 
 
 def batch(values: list[bytes]) -> pa.RecordBatch:
@@ -67,36 +123,47 @@ def batch(values: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SOURCE)
 
 
-def measure(name: str, plan: StagePlan, bad: Callable[[int, bytes], bytes], against: float = 0) -> float:
+def measure(name: str, plan: StagePlan, values: list[bytes], against: float = 0) -> float:
     """µs of CPU per record, the best of some rounds; printed with its ratio to ``against``."""
-    values = batch([bad(at, value) for at, value in enumerate(clicks(RECORDS))])
+    records = batch(values)
     loaded = LoadedPlan(plan)
     best = float("inf")
     for _ in range(ROUNDS):
         stage = Stage(loaded)
         began = time.process_time()
-        stage.take(values)
+        stage.take(records)
         stage.finish()
         best = min(best, (time.process_time() - began) / RECORDS * 1e6)
     ratio = f"  {best / against:5.2f} x" if against else ""
-    sys.stdout.write(f"{name:44} {best:6.2f} µs{ratio}\n")
+    sys.stdout.write(f"{name:55} {best:6.2f} µs{ratio}\n")
     return best
+
+
+def _some(values: list[bytes], damage: Damage) -> list[bytes]:
+    return [value if at % 1_000 else damage(value) for at, value in enumerate(values)]
+
+
+def measure_format(name: str) -> None:
+    """Print the figures of a format."""
+    form = FORMATS[name]
+    values = form.values(RECORDS)
+    with tempfile.TemporaryDirectory() as root:
+        plan = make_plan(root, form)
+        good = measure(f"{name}, all good", plan, values)
+        if plan.framed:
+            turns = [prefix(8) + value[5:] if at % 2 else value for at, value in enumerate(values)]
+            measure(f"{name}, two ids in turns", plan, turns, good)
+        for what, damage in form.damage.items():
+            measure(f"{name}, 1 of 1,000 {what}", plan, _some(values, damage), good)
+        for what, damage in form.damage.items():
+            measure(f"{name}, all {what}", plan, list(map(damage, values)))
+        measure(f"{name}, all cut, skipped", replace(plan, errors="skip"), [value[:-3] for value in values])
 
 
 def main() -> None:
     """Print the figures."""
-    with tempfile.TemporaryDirectory() as root:
-        plan = make_plan(root)
-        good = measure("all good", plan, lambda _, value: value)
-        two = {1: prefix(8)}
-        measure("two ids, alternating", plan, lambda at, v: two[1] + v[5:] if at % 2 else v, good)
-        measure("1 of 1,000 cut", plan, lambda at, v: v if at % 1000 else v[:-3], good)
-        measure("1 of 1,000 without a schema id", plan, lambda at, v: v if at % 1000 else b"bad", good)
-        measure("1 of 1,000 of an unknown id", plan, lambda at, v: v if at % 1000 else prefix(9) + b"x", good)
-        measure("all cut", plan, lambda _, v: v[:-3])
-        measure("all without a schema id", plan, lambda _, v: v[5:])
-        measure("all of an unknown id", plan, lambda _, v: prefix(9) + v[5:])
-        measure("all cut, skipped", replace(plan, errors="skip"), lambda _, v: v[:-3])
+    for name in sys.argv[1:] or FORMATS:
+        measure_format(name)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def _columns(writer: WriterSchema, record: bytes) -> Schema:
     """The columns that a record of this writer needs."""
     if writer.kind != "INFERRED":
         return make_decoder(7, writer).iceberg_schema
-    decoder = inferring_decoder(None, whole_value=False)
+    decoder = inferring_decoder(Schema())
     decoder.decode(pa.array([record], pa.binary()))
     needed: Schema = decoder.needed  # type: ignore[attr-defined]
     return needed
@@ -164,11 +164,12 @@ def test_every_example_of_the_page(name: str, catalog: Catalog, lake: DuckLake) 
         schemas={7 if framed else WHOLE_TOPIC: writer},
         refused_schemas={},
         covers_tombstones=False,
-        whole_value=False,
+        transform="flatten",
         framed=framed,
         errors="dead_letter",
         key_format="raw",
         metadata_columns=(),
+        inferred=schema if writer.kind == "INFERRED" else None,
     )
     count = 100  # so that the fast engines read them
     result = StageResult()
