@@ -68,7 +68,7 @@ class Clients:
 
         def start() -> SparkSession:
             jars = tuple(str(path) for path in jvm.spark_jars(report or silent))
-            archive = jvm.spark_archive(report or silent)
+            archive = jvm.spark_archive()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
             place = SparkPlace(home, jars, self.servers.state_dir / "logs")
             return start_spark(self.settings.spark, place, self.servers.catalog)

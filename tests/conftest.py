@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tabletopic_kernel.local import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 
 # A shell ignores Ctrl-C for what it starts in the background, and children inherit that: the tests of
@@ -14,7 +15,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
+def class_archive() -> None:
+    """Made first of all: every Spark of the run then starts with half the work."""
+    jvm.make_spark_archive()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[StackInfo]:
     """Broker, registry and catalog, one set for the whole run: use topic and table names of your own."""
     local = LocalStack(tmp_path_factory.mktemp("stack"))
     # A test run that is killed must not leave servers behind.
@@ -23,7 +30,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
 
 
 @pytest.fixture(scope="session")
-def quiet_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
+def quiet_stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[StackInfo]:
     """As ``stack``, and no process of the tests is a host there: kernels become hosts as for a person."""
     local = LocalStack(tmp_path_factory.mktemp("quiet"))
     yield local.up(die_with_parent=True)

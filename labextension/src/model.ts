@@ -8,6 +8,8 @@ import type { IOverview, IRow, Settings, TopicApi } from './api';
 
 /** With the sidebar closed only the status bar looks: this many times more seldom. */
 const UNWATCHED_FACTOR = 5;
+/** While something is on its way it is looked at more often. */
+const BUSY_MS = 1_000;
 /** Longest wait between two attempts while Jupyter does not answer. */
 const MAX_WAIT_MS = 15_000;
 /** So long an action may take to show in the overview; then the overview is believed again. */
@@ -183,6 +185,7 @@ export class WorkbenchModel implements IDisposable {
     const pending: IPending = { label, until: Infinity };
     this._pending.set(key, pending);
     this._problems.delete(key);
+    this._setFrequency();
     this.changed.emit();
     try {
       await request();
@@ -219,6 +222,7 @@ export class WorkbenchModel implements IDisposable {
         this._pending.delete(key);
       }
     }
+    this._setFrequency();
     this.changed.emit();
   }
 
@@ -240,8 +244,22 @@ export class WorkbenchModel implements IDisposable {
   }
 
   private _setFrequency(): void {
-    const interval = this._periodMs * (this._watched ? 1 : UNWATCHED_FACTOR);
+    const watched = this._isBusy ? Math.min(this._periodMs, BUSY_MS) : this._periodMs;
+    const interval = this._watched ? watched : this._periodMs * UNWATCHED_FACTOR;
     this._poll.frequency = { interval, backoff: true, max: Math.max(MAX_WAIT_MS, interval) };
+  }
+
+  /** Whether somebody waits: for the servers, a host, an action, or the first rows of a table. */
+  private get _isBusy(): boolean {
+    const overview = this._overview;
+    return (
+      this._pending.size > 0 ||
+      (overview !== null &&
+        (overview.servers.state === 'starting' ||
+          overview.host.state === 'starting' ||
+          overview.sample.state === 'sending' ||
+          overview.topics.some(row => row.run === 'on' && row.error === null && !row.commits && row.lag_records !== 0)))
+    );
   }
 
   private readonly _poll: Poll;

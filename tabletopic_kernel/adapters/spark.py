@@ -8,19 +8,23 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.adapters.catalog import catalog_name
-from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.errors import RetryableError, SettingsError
 from tabletopic_kernel.core.settings import SparkSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -58,6 +62,7 @@ _DEFAULTS = {
     ARROW_RECORDS: "2000",
     ARROW_BYTES: str(16 * 1024**2),
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "tabletopic_kernel.ingest.daemon",  # its workers have loaded everything
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
 }
@@ -122,6 +127,39 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def warm_up(session: SparkSession, limit_s: int = 120) -> None:
+    """Let a few made-up rows go the way of a topic's, so that its first batch need not wait for loading.
+
+    Raises:
+        RetryableError: they did not arrive.
+    """
+    checkpoint = new_checkpoint(session)
+    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    try:
+        query = (
+            rows.writeStream.foreachBatch(_through_python)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        ended = query.awaitTermination(limit_s)
+    except Exception as error:  # Py4J wraps whatever the JVM throws
+        raise RetryableError(f"Spark did not warm up: {error}") from error
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    if not ended:
+        query.stop()
+        raise RetryableError(f"Spark did not warm up within {limit_s} s")
+
+
+def _through_python(frame: DataFrame, _: int) -> None:
+    frame.coalesce(1).mapInArrow(_same, frame.schema).collect()
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches
 
 
 def is_alive(session: SparkSession) -> bool:

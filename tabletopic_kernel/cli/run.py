@@ -65,8 +65,8 @@ def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | N
     workbench = call.workbench
     _log_to(workbench.servers.state_dir, call.debug)
     host = workbench.host()
-    spark = threading.Thread(target=_start_spark, args=(call, quiet), name="spark start", daemon=True)
-    spark.start()
+    args = (call, host, quiet)
+    threading.Thread(target=_start_spark, args=args, name="spark start", daemon=True).start()
     began_ms = time.time_ns() // 1_000_000
     host.start()
     over = threading.Event()
@@ -100,18 +100,24 @@ def _serve_detached(call: Call) -> None:
     screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
 
 
-def _start_spark(call: Call, quiet: bool) -> None:
+def _start_spark(call: Call, host: Host, quiet: bool) -> None:
     """Early, beside joining the group; what goes wrong the topics tell when they need it."""
+    from tabletopic_kernel.adapters.spark import warm_up
+    from tabletopic_kernel.local.archive_later import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
 
     began = time.monotonic()
     try:
-        call.workbench.spark(silent if quiet else TerminalReport())
+        session = call.workbench.spark(silent if quiet else TerminalReport())
+        if not quiet:
+            screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+        # With nothing to do it can get ready for the first topic; otherwise the topics come first.
+        if host.wait_until_joined(_JOIN_S) and not call.workbench.wishes():
+            warm_up(session)
     except TableTopicError as error:
         screen.error(str(error))
         return
-    if not quiet:
-        screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+    make_later()
 
 
 def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:

@@ -88,10 +88,14 @@ class KernelHost:
 
 def _start_spark(workbench: Workbench) -> None:
     """While the host joins the group; what goes wrong the topics tell when they need it."""
+    from tabletopic_kernel.local.archive_later import make_later  # noqa: PLC0415 - heavy
+
     try:
         workbench.spark()
     except TableTopicError as error:
         _LOG.warning("Spark: %s", error)
+    else:
+        make_later()
 
 
 def others(live: list[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """An archive of Spark's classes (the JDK's "class data sharing"): with it a JVM starts with half the work.
 
-It is made once, by a Spark session that does a little of everything and archives, as it ends, the classes
-that it has loaded. It lies beside the jars and fits one JDK and one class path; the JVM checks that by
-itself, and starts without the archive if it does not fit.
+It is made once, when nobody waits (``archive_later``), by a Spark session that does a little of everything
+and archives, as it ends, the classes that it has loaded. It lies beside the jars and fits one JDK and one
+class path; the JVM checks that by itself, and starts without the archive if it does not fit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,21 @@ from tabletopic_kernel.local.process import environment
 from tabletopic_kernel.local.progress import Report, Step
 
 _STEP = "class archive"
-_LIMIT_S = 300.0
+_WORK = ".archive-"
+# It may be made with what the processors have left over.
+_LIMIT_S = 1_200.0
+
+
+def find(java: Path, spark_jars: Sequence[Path]) -> Path | None:
+    """The archive for this JDK and these jars; None where it is not made yet, or cannot be made."""
+    archive = _place(java, spark_jars)
+    return archive if archive and archive.exists() and archive.stat().st_size else None
+
+
+def is_due(java: Path, spark_jars: Sequence[Path]) -> bool:
+    """Whether nobody has tried to make it yet."""
+    archive = _place(java, spark_jars)
+    return archive is not None and not archive.exists()
 
 
 def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | None:
@@ -32,18 +46,15 @@ def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | Non
 
     None where it cannot be made; Spark only starts more slowly then.
     """
-    if not spark_jars:
-        return None
-    folder = spark_jars[0].parent.parent
-    archive = folder / f"spark-{_key(java, spark_jars)}.jsa"
-    if not archive.exists():
+    if (archive := _place(java, spark_jars)) is not None and not archive.exists():
         try:
-            with file_lock(folder / "archive.lock", lambda: report(Step(_STEP, "started"))):
+            with file_lock(archive.with_name("archive.lock"), lambda: report(Step(_STEP, "started"))):
                 if not archive.exists():
                     _make(java, archive, report)
-        except (OSError, StackError):  # a cache of somebody else's, a full disk, a lock that stays
+        # A cache of somebody else's, a full disk, a lock that stays, a machine that has no time for it.
+        except (OSError, StackError, subprocess.TimeoutExpired):
             return None
-    return archive if archive.stat().st_size else None
+    return find(java, spark_jars)
 
 
 def options(archive: Path) -> list[str]:
@@ -59,6 +70,11 @@ def spark_home() -> Path:
     return Path(found.origin).parent
 
 
+def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
+    """Beside the jars; None where there are none."""
+    return spark_jars[0].parent.parent / f"spark-{_key(java, spark_jars)}.jsa" if spark_jars else None
+
+
 def _key(java: Path, spark_jars: Sequence[Path]) -> str:
     """Where it is used, and what it was made of."""
     stat = java.stat()
@@ -72,7 +88,9 @@ def _make(java: Path, archive: Path, report: Report) -> None:
     """Make the archive; an empty file where that fails, so that it is not tried at every start."""
     began = time.monotonic()
     report(Step(_STEP, "started", detail="once, for faster starts of Spark"))
-    work = Path(tempfile.mkdtemp(prefix=".archive-", dir=archive.parent))
+    for left in archive.parent.glob(f"{_WORK}*"):  # by one that was killed; we hold the lock
+        shutil.rmtree(left, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=_WORK, dir=archive.parent))
     try:
         fresh = work / "classes.jsa"
         base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the other one points to it
@@ -107,17 +125,14 @@ def _run(command: Sequence[str | Path], log: object) -> bool:
         for key, value in environment().items()
         if key not in ("SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
     }
-    try:
-        done = subprocess.run(
-            list(map(str, command)),
-            env=own,
-            stdin=subprocess.DEVNULL,
-            stdout=log,  # type: ignore[call-overload]
-            stderr=subprocess.STDOUT,
-            timeout=_LIMIT_S,
-            start_new_session=True,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
+    # In our own process group: who ends `archive_later` ends it all.
+    done = subprocess.run(
+        list(map(str, command)),
+        env=own,
+        stdin=subprocess.DEVNULL,
+        stdout=log,  # type: ignore[call-overload]
+        stderr=subprocess.STDOUT,
+        timeout=_LIMIT_S,
+        check=False,
+    )
     return bool(done.returncode == os.EX_OK)

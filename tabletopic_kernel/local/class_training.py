@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.adapters.spark import SparkPlace, start_spark
+from tabletopic_kernel.adapters.spark import SparkPlace, start_spark, warm_up
 from tabletopic_kernel.core.settings import SparkSettings
 from tabletopic_kernel.local import jvm
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_BATCHES = 2
-_LIMIT_S = 120.0
+_LIMIT_S = 1_200
 # Nobody listens there, and nobody is waited for.
 _NOWHERE = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -40,37 +36,13 @@ def main(folder: Path, base: Path, archive: Path) -> None:
     }
     session = start_spark(SparkSettings(master="local[2]", conf=conf), place, catalog)
     gateway: Any = session.sparkContext._gateway
-    _stream(session, folder)
+    warm_up(session, _LIMIT_S)
     with contextlib.suppress(Exception):  # it cannot connect: it was only to load the classes
         _read_kafka(session)
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_LIMIT_S)
-
-
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    return batches
-
-
-def _stream(session: SparkSession, folder: Path) -> None:
-    seen = threading.Semaphore(0)
-
-    def on_batch(frame: DataFrame, _: int) -> None:
-        frame.coalesce(1).mapInArrow(_same, frame.schema).toArrow()
-        seen.release()
-
-    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
-    query = (
-        rows.writeStream.foreachBatch(on_batch)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime="100 milliseconds")
-        .start()
-    )
-    for _ in range(_BATCHES):
-        if not seen.acquire(timeout=_LIMIT_S):
-            raise TimeoutError("Spark gave no batch")
-    query.stop()
 
 
 def _read_kafka(session: SparkSession) -> None:

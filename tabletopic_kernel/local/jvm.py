@@ -121,9 +121,14 @@ def install(report: Report = silent) -> jars.Jars:
     return jars.install([str(java()), *trust_store_options()], report)
 
 
-def spark_archive(report: Report = silent) -> Path | None:
+def spark_archive() -> Path | None:
     """The archive of Spark's classes for ``spark_java_home``, None without. Raises as ``install``."""
-    return class_archive.ensure(java(), spark_jars(), report)
+    return class_archive.find(java(), spark_jars())
+
+
+def make_spark_archive(report: Report = silent) -> None:
+    """Make it unless it is there; without, Spark only starts more slowly. Raises as ``install``."""
+    class_archive.ensure(java(), spark_jars(), report)
 
 
 def spark_jars(report: Report = silent) -> list[Path]:

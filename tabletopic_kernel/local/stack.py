@@ -177,7 +177,6 @@ class LocalStack:
     ) -> dict[str, ServerRecord]:
         need_space(self.state_dir, _SPACE_BYTES, "The local stack")
         installed = jvm.install(self._report)
-        jvm.spark_archive(self._report)  # now, when people expect to wait, and not with their first topic
         began = time.monotonic()
         try:
             if die_with_parent and missing:

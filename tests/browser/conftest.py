@@ -26,7 +26,7 @@ _ARGUMENTS = [
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[Lab]:
     """A JupyterLab below /user/alice/, without a stack yet."""
     sidebar = Path(sys.prefix, "share/jupyter/labextensions/@tabletopic/lab/package.json")
     assert sidebar.exists(), "the sidebar is not installed here; `make` installs it"

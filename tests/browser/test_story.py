@@ -73,7 +73,7 @@ def story(browser: BrowserContext, lab: Lab) -> Iterator[Story]:
         page.switch("clicks").click()
         expect(page.row("clicks")).to_contain_text("running", timeout=FIRST_ROW_MS)
         expect(page.row("clicks")).to_contain_text("up to date", timeout=FIRST_ROW_MS)
-        told.took("one click to all rows, host cold", began)
+        told.took("one click to all rows, right after the stack", began)
         yield told
     finally:
         page.page.close()

@@ -16,18 +16,27 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.core.errors import ActionNeededError, StackError, UsageError
+from tabletopic_kernel.core.projection import NO_HOST
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.jupyter.server import overview as overview_module
 from tabletopic_kernel.jupyter.server.app import TableTopicApp
+from tabletopic_kernel.jupyter.server.backend import Backend
 from tabletopic_kernel.jupyter.server.bodies import SampleBody, read_body, read_limit
 from tabletopic_kernel.jupyter.server.child import Child
+from tabletopic_kernel.jupyter.server.dashboard import Dashboard
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
-from tabletopic_kernel.jupyter.server.overview import Overview
+from tabletopic_kernel.jupyter.server.overview import Overview, row_of_other
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place
 from tabletopic_kernel.jupyter.server.refresher import Refresher
 from tabletopic_kernel.jupyter.server.servers import Doing, Sample, Servers
 from tabletopic_kernel.local import stack as stack_module
-from tabletopic_kernel.local.progress import Report, Step
+from tabletopic_kernel.local.progress import Report, Step, silent
+from tabletopic_kernel.workbench import Workbench
 from tests.jupyter.live_server import until
 
+NAMED = Settings(
+    kafka={"bootstrap.servers": "127.0.0.1:1"}, registry={"url": "http://r"}, catalog={"uri": "sqlite://"}
+)
 IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
@@ -131,8 +140,11 @@ class FakeStack:
     go: threading.Event
     fails: str | None
 
-    def __init__(self, folder: Path, report: Report) -> None:
+    def __init__(self, folder: Path, report: Report = silent) -> None:
         self.report = report
+
+    def info(self) -> None:
+        """Nobody finds its servers."""
 
     def up(self) -> None:
         """Report a step, wait, end."""
@@ -186,6 +198,25 @@ def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) 
     assert servers.doing == Doing()
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_host_starts_with_the_stack(place: Place, fake_stack: type[FakeStack], wanted: bool) -> None:
+    """As soon as the stack is up, if that is wanted; not with one that did not start."""
+    started = threading.Event()
+    host = HeadlessHost(place)
+    host.start_if_alone = lambda ids=None: started.set()  # type: ignore[method-assign]
+    backend = Backend(place, host, Dashboard(place, "/"), warm_host=wanted)
+    fake_stack.fails = "Port 9092 is not free"
+    fake_stack.go.set()
+    backend.start_stack()
+    until(lambda: backend.first_overview()["servers"]["detail"] == "Port 9092 is not free")
+    assert not started.is_set()
+    fake_stack.fails = None
+    backend.start_stack()
+    until(lambda: fake_stack.done == ["up"])
+    assert started.wait(30 if wanted else 0.2) is wanted
+    backend.stop()
+
+
 @pytest.mark.usefixtures("fake_stack")
 def test_named_servers_want_no_stack(place: Place, tmp_path: Path) -> None:
     """Who named all servers gets no others beside them."""
@@ -234,6 +265,26 @@ def test_a_stack_that_starts_is_shown(place: Place) -> None:
     assert told["state"] == "starting"
     assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
     FakeStack.go.set()
+
+
+def test_a_host_that_was_just_started_is_waited_for(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That nobody runs a topic yet is no trouble then, and one later."""
+    alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
+    monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
+    monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
+    monkeypatch.setattr(Place, "workbench", lambda _: Workbench(NAMED))
+    shown = overview(place)
+    shown.host.command = IDLE
+    assert shown.look()["topics"][0]["state"] == NO_HOST
+    shown.host.child.start(IDLE, tmp_path / "out", {})
+    shown.host._started_s = time.monotonic()
+    (row,) = shown.look()["topics"]
+    assert (row["state"], row["error"]) == ("starting", None)
+    shown.host._started_s -= 60
+    assert shown.look()["topics"][0]["error"] == "no host runs this topic"
+    shown.host.child.stop(5)
 
 
 def test_one_workbench_until_the_settings_change(place: Place, tmp_path: Path) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tabletopic_kernel.local import class_archive, jvm
 from tabletopic_kernel.local.progress import Step
+
+# Making it takes for ever here.
+_MAKER = """
+import sys, time
+from tabletopic_kernel.local import archive_later
+archive_later.jvm.make_spark_archive = lambda: time.sleep(50)
+archive_later.main(int(sys.argv[1]))
+"""
 
 
 def _no_java(folder: Path) -> Path:
@@ -24,8 +34,10 @@ def test_a_jdk_that_cannot_make_one_is_asked_once(tmp_path: Path) -> None:
     jars[0].parent.mkdir(parents=True)
     told: list[Step] = []
     java = _no_java(tmp_path)
+    assert class_archive.is_due(java, jars)
     assert class_archive.ensure(java, jars, told.append) is None
     assert [step.state for step in told] == ["started", "failed"]
+    assert not class_archive.is_due(java, jars)
     assert "no archives here" in Path(told[-1].detail).read_text()
     assert class_archive.ensure(java, jars, told.append) is None
     assert len(told) == 2
@@ -56,9 +68,34 @@ def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
     assert class_archive.ensure(_no_java(tmp_path), [tmp_path / "gone" / "spark" / "a.jar"], print) is None
 
 
+def test_without_jars_there_is_none(tmp_path: Path) -> None:
+    """A cluster brings its own; nothing is looked for or made then."""
+    assert class_archive.find(_no_java(tmp_path), []) is None
+    assert not class_archive.is_due(_no_java(tmp_path), [])
+
+
+def test_what_was_begun_and_killed_is_cleared_away(tmp_path: Path) -> None:
+    """The next try removes the files of the one before."""
+    jars = [tmp_path / "jars" / "spark" / "a.jar"]
+    jars[0].parent.mkdir(parents=True)
+    left = tmp_path / "jars" / ".archive-killed"
+    left.mkdir()
+    class_archive.ensure(_no_java(tmp_path), jars, lambda _: None)
+    assert not left.exists()
+
+
+def test_who_makes_it_ends_with_its_host() -> None:
+    """The process that makes it beside a host is gone when the host is, with all that it started."""
+    nobody = 2**22 + 1  # no process has this number
+    command = [sys.executable, "-c", _MAKER, str(nobody)]
+    done = subprocess.run(command, start_new_session=True, capture_output=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
 @pytest.mark.integration
 def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     """With the class path exactly as Spark's own launcher writes it."""
+    jvm.make_spark_archive()
     archive = jvm.spark_archive()
     assert archive is not None
     wrapper = jvm.spark_java_home(tmp_path, archive) / "bin" / "java"

@@ -40,6 +40,10 @@ class TableTopicApp(ExtensionApp):
         True,
         help="While the headless host runs, the server counts as busy: nothing stops it as idle.",
     ).tag(config=True)
+    warm_host = Bool(
+        True,
+        help="Start the host with the local stack, so that a topic's first rows come sooner; some 600 MB.",
+    ).tag(config=True)
     warm_dashboard = Bool(
         True,
         help="Start the dashboard when a table has its first rows, so that it opens at once; some 300 MB.",
@@ -64,6 +68,7 @@ class TableTopicApp(ExtensionApp):
             host,
             dashboard,
             overview_every_s=self.overview_every_s,
+            warm_host=self.warm_host,
             warm_dashboard=self.warm_dashboard,
         )
         self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -47,6 +48,7 @@ class Backend:
         host: the headless host.
         dashboard: the dashboard's process.
         overview_every_s: pause between two looks at all topics, while somebody watches.
+        warm_host: start the host with the local stack, before a topic is switched on.
         warm_dashboard: start the dashboard as soon as a table has rows, before somebody opens it.
     """
 
@@ -57,6 +59,7 @@ class Backend:
         dashboard: Dashboard,
         *,
         overview_every_s: float = 1.0,
+        warm_host: bool = True,
         warm_dashboard: bool = True,
     ) -> None:
         self.place = place
@@ -66,7 +69,9 @@ class Backend:
         self._sample = Sample(place)
         self._overview = Overview(place, self._servers, host, self._sample)
         self._refresher = Refresher(self._look, overview_every_s)
+        self._warm_host = warm_host
         self._to_warm = warm_dashboard
+        self._loading = False
         self._threads = ThreadPoolExecutor(_THREADS, "tabletopic")
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -100,6 +105,9 @@ class Backend:
 
     def _look(self, last: dict[str, Any] | None) -> dict[str, Any]:
         found = self._overview.look(last)
+        if not self._loading and found["servers"]["state"] in ("starting", "ready"):
+            self._loading = True
+            threading.Thread(target=_load, name="loading", daemon=True).start()
         # Not earlier: while Spark starts and the first rows come, there is nothing to see, and much to do.
         if self._to_warm and any(row["commits"] for row in found["topics"]):
             self._to_warm = False
@@ -164,8 +172,16 @@ class Backend:
 
     def start_stack(self) -> None:
         """Begin to start the local stack."""
-        self._servers.start(self._refresher.hurry)
+        self._servers.start(self._stack_started)
         self._refresher.wait(_SEEN_S)
+
+    def _stack_started(self) -> None:
+        """The stack is up, or why it is not is known: a host gets ready for the first topic meanwhile."""
+        self._refresher.hurry()
+        if self._warm_host and self._servers.doing.state == "idle":
+            with contextlib.suppress(TableTopicError):  # who switches a topic on is told
+                self.host.start_if_alone()
+            self._refresher.hurry()
 
     def stop_stack(self) -> None:
         """Stop our host, so that it can commit, then the local stack."""
@@ -215,6 +231,14 @@ class Backend:
         workbench = self._workbench
         if topic not in workbench.kafka_topics() and topic not in workbench.wishes():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it first, or check the name")
+
+
+def _load() -> None:
+    """What the first click on a switch needs, before it comes: some seconds of imports."""
+    import pyiceberg.catalog.sql  # noqa: F401, PLC0415 - heavy
+
+    import tabletopic_kernel.adapters.registry  # noqa: PLC0415 - the same
+    import tabletopic_kernel.commit.check  # noqa: F401, PLC0415 - the same
 
 
 def _without_long_numbers(told: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from tabletopic_kernel.jupyter.server.place import Place
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench import Workbench
 
+# It loads its libraries, joins the group and takes its topics; Spark may start later.
+_YOUNG_S = 20.0
 _SERVE = (sys.executable, "-m", "tabletopic_kernel.cli", "serve")
 
 
@@ -30,6 +33,12 @@ class HeadlessHost:
     command: list[str] = field(default_factory=lambda: [*_SERVE])
     stop_limit_s: float = 100.0
     child: Child = field(default_factory=lambda: Child("the host"), repr=False)
+    _started_s: float = field(default=float("-inf"), repr=False)
+
+    @property
+    def is_young(self) -> bool:
+        """Whether it was started just now, and may not have said anything of its topics yet."""
+        return self.child.pid is not None and time.monotonic() - self._started_s < _YOUNG_S
 
     def start(self) -> None:
         """Start it unless it runs; it needs some seconds until it has joined.
@@ -40,7 +49,8 @@ class HeadlessHost:
         """
         log = self.place.workbench().servers.state_dir / "logs" / "host-of-jupyter.out"
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid())]
-        self.child.start(command, log, self.place.environment())
+        if self.child.start(command, log, self.place.environment()):
+            self._started_s = time.monotonic()
 
     def start_if_alone(self, ids: list[str] | None = None) -> None:
         """Start it unless some host, here or elsewhere, is live. Raises as ``start``.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.core.errors import SettingsError, TableTopicError
+from tabletopic_kernel.core.projection import NO_HOST
 from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
 from tabletopic_kernel.jupyter.server.host import HeadlessHost, live_hosts
@@ -66,6 +67,8 @@ class Overview:
         if workbench is not None:
             try:
                 topics = rows(workbench)
+                if self.host.is_young:
+                    topics = [_on_its_way(row) for row in topics]
                 figures, ids = {"topics": topics, **_sum(topics)}, live_hosts(workbench)
             except TableTopicError as error:
                 state, detail, figures = "unreachable", str(error), _known(last)
@@ -98,6 +101,11 @@ class Overview:
             return names_all_servers(self.place.settings())
         except SettingsError:
             return True
+
+
+def _on_its_way(row: Row) -> Row:
+    """Our host has just been started, so that nobody runs a topic yet is no trouble."""
+    return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
 
 
 def _known(last: Mapping[str, Any] | None) -> Row:
