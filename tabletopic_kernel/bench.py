@@ -123,7 +123,7 @@ def _load(workbench: Workbench, topic: str, count: int) -> int:
         )
     latest = workbench.registry.latest(f"{topic}-value")
     assert latest is not None
-    return latest.id
+    return int(latest.id)
 
 
 @contextlib.contextmanager

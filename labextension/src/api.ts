@@ -88,7 +88,7 @@ export interface IColumn {
 export interface ISchemaVersion {
   readonly subject: string;
   readonly version: number;
-  readonly id: number;
+  readonly id: number | string;
   readonly table_schema_id: number | null;
 }
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.core.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.core.wire import SchemaKey
 
 T = TypeVar("T")
 # Of subject, version and schema. A 404 without such a code comes from something that is no registry, and
@@ -25,9 +27,13 @@ class UnknownSchemaError(TableTopicError):
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """One schema with what the registry says of it; ``references`` maps names to texts, resolved."""
+    """One schema with what the registry says of it; ``references`` maps names to texts, resolved.
 
-    id: int
+    ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
+    empty then, and the version 0.
+    """
+
+    id: SchemaKey
     kind: str
     text: str
     references: tuple[tuple[str, str], ...]
@@ -64,6 +70,30 @@ class Registry:
         newest = max(places, key=lambda place: place.version or 0, default=None)
         subject, version = (newest.subject or "", newest.version or 0) if newest else ("", 0)
         return self._resolved(schema_id, schema, subject, version)
+
+    def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
+        """The schema with this GUID, its references resolved; its version is that in ``subject``, 0 without.
+
+        Raises:
+            UnknownSchemaError: no such GUID, or the registry has none.
+            RetryableError: the registry does not answer.
+        """
+        try:
+            schema = self._ask(f"schema GUID {guid}", lambda: self._client.get_schema_by_guid(guid))
+        except RetryableError as error:
+            cause = error.__cause__
+            if not isinstance(cause, SchemaRegistryError) or cause.http_status_code != HTTPStatus.NOT_FOUND:
+                raise
+            self.check()  # a page that is not there: of no registry, or of one that has no GUIDs
+            raise UnknownSchemaError(
+                f"the registry at {self.url} has no GUIDs, so nobody can tell what {guid} is: have records "
+                "name their schema by its id"
+            ) from error
+        try:
+            place = self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, schema))
+        except UnknownSchemaError:
+            return self._resolved(guid, schema, "", 0)
+        return self._resolved(guid, schema, subject, place.version or 0)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of a subject; None where the subject does not exist.
@@ -103,7 +133,7 @@ class Registry:
         """The subjects there are; the cheapest question that proves the registry answers."""
         return self._ask("subjects", self._client.get_subjects)
 
-    def _resolved(self, schema_id: int, schema: Schema, subject: str, version: int) -> RegisteredSchema:
+    def _resolved(self, schema_id: SchemaKey, schema: Schema, subject: str, version: int) -> RegisteredSchema:
         references: dict[str, str] = {}
         self._collect(schema, references)
         return RegisteredSchema(
@@ -140,3 +170,8 @@ class Registry:
                 f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
                 "is it running, and is [registry] url right?"
             ) from error
+
+
+def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
+    """The schema that records name by ``key``; raises as ``by_id`` and ``by_guid``."""
+    return registry.by_guid(key, subject) if isinstance(key, str) else registry.by_id(key)

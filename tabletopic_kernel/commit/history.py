@@ -61,14 +61,15 @@ class SchemaColumn:
 
 @dataclass(frozen=True)
 class SchemaVersionInfo:
-    """A registered schema. ``table_schema_id``: the version of the table's schema that first covered it.
+    """A registered schema; ``id`` may be a GUID.
 
-    It is None while the table does not cover it: no record of it was read yet.
+    ``table_schema_id`` is the version of the table's schema that first covered it. It is None while the table
+    does not cover it: no record of it was read yet.
     """
 
     subject: str
     version: int
-    id: int
+    id: int | str
     table_schema_id: int | None
 
 

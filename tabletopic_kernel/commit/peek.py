@@ -12,11 +12,13 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
-from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
+from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
+from tabletopic_kernel.core.dead_letter import BAD_SCHEMA_HEADER
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.core.json_infer import merged_columns
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.decoders import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
@@ -34,7 +36,7 @@ class PeekedRecord:
     offset: int
     timestamp_ms: int
     key: bytes | None
-    schema_id: int | None
+    schema_id: SchemaKey | None
     value: dict[str, Any] | None
     error: str | None
     raw: bytes | None
@@ -92,10 +94,11 @@ def _decoded(
     messages: Sequence[Message], topic: str, settings: TopicSettings, registry: Registry
 ) -> list[PeekedRecord]:
     values = pa.array([message.value() for message in messages], pa.binary())
-    ids: dict[int, int] = {}
+    ids: dict[int, SchemaKey] = {}
     rows: dict[int, dict[str, Any]] = {}
     errors: dict[int, str] = {}
-    groups, unframed = split(values) if settings.value_format == "by_schema_id" else unsplit(values)
+    framed = settings.value_format == "by_schema_id"
+    groups, unframed = split(values, _headers(messages)) if framed else unsplit(values)
     for index, position in enumerate(unframed.positions.tolist()):
         errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
     for group in groups:
@@ -151,7 +154,8 @@ def _decode(
         return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
     framed = settings.value_format == "by_schema_id"
     subject = settings.value_subject or f"{topic}-value"
-    found = registry.by_id(group.schema_id or 0) if framed else registry.latest(subject)
+    key = group.schema_id or 0
+    found = find_schema(registry, key, subject) if framed else registry.latest(subject)
     if found is None:
         raise ActionNeededError(f"the subject {subject} has no schema yet")
     schema = WriterSchema(
@@ -162,7 +166,18 @@ def _decode(
         framed=framed,
         nanos=settings.value_nanos,
     )
+    if fault := group.header_fault(schema.kind):
+        raise ActionNeededError(f"{BAD_SCHEMA_HEADER}: {fault}")
     return make_decoder(found.id, schema).decode(group.values)
+
+
+def _headers(messages: Sequence[Message]) -> pa.Array:
+    """Headers as the source gives them."""
+    rows = [
+        [{"key": str(one[0]), "value": _bytes(one[1])} for one in message.headers() or ()]
+        for message in messages
+    ]
+    return pa.array(rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
 def _bytes(value: object) -> bytes | None:

@@ -26,6 +26,7 @@ from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.plan import StagePlan
 from tabletopic_kernel.ingest.stage import LoadedPlan
 
@@ -101,7 +102,7 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
 class _Unwritten(TopicTable):
     """A table whose changes of columns stay in this process."""
 
-    def evolve(self, schema: Schema | None, covered: Mapping[int, CoveredSchema], epoch: int) -> None:
+    def evolve(self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int) -> None:
         """See ``TopicTable.evolve``; ``epoch`` plays no part."""
         updates = self.schema_updates(schema, covered)
         self.table.metadata = update_table_metadata(self.table.metadata, updates)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
@@ -19,6 +19,7 @@ from tabletopic_kernel.core.evolution import Evolution, metadata_columns
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.transform import decoded_columns, inferred_columns, value_columns
+from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
@@ -43,9 +44,9 @@ class SchemaKeeper:
         self._topic = topic
         self._settings = settings
         self._services = services
-        self._known: dict[int, WriterSchema] = {}
-        self._refused: dict[int, tuple[str, str]] = {}
-        self._unknown: dict[int, tuple[str, str]] = {}
+        self._known: dict[SchemaKey, WriterSchema] = {}
+        self._refused: dict[SchemaKey, tuple[str, str]] = {}
+        self._unknown: dict[SchemaKey, tuple[str, str]] = {}
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
 
@@ -81,6 +82,9 @@ class SchemaKeeper:
     def _subject(self) -> str:
         return self._settings.value_subject or f"{self._topic}-value"
 
+    def _find(self, schema_id: SchemaKey) -> RegisteredSchema:
+        return find_schema(self._services.registry, schema_id, self._subject)
+
     @property
     def _follows_latest(self) -> bool:
         return self._settings.value_format == "by_latest_schema"
@@ -93,9 +97,9 @@ class SchemaKeeper:
             return
         if self._follows_latest:
             return  # each batch asks
-        for schema_id in sorted(table.covered() if table else ())[-8:]:
+        for schema_id in sorted(table.covered() if table else (), key=age)[-8:]:
             try:
-                registered = self._services.registry.by_id(schema_id)
+                registered = self._find(schema_id)
                 writer = self._writer(registered)
                 outcome = self._columns.outcome(self._columns_of(schema_id, writer))
             except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
@@ -144,7 +148,7 @@ class SchemaKeeper:
         )
 
     def cover(
-        self, needed: frozenset[int | None], columns: Sequence[Schema] = (), *, recheck: bool = False
+        self, needed: frozenset[SchemaKey | None], columns: Sequence[Schema] = (), *, recheck: bool = False
     ) -> None:
         """Make the table's columns fit the schemas ``needed`` (None: tombstones), or inferred ``columns``.
 
@@ -160,9 +164,9 @@ class SchemaKeeper:
             self._unknown = {}
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
-        for schema_id in sorted(one for one in needed if one is not None and one != WHOLE_TOPIC):
+        for schema_id in sorted((one for one in needed if one is not None and one != WHOLE_TOPIC), key=age):
             try:
-                self._cover_id(self._services.registry.by_id(schema_id))
+                self._cover_id(self._find(schema_id))
             except UnknownSchemaError as error:
                 self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
         if columns:
@@ -226,7 +230,7 @@ class SchemaKeeper:
             nanos=self._settings.value_nanos,
         )
 
-    def _columns_of(self, schema_id: int, writer: WriterSchema) -> Schema:
+    def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> Schema:
         columns = value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings.transform)
         own = {column.name for column in metadata_columns(self._settings)}
         if clash := own.intersection(column.name for column in columns.fields):
@@ -236,7 +240,9 @@ class SchemaKeeper:
             )
         return columns
 
-    def _refuse(self, schema_id: int, reason: str, message: str, into: dict[int, tuple[str, str]]) -> None:
+    def _refuse(
+        self, schema_id: SchemaKey, reason: str, message: str, into: dict[SchemaKey, tuple[str, str]]
+    ) -> None:
         if self._settings.errors == "stop":
             raise BadRecordError(f"a record of {self._topic} cannot become a row: {reason}: {message}")
         into[schema_id] = (reason, message)
@@ -253,5 +259,5 @@ class SchemaKeeper:
             )
         self._refused[registered.id] = (INCOMPATIBLE_SCHEMA, message)
 
-    def _remember(self, schema_id: int, writer: WriterSchema, outcome: Evolution) -> None:
+    def _remember(self, schema_id: SchemaKey, writer: WriterSchema, outcome: Evolution) -> None:
         self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))

@@ -39,6 +39,7 @@ from tabletopic_kernel.core.errors import (
 from tabletopic_kernel.core.events import SchemaVersion
 from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.plan import TablePlan
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
@@ -49,7 +50,7 @@ SCHEMAS_PROPERTY = f"{PREFIX}schemas"
 class CoveredSchema:
     """A registered schema that the table's columns cover; ``table_schema_id`` is Iceberg's."""
 
-    id: int
+    id: SchemaKey
     subject: str
     version: int
     table_schema_id: int
@@ -200,7 +201,7 @@ class TopicTable:
         """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""
         self.commit((), planned, ledger)
 
-    def evolve(self, schema: Schema | None, covered: Mapping[int, CoveredSchema], epoch: int) -> None:
+    def evolve(self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int) -> None:
         """Make ``schema`` current (None: columns stay) and note that ``covered`` schemas now fit.
 
         A metadata-only commit of its own, before any row that needs it is staged.
@@ -227,7 +228,7 @@ class TopicTable:
         self.reload()
 
     def schema_updates(
-        self, schema: Schema | None, covered: Mapping[int, CoveredSchema]
+        self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema]
     ) -> tuple[TableUpdate, ...]:
         """The changes of metadata that ``evolve`` commits."""
         updates: tuple[TableUpdate, ...] = ()
@@ -243,13 +244,13 @@ class TopicTable:
         """The id that the next version of the table's schema gets."""
         return 1 + max(schema.schema_id for schema in self.table.metadata.schemas)
 
-    def covered(self) -> dict[int, CoveredSchema]:
+    def covered(self) -> dict[SchemaKey, CoveredSchema]:
         """Registered schemas whose records fit the table as it is, by id."""
         noted = json.loads(self.table.properties.get(SCHEMAS_PROPERTY, "{}"))
-        return {
-            int(schema_id): CoveredSchema(int(schema_id), subject, version, table_schema_id)
-            for schema_id, (subject, version, table_schema_id) in noted.items()
-        }
+        covered = (
+            CoveredSchema(int(text) if text.isdecimal() else text, *told) for text, told in noted.items()
+        )
+        return {one.id: one for one in covered}
 
     @property
     def rows(self) -> int:
@@ -262,7 +263,7 @@ class TopicTable:
         metadata = self.table.metadata
         head = metadata.current_snapshot()
         summary = _summary(head) if head else {}
-        versions = sorted(self.covered().values(), key=lambda one: (one.subject, one.version, one.id))
+        versions = sorted(self.covered().values(), key=lambda one: (one.subject, one.version, str(one.id)))
         return {
             "table": self.identifier,
             "snapshot_id": head.snapshot_id if head else None,

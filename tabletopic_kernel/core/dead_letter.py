@@ -24,6 +24,7 @@ SUFFIX: Final = "__dead_letters"
 
 # Reasons. A decoder's begin with its format: "avro_trailing_bytes".
 NO_SCHEMA_ID: Final = "no_schema_id"
+BAD_SCHEMA_HEADER: Final = "bad_schema_header"  # a header that is to name the schema and does not
 UNKNOWN_SCHEMA: Final = "unknown_schema"  # the registry answers and has no such id
 BAD_SCHEMA: Final = "bad_schema"  # it has it, and it cannot be read
 INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss

@@ -17,9 +17,9 @@ class _Model(BaseModel):
 
 
 class SchemaVersion(_Model):
-    """A registered schema that the table covers."""
+    """A registered schema that the table covers; ``id`` may be a GUID."""
 
-    id: int
+    id: int | str
     subject: str
     version: int
 

@@ -1,13 +1,37 @@
-"""The Confluent wire format: a magic byte 0, a schema id in 4 bytes big-endian, the body.
+"""The Confluent wire format: how a record says which schema it was written with.
 
-Source: Confluent Platform documentation, "Wire format".
+In front of the body stand a magic byte 0 and a schema id in 4 bytes big-endian. Or a header has them, and
+the body stands alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may name
+the schema's GUID instead, with a magic byte 1 and its 16 bytes. Protobuf's message indexes follow the id in
+either place.
+
+Source: Confluent Platform documentation, "Wire format"; for headers and GUIDs, the code of Confluent's
+``SchemaId`` and ``DualSchemaIdDeserializer``.
 """
 
 import struct
+import uuid
+from typing import Final
 
-MAGIC = 0
-PREFIX_BYTES = 5
+# How a record names its schema: by the registry's id, or by a GUID as text.
+SchemaKey = int | str
+
+MAGIC: Final = 0
+GUID_MAGIC: Final = 1
+PREFIX_BYTES: Final = 5
+GUID_BYTES: Final = 17
+VALUE_HEADER: Final = "__value_schema_id"
+KEY_HEADER: Final = "__key_schema_id"
 _PREFIX = struct.Struct(">bI")
+
+
+def age(key: SchemaKey) -> tuple[bool, int, str]:
+    """Sorts older schemas before newer ones as far as ids tell, and GUIDs, which tell nothing, behind them.
+
+    >>> sorted(["6da3", 10, 9], key=age)
+    [9, 10, '6da3']
+    """
+    return (True, 0, key) if isinstance(key, str) else (False, key, "")
 
 
 def prefix(schema_id: int) -> bytes:
@@ -20,3 +44,23 @@ def schema_id_of(value: bytes) -> int | None:
     if len(value) < PREFIX_BYTES or value[0] != MAGIC:
         return None
     return int(_PREFIX.unpack_from(value)[1])
+
+
+def read_schema_header(header: bytes) -> tuple[SchemaKey, bytes]:
+    """The id or GUID that a header's value names, and what stands behind it.
+
+    Raises ValueError if it names none.
+
+    >>> read_schema_header(bytes.fromhex("0000000007" "00"))
+    (7, b'\\x00')
+    >>> read_schema_header(bytes.fromhex("01" "6da336d8f1d30f984c47d03ee8a14a10"))
+    ('6da336d8-f1d3-0f98-4c47-d03ee8a14a10', b'')
+    """
+    magic = header[0] if header else None
+    if magic == MAGIC and len(header) >= PREFIX_BYTES:
+        return int(_PREFIX.unpack_from(header)[1]), header[PREFIX_BYTES:]
+    if magic == GUID_MAGIC and len(header) >= GUID_BYTES:
+        return str(uuid.UUID(bytes=header[1:GUID_BYTES])), header[GUID_BYTES:]
+    if magic in (MAGIC, GUID_MAGIC):
+        raise ValueError(f"has {len(header)} bytes, too few for an id or a GUID")
+    raise ValueError("is empty" if magic is None else f"begins with byte {magic}, and 0 or 1 was expected")

@@ -11,6 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tabletopic_kernel.commit.snapshot import CoveredSchema
 from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.demo.proof import Ask
 
 
@@ -110,7 +111,7 @@ GROUP BY number"""
 
 
 def schemas(
-    metadata: TableMetadata, covered: Mapping[int, CoveredSchema], events: Iterable[ControlEvent]
+    metadata: TableMetadata, covered: Mapping[SchemaKey, CoveredSchema], events: Iterable[ControlEvent]
 ) -> list[SchemaStep]:
     """Every schema of the table, oldest first. Causes are the table's own note, changes the events'."""
     changes = {

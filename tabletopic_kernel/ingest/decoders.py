@@ -13,7 +13,7 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
-from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.core.wire import SchemaKey, prefix
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
 from tabletopic_kernel.ingest.kafka_columns import not_text
 from tabletopic_kernel.ingest.plan import WriterSchema
@@ -62,14 +62,14 @@ class WholeValueDecoder:
         return pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused
 
 
-def make_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
+def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     """The decoder of a writer schema.
 
     Raises:
         BadSchemaError: the schema cannot be read, or is of a format that is not understood.
     """
     try:
-        return _make(schema_id, schema)
+        return _make(schema_id if isinstance(schema_id, int) else 0, schema)
     except BadSchemaError:
         raise
     except ActionNeededError as error:  # the formats' own: the text is not valid, or beyond their limits
@@ -77,7 +77,7 @@ def make_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
 
 
 @lru_cache(maxsize=256)
-def cached_decoder(schema_id: int, schema: WriterSchema) -> Decoder:
+def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     """As ``make_decoder``; kept between the tasks of a Python worker."""
     return make_decoder(schema_id, schema)
 

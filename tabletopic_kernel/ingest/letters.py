@@ -9,9 +9,12 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
+from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.conform import conform
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+# Ids are signed integers to registries. A larger one comes from a damaged record; its message has it.
+_MAX_ID = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,18 @@ class Refusals:
     """Records of a batch that cannot become rows: positions, and a reason and message for each or for all."""
 
     positions: Positions
-    schema_id: int | None
+    schema_id: SchemaKey | None
     reasons: Sequence[str] | str
     messages: Sequence[str] | str
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    @property
+    def told_id(self) -> int | None:
+        """The schema id as a letter tells it; None for a GUID, which the message names, and for none."""
+        one = self.schema_id
+        return one if isinstance(one, int) and 0 <= one <= _MAX_ID else None
 
     def reason(self, index: int) -> str:
         """Why record ``index`` (of these) is refused."""
@@ -52,7 +61,7 @@ def letters_of(
     names = [name for name in source.schema.names if name in target.names]
     columns = {name: source.column(name) for name in names} | {
         "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
-        "schema_id": pa.repeat(pa.scalar(refused.schema_id, pa.int32()), count),
+        "schema_id": pa.repeat(pa.scalar(refused.told_id, pa.int32()), count),
         "reason": _texts(refused.reasons, count),
         "message": _texts(refused.messages, count),
         "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.transform import Transform
+from tabletopic_kernel.core.wire import SchemaKey
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
@@ -59,8 +60,8 @@ class StagePlan:
     table: TablePlan | None
     dead_letters: TablePlan | None
     epoch: int
-    schemas: dict[int, WriterSchema]
-    refused_schemas: dict[int, tuple[str, str]]
+    schemas: dict[SchemaKey, WriterSchema]
+    refused_schemas: dict[SchemaKey, tuple[str, str]]
     covers_tombstones: bool
     transform: Transform
     framed: bool
@@ -68,7 +69,7 @@ class StagePlan:
     key_format: str
     metadata_columns: tuple[str, ...]
     # Of those refused: the registry did not know them when it was last asked, and may by now.
-    unknown_schemas: frozenset[int] = frozenset()
+    unknown_schemas: frozenset[SchemaKey] = frozenset()
     # What JSON without a schema is decoded to; columns that it lacks come back as needs.
     inferred: Schema | None = None
     # The one schema is the newest of a subject, so each batch asks which that is.
@@ -83,7 +84,7 @@ class Needs:
     them. ``dead_letters``: a table for them.
     """
 
-    schema_ids: frozenset[int | None] = frozenset()
+    schema_ids: frozenset[SchemaKey | None] = frozenset()
     columns: tuple[Schema, ...] = ()
     dead_letters: bool = False
 
@@ -118,7 +119,7 @@ class StageResult:
     records: int = 0
     value_bytes: int = 0
     newest_ms: dict[int, int] = field(default_factory=dict)
-    needed: set[int | None] = field(default_factory=set)
+    needed: set[SchemaKey | None] = field(default_factory=set)
     needed_columns: list[Schema] = field(default_factory=list)
     needs_dead_letters: bool = False
     refused: dict[str, int] = field(default_factory=Counter)

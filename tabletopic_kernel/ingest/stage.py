@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.core import dead_letter
+from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
@@ -74,7 +75,8 @@ class Stage:
         note_newest(batch, result.newest_ms)
         values = batch.column("value")
         result.value_bytes += values.nbytes
-        groups, unframed = split(values) if self._plan.framed else unsplit(values)
+        headers = batch.column("headers") if "headers" in batch.schema.names else None
+        groups, unframed = split(values, headers) if self._plan.framed else unsplit(values)
         result.needed |= {group.schema_id for group in groups if not self._known(group.schema_id)}
         if self._void:
             return
@@ -90,7 +92,7 @@ class Stage:
         stops = self._plan.errors == "stop" and bool(result.refused)
         return bool(result.needs) or stops
 
-    def _known(self, schema_id: int | None) -> bool:
+    def _known(self, schema_id: SchemaKey | None) -> bool:
         if schema_id is not None and schema_id in self._plan.refused_schemas:
             return True
         if self._loaded.writer is None:  # inferred columns come from the records themselves
@@ -102,6 +104,9 @@ class Stage:
         if group.schema_id is not None and group.schema_id in self._plan.refused_schemas:
             reason, message = self._plan.refused_schemas[group.schema_id]
             self._refuse(batch, Refusals(positions, group.schema_id, reason, message))
+            return
+        if group.schema_id is not None and (fault := group.header_fault(self._kind(group.schema_id))):
+            self._refuse(batch, Refusals(positions, group.schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
             return
         if bad_keys is not None and len(bad_keys):
             bad = np.isin(positions, bad_keys)
@@ -126,8 +131,11 @@ class Stage:
         columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
         self._hold(batch, columns, positions, group.schema_id)
 
+    def _kind(self, schema_id: SchemaKey) -> str:
+        return self._plan.schemas[schema_id].kind
+
     def _transformed(
-        self, batch: pa.RecordBatch, rows: pa.RecordBatch, positions: Positions, schema_id: int
+        self, batch: pa.RecordBatch, rows: pa.RecordBatch, positions: Positions, schema_id: SchemaKey
     ) -> tuple[dict[str, pa.Array], Positions]:
         """Decoded rows, which are the records at ``positions``, as columns; and which records those are."""
         offsets = batch.column("offset")
@@ -140,7 +148,11 @@ class Stage:
         return columns, positions if len(found.kept) == len(positions) else positions[found.kept]
 
     def _hold(
-        self, batch: pa.RecordBatch, columns: Mapping[str, pa.Array], at: Positions, schema_id: int | None
+        self,
+        batch: pa.RecordBatch,
+        columns: Mapping[str, pa.Array],
+        at: Positions,
+        schema_id: SchemaKey | None,
     ) -> None:
         """Hold the rows of ``columns``, which are the records at ``at``; what does not fit is refused."""
         target = self._loaded.target
@@ -169,21 +181,19 @@ class Stage:
         counts = {reasons: len(refused)} if isinstance(reasons, str) else Counter(reasons)
         for reason, count in counts.items():
             result.refused[reason] = result.refused.get(reason, 0) + count
-        schema_id = refused.schema_id if refused.schema_id is None or refused.schema_id >= 0 else None
         for index, position in enumerate(refused.positions.tolist()):
             if not result.wants_samples:
                 break
             partition, offset = (batch.column(name)[position].as_py() for name in ("partition", "offset"))
             told = (refused.reason(index), refused.message(index))
-            result.sample(RefusedRecord(partition, offset, schema_id, *told))
+            result.sample(RefusedRecord(partition, offset, refused.told_id, *told))
         if self._plan.errors != "dead_letter":
             return
         target = self._loaded.letter_target
         if target is None:
             result.needs_dead_letters = True
             return
-        kept = Refusals(refused.positions, schema_id, refused.reasons, refused.messages)
-        letters = letters_of(self._plan.topic, batch, kept, datetime.now(UTC), target)
+        letters = letters_of(self._plan.topic, batch, refused, datetime.now(UTC), target)
         result.letters += self._letters.add(letters)
 
     def finish(self) -> StageResult:
@@ -234,7 +244,7 @@ class LoadedPlan:
         self._inferring: Decoder | None = None
         self.step = make_step(plan.transform)
 
-    def decoder(self, schema_id: int) -> Decoder:
+    def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder of a schema id that the plan covers."""
         if not self.infers:
             return cached_decoder(schema_id, self.plan.schemas[schema_id])
@@ -259,7 +269,7 @@ def _load_plan(pickled: bytes) -> LoadedPlan:
     return _LOADED[key]
 
 
-def _refusals(positions: Positions, schema_id: int, refused: list[Refused]) -> Refusals:
+def _refusals(positions: Positions, schema_id: SchemaKey, refused: list[Refused]) -> Refusals:
     chosen = positions[[bad.index for bad in refused]] if refused else positions[:0]
     return Refusals(chosen, schema_id, [bad.reason for bad in refused], [bad.message for bad in refused])
 

@@ -13,6 +13,7 @@ import pytest
 from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
 from tabletopic_kernel.core.errors import RetryableError
 
+KNOWN, GONE, NO_PAGE, CLOSED = (f"6da336d8-f1d3-0f98-4c47-d03ee8a14a1{digit}" for digit in range(4))
 ANSWERS: dict[str, tuple[int, Any]] = {
     "/schemas/ids/1": (200, {"schema": '"string"'}),
     "/schemas/ids/1/versions": (200, [{"subject": "a-value", "version": 3}]),
@@ -22,6 +23,13 @@ ANSWERS: dict[str, tuple[int, Any]] = {
     "/schemas/ids/5": (403, {"error_code": 40301, "message": "no"}),
     "/schemas/ids/6": (200, {"schema": '"int"'}),
     "/schemas/ids/6/versions": (404, {"error_code": 40403, "message": "its subject is deleted"}),
+    f"/schemas/guids/{KNOWN}": (200, {"schema": '"long"', "guid": KNOWN}),
+    f"/schemas/guids/{GONE}": (404, {"error_code": 40403, "message": "Schema not found"}),
+    f"/schemas/guids/{NO_PAGE}": (404, ""),
+    f"/schemas/guids/{CLOSED}": (403, ""),
+    "/subjects": (200, ["a-value"]),
+    "/subjects/a-value": (200, {"subject": "a-value", "version": 2, "id": 9, "schema": '"long"'}),
+    "/subjects/b-value": (404, {"error_code": 40401, "message": "no subject"}),
     "/subjects/a-value/versions/latest": (404, {"error_code": 40401, "message": "no subject"}),
 }
 
@@ -29,10 +37,15 @@ ANSWERS: dict[str, tuple[int, Any]] = {
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer by the table above."""
-        status, body = ANSWERS[self.path.partition("?")[0]]
+        status, body = ANSWERS.get(self.path.partition("?")[0], (404, ""))
         self.send_response(status)
         self.end_headers()
         self.wfile.write((body if isinstance(body, str) else json.dumps(body)).encode())
+
+    def do_POST(self) -> None:
+        """Answer by the table above, whatever was sent."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -73,3 +86,27 @@ def test_other_refusals_say_nothing_about_the_schema(registry: Registry, schema_
     """A page that is not there, or a closed door, is waited out: it makes no dead letter (I9)."""
     with pytest.raises(RetryableError, match="url"):
         registry.by_id(schema_id)
+
+
+def test_a_schema_by_guid(registry: Registry) -> None:
+    """Its version is that in the subject that it is looked for in; without one it is still a schema."""
+    found = registry.by_guid(KNOWN, "a-value")
+    assert (found.id, found.text, found.subject, found.version) == (KNOWN, '"long"', "a-value", 2)
+    elsewhere = registry.by_guid(KNOWN, "b-value")
+    assert (elsewhere.text, elsewhere.subject, elsewhere.version) == ('"long"', "", 0)
+
+
+def test_a_guid_that_nobody_can_tell(registry: Registry) -> None:
+    """A registry may have no such schema, or no GUIDs at all; both are told, neither is waited for."""
+    with pytest.raises(UnknownSchemaError, match=GONE):
+        registry.by_guid(GONE, "a-value")
+    with pytest.raises(UnknownSchemaError, match="has no GUIDs"):
+        registry.by_guid(NO_PAGE, "a-value")
+
+
+def test_a_guid_asked_of_no_registry(registry: Registry) -> None:
+    """A closed door, or pages that are not there although no registry answers, say nothing (I9)."""
+    with pytest.raises(RetryableError):
+        registry.by_guid(CLOSED, "a-value")
+    with pytest.raises(RetryableError):
+        Registry({"url": f"{registry.url}/elsewhere"}).by_guid(NO_PAGE, "a-value")

@@ -163,6 +163,33 @@ def test_all_records_of_a_refused_schema_are_letters(plan: StagePlan) -> None:
     ]
 
 
+def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
+    """By id or GUID; a header that does not fit is a letter, whole; ids larger than a registry's are none."""
+    guid = "6da336d8-f1d3-0f98-4c47-d03ee8a14a10"
+    body = good(1)[5:]
+    knows = replace(
+        plan,
+        schemas={7: WRITER, guid: WRITER},
+        refused_schemas={2**32 - 1: ("unknown_schema", "none")},
+    )
+
+    def named(value: bytes, header: bytes) -> pa.RecordBatch:
+        return batch(value, headers=[{"key": "__value_schema_id", "value": header}])
+
+    by_guid = b"\1" + bytes.fromhex(guid.replace("-", ""))
+    result = run(
+        knows, named(body, prefix(7)), named(body, by_guid), batch(good(2)), named(good(3), prefix(7) + b"\0")
+    )
+    assert sorted(row["id"] for row in rows(result.files)) == [1, 1, 2]
+    (letter,) = rows(result.letters)
+    assert (letter["reason"], letter["schema_id"], letter["value"]) == ("bad_schema_header", 7, good(3))
+    assert letter["headers"] == [{"key": "__value_schema_id", "value": prefix(7) + b"\0"}]
+    huge = run(knows, batch(prefix(2**32 - 1) + b"x"))
+    assert [(row["reason"], row["schema_id"]) for row in rows(huge.letters)] == [("unknown_schema", None)]
+    unknown = run(plan, named(body, by_guid), batch(good(2)))
+    assert unknown.needs.schema_ids == {guid}
+
+
 @pytest.mark.parametrize(("errors", "kept"), [("skip", 1), ("stop", 0)])
 def test_skip_counts_and_stop_keeps_nothing(plan: StagePlan, errors: Any, kept: int) -> None:
     """Neither writes letters; the count by reason is there in both."""
