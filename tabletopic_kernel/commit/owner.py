@@ -118,10 +118,11 @@ class Owner:
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
         """The commit under way, else one of ``batches``; None where there are none."""
         if self.pending is None and batches:
-            offsets, refused = batches[0].offsets, dict(batches[0].refused)
+            offsets, refused, passed = batches[0].offsets, batches[0].refused, batches[0].passed_over
             for batch in batches[1:]:
                 offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
-            after = self.ledger.advanced(offsets, str(uuid.uuid4()), refused)
+                passed = added(passed, batch.passed_over)
+            after = self.ledger.advanced(offsets, str(uuid.uuid4()), refused, passed)
             replays = [batch.replay_id for batch in batches if batch.replay_id]
             replay_id = replays[-1] if replays else self.ledger.replay_id
             after = replace(after, swept_epoch=self.swept_epoch, replay_id=replay_id)

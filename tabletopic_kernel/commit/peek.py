@@ -131,11 +131,11 @@ def _decoded(
     ]
 
 
-def _infer(values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, list[Refused]]:
     """JSON without a schema, in the columns that these records would make."""
     columns = Schema()
     while True:
-        decoder = inferring_decoder(columns)
+        decoder = inferring_decoder(columns, settings.transform)
         decoded = decoder.decode(values)
         needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
         if needed is None:
@@ -149,7 +149,7 @@ def _decode(
     """Rows of a group and those that are none; raises where there is no decoder for it."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
-        return _infer(group.values)
+        return _infer(group.values, settings)
     if kind is not None:
         return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
     framed = settings.value_format == "by_schema_id"

@@ -122,7 +122,10 @@ class Replay:
         nothing = StagedOffsets({}, {})
         seconds = time.monotonic() - began
         files = tuple(tried.result.files)
-        return StagedBatch(nothing, files, tried.result.rows, seconds, replay_id=replay_id)
+        result = tried.result
+        return StagedBatch(
+            nothing, files, result.rows, seconds, passed_over=result.passed_over, replay_id=replay_id
+        )
 
     def _mark(
         self, tasks: Sequence[FileScanTask], every: pa.Table, moved: set[Place], replay_id: str
@@ -145,7 +148,7 @@ class Replays:
         self._told = told  # wish, letters that are rows now, those that stay by reason, what went wrong
         self._asked: deque[ReplayWish] = deque()
         self._current: Replay | None = None
-        self._staged_rows = 0  # of a round that is not committed yet
+        self._staged: StagedBatch | None = None  # of a round that is not committed yet
 
     def ask(self, wish: ReplayWish) -> None:
         """Replay when there is time."""
@@ -154,7 +157,7 @@ class Replays:
     @property
     def has_work(self) -> bool:
         """Whether a round can be made now."""
-        return not self._staged_rows and bool(self._asked or self._current)
+        return self._staged is None and bool(self._asked or self._current)
 
     def step(self, owner: Owner) -> StagedBatch | None:
         """One round; rows to stage, or None when the replay is over."""
@@ -168,18 +171,18 @@ class Replays:
         if batch is None:
             self.interrupt(None, wish)
         else:
-            self._staged_rows = batch.rows
+            self._staged = batch
         return batch
 
     def committed(self) -> None:
         """The round's rows are in the table."""
-        if self._current is not None:
-            self._current.rows += self._staged_rows
-        self._staged_rows = 0
+        if self._current is not None and self._staged is not None:
+            self._current.rows += self._staged.rows
+        self._staged = None
 
     def interrupt(self, error: str | None, wish: ReplayWish | None = None) -> None:
         """The replay under way is over; ``error`` says why it did not come to its end."""
-        current, self._current, self._staged_rows = self._current, None, 0
+        current, self._current, self._staged = self._current, None, None
         wish = current.wish if current else wish
         if wish is not None:
             self._told(wish, current.rows if current else 0, current.stayed if current else {}, error)

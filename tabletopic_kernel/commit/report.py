@@ -54,6 +54,7 @@ class Reporter:
             "newest_ms": dict(ledger.newest_ms),
             "commits": ledger.commits,
             "refused": dict(ledger.refused),
+            "passed_over": dict(ledger.passed_over),
             "dead_letters": letters.count,
             "dead_letter_table": letters.name if letters.table else None,
         }

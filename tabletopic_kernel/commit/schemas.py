@@ -13,12 +13,23 @@ from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaE
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
+from tabletopic_kernel.core.dead_letter import (
+    BAD_SCHEMA,
+    INCOMPATIBLE_SCHEMA,
+    NOT_AN_ENVELOPE,
+    UNKNOWN_SCHEMA,
+)
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
 from tabletopic_kernel.core.evolution import Evolution, metadata_columns
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.transform import decoded_columns, inferred_columns, value_columns
+from tabletopic_kernel.core.transform import (
+    NotAnEnvelopeError,
+    decoded_columns,
+    has_row,
+    inferred_columns,
+    value_columns,
+)
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
@@ -74,7 +85,7 @@ class SchemaKeeper:
             return None
         try:
             return self._columns.create(self._columns_of(latest.id, self._writer(latest)), latest)
-        except BadSchemaError as error:  # records of other schemas may come
+        except (BadSchemaError, NotAnEnvelopeError) as error:  # records of other schemas may come
             _LOG.warning("%s: %s", self._topic, error)
             return None
 
@@ -102,7 +113,7 @@ class SchemaKeeper:
                 registered = self._find(schema_id)
                 writer = self._writer(registered)
                 outcome = self._columns.outcome(self._columns_of(schema_id, writer))
-            except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
+            except (RetryableError, UnknownSchemaError, BadSchemaError, NotAnEnvelopeError) as error:
                 _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
                 continue
             if not (outcome.changes or outcome.refused):
@@ -183,6 +194,9 @@ class SchemaKeeper:
         except BadSchemaError as error:
             self._refuse(registered.id, BAD_SCHEMA, str(error), self._refused)
             return
+        except NotAnEnvelopeError as error:
+            self._refuse(registered.id, NOT_AN_ENVELOPE, str(error), self._refused)
+            return
         outcome = self._columns.fit(columns, registered)
         if outcome.refused:
             self._refuse_columns(outcome, registered)
@@ -208,8 +222,11 @@ class SchemaKeeper:
             )
 
     def _cover_inferred(self, columns: Sequence[Schema]) -> None:
-        decoded = inferred_columns(self._inferred(), columns, self._settings.transform)
-        wanted = value_columns(decoded, self._settings.transform)
+        known = self._inferred()
+        self._learned = inferred_columns(known, columns, self._settings.transform)
+        if not has_row(self._learned, self._settings.transform):
+            return  # so far: tasks refuse the records
+        wanted = value_columns(self._learned, self._settings.transform)
         outcome = self._columns.fit(wanted, None)
         if outcome.refused:
             told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
@@ -231,7 +248,8 @@ class SchemaKeeper:
         )
 
     def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> Schema:
-        columns = value_columns(make_decoder(schema_id, writer).iceberg_schema, self._settings.transform)
+        decoded = make_decoder(schema_id, writer).iceberg_schema
+        columns = value_columns(decoded, self._settings.transform)
         own = {column.name for column in metadata_columns(self._settings)}
         if clash := own.intersection(column.name for column in columns.fields):
             raise BadSchemaError(

@@ -58,6 +58,8 @@ class TopicStatus:
     refused: dict[str, int] = field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
+    # Records that asked for no row, by reason.
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON wants its keys."""
@@ -153,6 +155,7 @@ def progress_of_table(wish: TopicWish, catalog: Catalog) -> Progress:
             "commits": ledger.commits,
             "epoch": ledger.epoch,
             "refused": dict(ledger.refused),
+            "passed_over": dict(ledger.passed_over),
         }
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, wish.topic)
@@ -207,6 +210,7 @@ def _status(
         refused=progress.refused,
         dead_letters=progress.dead_letters,
         dead_letter_table=progress.dead_letter_table,
+        passed_over=progress.passed_over,
     )
 
 

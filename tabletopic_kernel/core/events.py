@@ -47,6 +47,8 @@ class Progress(_Model):
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
+    # Records that asked for no row: tombstones of change events, and what a projection's WHERE leaves out.
+    passed_over: dict[str, int] = Field(default_factory=dict)
 
 
 class _Event(_Model):

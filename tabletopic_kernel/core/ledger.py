@@ -26,7 +26,8 @@ class Ledger:
     can be looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition;
     ``commits`` counts the commits of records since the table began; of epochs up to ``swept_epoch`` no
     file is left that no snapshot refers to (I10); ``refused`` counts the records that became no row since
-    the table began, by reason; ``replay_id`` names the newest replay whose rows are in the table (I7).
+    the table began, by reason, and ``passed_over`` those that asked for none (I1); ``replay_id`` names the
+    newest replay whose rows are in the table (I7).
     """
 
     topic: str
@@ -39,6 +40,7 @@ class Ledger:
     commits: int = 0
     swept_epoch: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
     replay_id: str | None = None
 
     @property
@@ -61,8 +63,9 @@ class Ledger:
         }
         if self.watermark_ms is not None:
             summary["watermark-ms"] = str(self.watermark_ms)
-        if self.refused:
-            summary["refused"] = json.dumps(dict(sorted(self.refused.items())), separators=(",", ":"))
+        for name, counts in (("refused", self.refused), ("passed-over", self.passed_over)):
+            if counts:
+                summary[name] = json.dumps(dict(sorted(counts.items())), separators=(",", ":"))
         if self.replay_id is not None:
             summary["replay-id"] = self.replay_id
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
@@ -83,6 +86,7 @@ class Ledger:
             commits=int(summary.get(f"{PREFIX}commits", "0")),
             swept_epoch=int(summary.get(f"{PREFIX}swept-epoch", "0")),
             refused=json.loads(summary.get(f"{PREFIX}refused", "{}")),
+            passed_over=json.loads(summary.get(f"{PREFIX}passed-over", "{}")),
             replay_id=summary.get(f"{PREFIX}replay-id"),
         )
 
@@ -93,9 +97,13 @@ class Ledger:
         return replace(self, epoch=epoch, commit_id=commit_id)
 
     def advanced(
-        self, staged: StagedOffsets, commit_id: str, refused: Mapping[str, int] | None = None
+        self,
+        staged: StagedOffsets,
+        commit_id: str,
+        refused: Mapping[str, int] | None = None,
+        passed_over: Mapping[str, int] | None = None,
     ) -> Ledger:
-        """This ledger after the rows of ``staged`` and its ``refused`` records, counted by reason.
+        """This ledger after the rows of ``staged`` and its records without a row, counted by reason.
 
         Raises:
             InternalError: the staged rows do not start where this ledger ends; committing them would
@@ -109,6 +117,7 @@ class Ledger:
             next_offsets={**self.next_offsets, **staged.end},
             newest_ms=_newest(self.newest_ms, staged.newest_ms),
             refused=added(self.refused, refused or {}),
+            passed_over=added(self.passed_over, passed_over or {}),
         )
 
     def is_ahead_of(self, other: Ledger) -> bool:

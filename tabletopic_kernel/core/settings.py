@@ -121,8 +121,10 @@ class TopicSettings(_Model):
         "refused, or it is cut down to the microsecond before it",
     )
     key_format: Literal["raw", "string", "none"] = Field("raw", description="type of the _kafka_key column")
-    transform: Literal["flatten", "none"] = Field(
-        "flatten", description="flatten: value fields are columns; none: one _kafka_value column"
+    transform: Literal["flatten", "none", "flatten_debezium"] = Field(
+        "flatten",
+        description="flatten: value fields are columns; none: one _kafka_value column; flatten_debezium: the "
+        "rows of change events, with _cdc",
     )
     metadata_columns: tuple[MetadataColumn, ...] = Field(
         ("key", "header", "metadata"), description="which _kafka_* columns the table has"

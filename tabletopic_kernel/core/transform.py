@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestamptzType
+from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestamptzType, UUIDType
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import HEADER, KEY, METADATA, VALUE, evolve
@@ -27,7 +27,7 @@ ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": 
 ROWLESS_OPS: Final = {"t": "truncate", "m": "message"}
 TOMBSTONE: Final = "tombstone"
 
-_CDC_STRUCT: Final = StructType(
+CDC_STRUCT: Final = StructType(
     NestedField(1, "op", StringType(), required=False, doc="I insert, U update, D delete"),
     NestedField(2, "ts", TimestamptzType(), required=False, doc="when the connector read the change"),
     NestedField(3, "offset", LongType(), required=False, doc="of the Kafka record"),
@@ -36,6 +36,8 @@ _CDC_STRUCT: Final = StructType(
 )
 # What is read of ``source``: its other fields differ from connector to connector.
 _SOURCE_TEXTS: Final = ("db", "schema", "table")
+# Stands in an image until a row has been seen, so that after is an object from the start.
+_PLACEHOLDER: Final = NestedField(1, VALUE, UUIDType(), required=False)
 _NO_ROW_COLUMNS: Final = frozenset((KEY, HEADER, METADATA, VALUE, CDC, REST))
 
 
@@ -85,10 +87,14 @@ def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transfor
         known: ``decoded_columns`` of today.
         needs: what tasks found missing (``ingest/decode_json.JsonDecoder.needed``).
         transform: with change events, both images of a row get the same columns.
+
+    Raises:
+        NotAnEnvelopeError: the source's table has a column that cannot be one here.
     """
     merged = merged_columns(known, needs)
     if transform != "flatten_debezium":
         return merged
+    _check_names(column.name for name in (AFTER, BEFORE) for column in _image(merged, name))
     rows = [Schema(*found) for found in (_image(known), *map(_image, (merged, merged), (AFTER, BEFORE)))]
     rest = [column for column in merged.fields if column.name == REST]
     return _envelope(Schema(*merged_columns(rows[0], rows[1:]).fields, *rest), merged)
@@ -97,7 +103,21 @@ def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transfor
 def _image(envelope: Schema, name: str = AFTER) -> tuple[NestedField, ...]:
     """The columns of ``after`` or ``before``."""
     found = next((one.field_type for one in envelope.fields if one.name == name), None)
-    return found.fields if isinstance(found, StructType) else ()
+    fields = found.fields if isinstance(found, StructType) else ()
+    return tuple(one for one in fields if (one.name, one.field_type) != (VALUE, UUIDType()))
+
+
+def _check_names(names: Iterable[str]) -> None:
+    if taken := sorted(_NO_ROW_COLUMNS.intersection(names)):
+        raise NotAnEnvelopeError(
+            f"the source's table has a column {', '.join(taken)}, which is the name of a column that the "
+            "transform or the topic adds; rename it in what Debezium sends, or use transform flatten"
+        )
+
+
+def has_row(decoded: Schema, transform: Transform) -> bool:
+    """Whether records have shown columns that a table can be made of."""
+    return transform != "flatten_debezium" or bool(_image(decoded, AFTER) or _image(decoded, BEFORE))
 
 
 def _unwrapped(envelope: Schema) -> Schema:
@@ -105,12 +125,11 @@ def _unwrapped(envelope: Schema) -> Schema:
     if not isinstance(fields.get(OP), StringType):
         raise NotAnEnvelopeError("not a change event of Debezium: there is no field op of text")
     row = row_columns(envelope)
-    if any(column.name == CDC for column in row.fields):
-        raise NotAnEnvelopeError(f"the source's table has a column {CDC}, which is the change's own name")
+    _check_names(column.name for column in row.fields)
     # A delete may know no more of its row than the key.
     columns = [column.model_copy(update={"required": False}) for column in row.fields]
     rest = [column for column in envelope.fields if column.name == REST]
-    return Schema(*columns, NestedField(1, CDC, _CDC_STRUCT, required=False), *rest)
+    return Schema(*columns, NestedField(1, CDC, CDC_STRUCT, required=False), *rest)
 
 
 def row_columns(envelope: Schema) -> Schema:
@@ -132,15 +151,15 @@ def row_columns(envelope: Schema) -> Schema:
 def _envelope(columns: Schema, learned: Schema) -> Schema:
     row = [one for one in columns.fields if one.name not in _NO_ROW_COLUMNS]
     known = {one.name: one for one in learned.fields}
-    images = [NestedField(1, name, StructType(*row), required=False) for name in (AFTER, BEFORE) if row]
+    image = StructType(*(row or [_PLACEHOLDER]))
     fixed = [
-        *images,
+        *(NestedField(1, name, image, required=False) for name in (AFTER, BEFORE)),
         NestedField(1, OP, StringType(), required=False),
         NestedField(1, TS, LongType(), required=False),
         NestedField(1, SOURCE, _source(known.get(SOURCE)), required=False),
         *(one for one in columns.fields if one.name == REST),
     ]
-    names = {one.name for one in fixed} | {AFTER, BEFORE}
+    names = {one.name for one in fixed}
     return Schema(*fixed, *(one for name, one in known.items() if name not in names))
 
 

@@ -32,19 +32,24 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
     if unknown := columns.keys() - set(target.names):
         raise ValueError(f"the table has no columns {sorted(unknown)}")
     arrays = [
-        _fit(columns[field.name] if field.name in columns else pa.nulls(rows, field.type), field.type)
+        fit(columns[field.name] if field.name in columns else pa.nulls(rows, field.type), field.type)
         for field in target
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
+def fit(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values as another type: by name inside structs, widened, never cut off.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit.
+    """
     if pa.types.is_struct(target) and pa.types.is_struct(array.type):
         return _fit_struct(array, target)
     if pa.types.is_map(target) and pa.types.is_map(array.type):
         return _fit_map(array, target)
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
-        return rebuilt(array, target, _fit(array.values, target.value_type))
+        return rebuilt(array, target, fit(array.values, target.value_type))
     return array if array.type.equals(target) else array.cast(target, safe=True)
 
 
@@ -53,7 +58,7 @@ def _fit_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
     for field in target:
         index = array.type.get_field_index(field.name)
         found = array.field(index) if index >= 0 else pa.nulls(len(array), field.type)
-        child = _fit(found, field.type)
+        child = fit(found, field.type)
         children.append(child if field.nullable or not child.null_count else _required(child, array))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
@@ -61,7 +66,7 @@ def _fit_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
 
 def _fit_map(array: pa.MapArray, target: pa.MapType) -> pa.MapArray:
     entries = pa.StructArray.from_arrays(
-        [_fit(array.keys, target.key_type), _fit(array.items, target.item_type)],
+        [fit(array.keys, target.key_type), fit(array.items, target.item_type)],
         fields=[target.key_field, target.item_field],
     )
     return rebuilt(array, target, entries)

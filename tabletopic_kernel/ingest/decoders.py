@@ -13,6 +13,7 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
+from tabletopic_kernel.core.transform import Transform
 from tabletopic_kernel.core.wire import SchemaKey, prefix
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
 from tabletopic_kernel.ingest.kafka_columns import not_text
@@ -82,11 +83,12 @@ def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     return make_decoder(schema_id, schema)
 
 
-def inferring_decoder(columns: Schema) -> Decoder:
+def inferring_decoder(columns: Schema, transform: Transform = "flatten") -> Decoder:
     """The decoder of JSON without a schema, for the columns there are."""
     from tabletopic_kernel.ingest.decode_json import JsonDecoder  # noqa: PLC0415 - see _make
+    from tabletopic_kernel.ingest.json_payload import PayloadDecoder  # noqa: PLC0415 - see _make
 
-    return JsonDecoder(columns)
+    return PayloadDecoder(columns) if transform == "flatten_debezium" else JsonDecoder(columns)
 
 
 class BareDecoder:

@@ -124,6 +124,7 @@ class StageResult:
     needs_dead_letters: bool = False
     refused: dict[str, int] = field(default_factory=Counter)
     samples: list[RefusedRecord] = field(default_factory=list)
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     def add(self, pickled: bytes) -> None:
         """Take in a task's result."""
@@ -143,6 +144,7 @@ class StageResult:
         self.needed_columns += other.needed_columns
         self.needs_dead_letters |= other.needs_dead_letters
         self.refused = added(self.refused, other.refused)
+        self.passed_over = added(self.passed_over, other.passed_over)
         self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
 
     def sample(self, record: RefusedRecord) -> None:

@@ -13,20 +13,22 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.core import dead_letter
+from tabletopic_kernel.core.ledger import added
+from tabletopic_kernel.core.transform import TOMBSTONE
 from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
+from tabletopic_kernel.ingest.held import Held
 from tabletopic_kernel.ingest.kafka_columns import kafka_columns, not_text, note_newest
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
 from tabletopic_kernel.ingest.relabel import relabel
-from tabletopic_kernel.ingest.transform import make_step
+from tabletopic_kernel.ingest.transform import Step, make_step
 from tabletopic_kernel.ingest.verdicts import Refused
 
 RESULT_SCHEMA = "result binary"
@@ -35,8 +37,6 @@ SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
 # few enough that a group of long records stays within memory.
 _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
-# Arrow bytes held before a file is written: bounds the memory of a task whatever the batch.
-_HELD_BYTES = 128 * 1024**2
 _KEY_TOLD = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 
 OnRefused = Callable[[pa.RecordBatch, Refusals], None]
@@ -65,8 +65,8 @@ class Stage:
         self._loaded = loaded
         self._plan = loaded.plan
         self._result = StageResult()
-        self._rows = _Held(loaded.writer)
-        self._letters = _Held(loaded.letter_writer)
+        self._rows = Held(loaded.writer)
+        self._letters = Held(loaded.letter_writer)
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Decode a batch and hold its rows and letters for the next file."""
@@ -93,6 +93,8 @@ class Stage:
         return bool(result.needs) or stops
 
     def _known(self, schema_id: SchemaKey | None) -> bool:
+        if schema_id is None and self._plan.transform == "flatten_debezium":
+            return True
         if schema_id is not None and schema_id in self._plan.refused_schemas:
             return True
         if self._loaded.writer is None:  # inferred columns come from the records themselves
@@ -101,6 +103,10 @@ class Stage:
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, bad_keys: Positions | None) -> None:
         positions, values = group.positions, group.values
+        if group.schema_id is None and self._plan.transform == "flatten_debezium":
+            # It follows a delete, for the sake of compaction, and tells nothing that the delete has not.
+            self._pass_over({TOMBSTONE: len(positions)})
+            return
         if group.schema_id is not None and group.schema_id in self._plan.refused_schemas:
             reason, message = self._plan.refused_schemas[group.schema_id]
             self._refuse(batch, Refusals(positions, group.schema_id, reason, message))
@@ -125,7 +131,7 @@ class Stage:
             if self._void:
                 return
             columns, positions = self._transformed(batch, rows, positions, group.schema_id)
-        if self._void:
+        if self._void or not len(positions):
             return
         source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
         columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
@@ -141,8 +147,9 @@ class Stage:
         offsets = batch.column("offset")
         if len(positions) < len(batch):
             offsets = offsets.take(pa.array(positions))
-        found = self._loaded.step.rows(rows, offsets)
+        found = self._loaded.step(schema_id).rows(rows, offsets)
         self._refuse(batch, _refusals(positions, schema_id, found.refused))
+        self._pass_over(found.passed_over)
         renames = self._plan.schemas[schema_id].renames
         columns = relabel(found.columns, dict(renames)) if renames else found.columns
         return columns, positions if len(found.kept) == len(positions) else positions[found.kept]
@@ -170,6 +177,9 @@ class Stage:
             return
         self._result.rows += len(rows)
         self._result.files += self._rows.add(rows)
+
+    def _pass_over(self, counts: Mapping[str, int]) -> None:
+        self._result.passed_over = added(self._result.passed_over, counts)
 
     def _refuse(self, batch: pa.RecordBatch, refused: Refusals) -> None:
         if not len(refused):
@@ -206,30 +216,6 @@ class Stage:
         return self._result
 
 
-class _Held:
-    """Rows of one table on their way to a file."""
-
-    def __init__(self, writer: DataFileWriter | None) -> None:
-        self._writer = writer
-        self._batches: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def add(self, rows: pa.RecordBatch) -> list[DataFile]:
-        """Hold rows; the files that were written for it, mostly none."""
-        assert self._writer is not None
-        self._batches.append(rows)
-        self._bytes += rows.nbytes
-        return self.flush() if self._bytes >= min(self._writer.target_bytes, _HELD_BYTES) else []
-
-    def flush(self) -> list[DataFile]:
-        """Write what is held."""
-        if not self._batches or self._writer is None:
-            return []
-        table = pa.Table.from_batches(self._batches)
-        self._batches, self._bytes = [], 0
-        return self._writer.write(table) if len(table) else []
-
-
 class LoadedPlan:
     """A plan with what is costly to make; kept between the tasks of a Python worker."""
 
@@ -242,15 +228,22 @@ class LoadedPlan:
         whole = plan.schemas.get(WHOLE_TOPIC)
         self.infers = whole is not None and whole.kind == "INFERRED"
         self._inferring: Decoder | None = None
-        self.step = make_step(plan.transform)
+        self._steps: dict[SchemaKey, Step] = {}
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder of a schema id that the plan covers."""
         if not self.infers:
             return cached_decoder(schema_id, self.plan.schemas[schema_id])
         if self._inferring is None:
-            self._inferring = inferring_decoder(self.plan.inferred or Schema())
+            self._inferring = inferring_decoder(self.plan.inferred or Schema(), self.plan.transform)
         return self._inferring
+
+    def step(self, schema_id: SchemaKey) -> Step:
+        """The transform of rows that were decoded by ``decoder``."""
+        if schema_id not in self._steps:
+            decoded = self.decoder(schema_id).iceberg_schema
+            self._steps[schema_id] = make_step(self.plan.transform, decoded)
+        return self._steps[schema_id]
 
 
 def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:

@@ -5,31 +5,15 @@ What it does to columns, without rows, is ``core/transform.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.transform import Transform
-from tabletopic_kernel.ingest.letters import Positions
-from tabletopic_kernel.ingest.verdicts import Refused
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Columns by name, and which of the rows given they are.
-
-    ``kept`` are their indexes, ascending. The others are ``refused``, or ask for no row and are counted in
-    ``passed_over``: together each row once.
-    """
-
-    columns: dict[str, pa.Array]
-    kept: Positions
-    refused: list[Refused] = field(default_factory=list)
-    passed_over: Mapping[str, int] = field(default_factory=dict)
+from tabletopic_kernel.ingest.debezium import Unwrap
+from tabletopic_kernel.ingest.rows import Rows, every
 
 
 class Step(Protocol):
@@ -40,9 +24,15 @@ class Step(Protocol):
         ...
 
 
-def make_step(transform: Transform) -> Step:
-    """The step of a transform."""
-    return WholeValue() if transform == "none" else Flatten()
+def make_step(transform: Transform, decoded: Schema) -> Step:
+    """The step of a transform, for rows of these columns."""
+    match transform:
+        case "flatten":
+            return Flatten()
+        case "none":
+            return WholeValue()
+        case "flatten_debezium":
+            return Unwrap(decoded)
 
 
 class Flatten:
@@ -61,8 +51,3 @@ class WholeValue:
         if batch.schema.names == [VALUE]:  # a value that is no record is in that column already
             return Flatten().rows(batch, offsets)
         return Rows({VALUE: batch.to_struct_array()}, every(len(batch)))
-
-
-def every(count: int) -> Positions:
-    """The indexes of ``count`` rows."""
-    return np.arange(count, dtype=np.int64)

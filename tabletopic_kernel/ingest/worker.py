@@ -39,8 +39,9 @@ _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read agai
 class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets they stand for.
 
-    ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason.
-    ``replay_id`` names the replay whose rows these are; such a batch stands for no offsets.
+    ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason,
+    and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows these are; such a
+    batch stands for no offsets.
     """
 
     offsets: StagedOffsets
@@ -50,6 +51,7 @@ class StagedBatch:
     letters: tuple[DataFile, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[RefusedRecord, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
     replay_id: str | None = None
 
     @property
@@ -184,6 +186,7 @@ class Worker:
                 tuple(result.letters),
                 result.refused,
                 tuple(result.samples),
+                result.passed_over,
             )
         )
 

@@ -73,15 +73,11 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         "host": one.host or "none",
     }
     if one.refused:
-        counts = ", ".join(f"{reason}: {number(count)}" for reason, count in one.refused.items())
-        where = (
-            f"; {number(one.dead_letters)} wait in {one.dead_letter_table}" if one.dead_letter_table else ""
-        )
-        pairs["refused"] = Cell(f"{counts}{where}", "warn")
-    if one.refused:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in one.refused.items())
         kept = f"; {number(one.dead_letters)} in {one.dead_letter_table}" if one.dead_letter_table else ""
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
+    if one.passed_over:
+        pairs["passed over"] = ", ".join(f"{why}: {count:,}" for why, count in one.passed_over.items())
     if one.error:
         pairs["reason"] = Cell(one.error, "bad" if one.state == "failed" else "warn")
     return facts(one.topic, pairs, notes)

@@ -104,7 +104,7 @@ def _columns(form: Format) -> Schema:
     values = form.values(1_000)
     values += [damage(value) for damage, value in zip(form.damage.values(), values, strict=False)]
     decoder = inferring_decoder(Schema())
-    decoder.decode(pa.array(values[:1_000] + [b'{"more": {}}'], pa.binary()))
+    decoder.decode(pa.array([*values[:1_000], b'{"more": {}}'], pa.binary()))
     needed: Schema = decoder.needed  # type: ignore[attr-defined]
     return needed
 

@@ -1,0 +1,345 @@
+"""Change events as Debezium's connectors write them become rows of the table that they tell of."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.adapters.catalog import open_catalog
+from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.ingest.json_payload import payloads
+from tests.commit.conftest import FakeRegistry
+from tests.ingest.whole_path import Path, without
+
+# The shapes of Debezium's PostgreSQL connector 2.x, as its documentation and Confluent's Avro converter
+# give them.
+_SOURCE_FIELDS = [
+    {"name": "version", "type": "string"},
+    {"name": "connector", "type": "string"},
+    {"name": "name", "type": "string"},
+    {"name": "ts_ms", "type": "long"},
+    {
+        "name": "snapshot",
+        "type": [
+            {
+                "type": "string",
+                "connect.version": 1,
+                "connect.parameters": {"allowed": "true,last,false,incremental"},
+                "connect.default": "false",
+                "connect.name": "io.debezium.data.Enum",
+            },
+            "null",
+        ],
+        "default": "false",
+    },
+    {"name": "db", "type": "string"},
+    {"name": "sequence", "type": ["null", "string"], "default": None},
+    {"name": "schema", "type": "string"},
+    {"name": "table", "type": "string"},
+    {"name": "txId", "type": ["null", "long"], "default": None},
+    {"name": "lsn", "type": ["null", "long"], "default": None},
+    {"name": "xmin", "type": ["null", "long"], "default": None},
+]
+COLUMNS = [
+    {"name": "id", "type": {"type": "int", "connect.default": 0}, "default": 0},
+    {"name": "first_name", "type": "string"},
+    {"name": "email", "type": ["null", "string"], "default": None},
+]
+MORE = {
+    "name": "balance",
+    "type": [
+        "null",
+        {
+            "type": "bytes",
+            "scale": 2,
+            "precision": 9,
+            "connect.version": 1,
+            "connect.parameters": {"scale": "2", "connect.decimal.precision": "9"},
+            "connect.name": "org.apache.kafka.connect.data.Decimal",
+            "logicalType": "decimal",
+        },
+    ],
+    "default": None,
+}
+
+
+def envelope(*columns: dict[str, Any]) -> dict[str, Any]:
+    """The Avro schema of a table's change events."""
+    value = {"type": "record", "name": "Value", "fields": list(columns), "connect.name": "pg.customers.Value"}
+    block = [("id", "string"), ("total_order", "long"), ("data_collection_order", "long")]
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "pg.public.customers",
+        "fields": [
+            {"name": "before", "type": ["null", value], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {
+                "name": "source",
+                "type": {
+                    "type": "record",
+                    "name": "Source",
+                    "namespace": "io.debezium.connector.postgresql",
+                    "fields": _SOURCE_FIELDS,
+                    "connect.name": "io.debezium.connector.postgresql.Source",
+                },
+            },
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+            {
+                "name": "transaction",
+                "type": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "block",
+                        "namespace": "event",
+                        "fields": [{"name": name, "type": kind} for name, kind in block],
+                    },
+                ],
+                "default": None,
+            },
+        ],
+        "connect.name": "pg.public.customers.Envelope",
+    }
+
+
+def event(op: str, before: Any, after: Any, ts_ms: int | None = 1_559_033_904_863) -> dict[str, Any]:
+    """The payload of a change event."""
+    return {
+        "before": before,
+        "after": after,
+        "source": {
+            "version": "2.7.0.Final",
+            "connector": "postgresql",
+            "name": "PostgreSQL_server",
+            "ts_ms": 1_559_033_904_000,
+            "snapshot": "false",
+            "db": "postgres",
+            "sequence": '["24023119","24023128"]',
+            "schema": "public",
+            "table": "customers",
+            "txId": 555,
+            "lsn": 24_023_128,
+            "xmin": None,
+        },
+        "op": op,
+        "ts_ms": ts_ms,
+        "transaction": None,
+    }
+
+
+ANNE = {"id": 1, "first_name": "Anne", "email": "annek@noanswer.org"}
+MARIE = {**ANNE, "first_name": "Anne Marie"}
+EVENTS = [
+    event("r", None, {"id": 0, "first_name": "Sally", "email": None}),
+    event("c", None, ANNE),
+    event("u", ANNE, MARIE),
+    event("d", MARIE, None),
+]
+CDC = {
+    "ts": datetime(2019, 5, 28, 8, 58, 24, 863_000, tzinfo=UTC),
+    "source": "public.customers",
+    "source_ts": datetime(2019, 5, 28, 8, 58, 24, tzinfo=UTC),
+}
+ROWS = [
+    {"id": 0, "first_name": "Sally", "email": None, "_cdc": {"op": "I", "offset": 0, **CDC}, "@": 0},
+    {**ANNE, "_cdc": {"op": "I", "offset": 1, **CDC}, "@": 1},
+    {**MARIE, "_cdc": {"op": "U", "offset": 2, **CDC}, "@": 2},
+    {**MARIE, "_cdc": {"op": "D", "offset": 3, **CDC}, "@": 3},
+]
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """A catalog of this module's own."""
+    root = tmp_path_factory.mktemp("debezium")
+    return open_catalog(
+        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
+    )
+
+
+def avro(schema_id: int, schema: dict[str, Any], *events: dict[str, Any]) -> list[bytes]:
+    """Events in Confluent's wire format."""
+    found = []
+    for one in events:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, one)
+        found.append(prefix(schema_id) + out.getvalue())
+    return found
+
+
+def of_avro(catalog: Catalog, **schemas: dict[str, Any]) -> Path:
+    """A topic of change events in Avro; ``v3`` is the schema with id 3."""
+    registry = FakeRegistry({int(name[1:]): json.dumps(schema) for name, schema in schemas.items()})
+    return Path(catalog, TopicSettings(transform="flatten_debezium"), registry)
+
+
+def of_json(catalog: Catalog) -> Path:
+    """A topic of change events in JSON without schema ids."""
+    return Path(catalog, TopicSettings(transform="flatten_debezium", value_format="json"))
+
+
+def with_schema(payload: Any) -> bytes:
+    """As Connect's JsonConverter writes it with ``schemas.enable``."""
+    row = [{"type": "int32", "optional": False, "field": "id"}, {"type": "string", "field": "payload"}]
+    image = {"type": "struct", "fields": row, "optional": True, "name": "pg.public.customers.Value"}
+    fields = [{**image, "field": "before"}, {**image, "field": "after"}, {"type": "string", "field": "op"}]
+    schema = {"type": "struct", "fields": fields, "optional": False, "name": "pg.public.customers.Envelope"}
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+def plain(payload: Any) -> bytes:
+    """As it is written without."""
+    return json.dumps(payload, separators=(",", ":")).encode()
+
+
+def test_events_in_avro_become_rows(catalog: Catalog) -> None:
+    """A row has the columns of after, of a delete those of before, and _cdc says what was done and when."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    assert path.send(*avro(1, envelope(*COLUMNS), *EVENTS)) == ROWS
+    assert {name: kind for name, kind in path.columns().items() if name != "_cdc"} == {
+        "id": "int",
+        "first_name": "string",
+        "email": "string",
+    }
+    assert not any(column.required for column in path.keeper.needed_table().table.schema().fields)
+
+
+@pytest.mark.parametrize("write", [plain, with_schema])
+def test_events_in_json_become_the_same_rows(catalog: Catalog, write: Any) -> None:
+    """With the envelope's schema in each record or without, and again after a restart."""
+    path = of_json(catalog)
+    assert path.send(*map(write, EVENTS)) == ROWS
+    assert path.columns().keys() == {"id", "first_name", "email", "_cdc"}
+    path.restart()
+    again = path.send(*map(write, EVENTS))
+    assert without(again, "_cdc", "@") == without(ROWS, "_cdc", "@")
+    assert path.control.types() == ["SchemaEvolved"]
+
+
+def test_a_large_group_of_events_in_json(catalog: Catalog) -> None:
+    """Many records, some with a schema and some without, are rows in their order."""
+    path = of_json(catalog)
+    rows = [{"id": at, "first_name": f"n{at}", "email": None} for at in range(500)]
+    values = [(with_schema if at % 3 else plain)(event("c", None, row)) for at, row in enumerate(rows)]
+    assert [(row["id"], row["@"]) for row in path.send(*values)] == [(at, at) for at in range(500)]
+
+
+def test_columns_added_in_the_source_are_added_through_the_envelope(catalog: Catalog) -> None:
+    """A new version of the envelope adds the column; older events after newer ones have null there."""
+    old, new = envelope(*COLUMNS), envelope(*COLUMNS, MORE)
+    path = of_avro(catalog, v1=old)
+    path.send(*avro(1, old, EVENTS[1]))
+    path.registry.schemas[2] = json.dumps(new)
+    rich = {**ANNE, "balance": None}
+    found = path.send(*avro(2, new, event("u", rich, rich), event("d", rich, None)), *avro(1, old, EVENTS[1]))
+    assert [(row["balance"], row["_cdc"]["op"]) for row in found] == [(None, "U"), (None, "D"), (None, "I")]
+    assert path.columns()["balance"] == "decimal(9, 2)"
+    path.restart()
+    assert len(path.send(*avro(2, new, event("c", None, rich)), *avro(1, old, EVENTS[1]))) == 2
+
+
+def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
+    """before and after share the columns, also where one of them is the first to show them."""
+    path = of_json(catalog)
+    path.send(plain(event("d", {"id": 1}, None)))
+    assert path.columns().keys() == {"id", "_cdc"}
+    found = path.send(plain(event("c", None, {"id": 2, "note": "x"})), plain(event("d", {"note": "y"}, None)))
+    assert without(found, "_cdc", "@") == [{"id": 2, "note": "x"}, {"id": None, "note": "y"}]
+
+
+def test_what_tells_of_no_row_is_counted(catalog: Catalog) -> None:
+    """Tombstones, truncates and messages are neither rows nor letters."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    rowless = avro(1, envelope(*COLUMNS), event("t", None, None), event("m", None, None))
+    assert path.send(None, *rowless, None, None) == []
+    assert path.result.passed_over == {"tombstone": 3, "truncate": 1, "message": 1}
+    assert (path.letters, path.result.refused) == ({}, {})
+
+
+def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:
+    """An unknown op, and a change whose row is missing, are refused one by one; their neighbours are rows."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    bad = [
+        event("x", None, ANNE),
+        event("u", ANNE, None),
+        event("d", None, None),
+        event("c", None, ANNE, 10**17),
+    ]
+    found = path.send(*avro(1, envelope(*COLUMNS), EVENTS[1], *bad, EVENTS[2]))
+    assert [row["@"] for row in found] == [0, 5]
+    assert path.letters == dict.fromkeys((1, 2, 3, 4), "not_an_envelope")
+    assert [path.messages[at].split(";")[0] for at in (1, 2, 3, 4)] == [
+        "not a change event of Debezium: its op is 'x'",
+        "a change that left no row behind: op is u, and after is null",
+        "a delete that tells nothing of its row: op is d, and before is null",
+        "the time of the change is not in the years 0001 to 9999",
+    ]
+
+
+def test_a_schema_that_is_no_envelope_refuses_its_records(catalog: Catalog) -> None:
+    """Records of an ordinary schema on such a topic are letters with that reason."""
+    ordinary = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    path.registry.schemas[2] = json.dumps(ordinary)
+    found = path.send(*avro(2, ordinary, {"id": 1}), *avro(1, envelope(*COLUMNS), EVENTS[1]))
+    assert [row["id"] for row in found] == [1]
+    assert path.letters == {0: "not_an_envelope"}
+    assert "no field op of text" in path.messages[0]
+
+
+def test_json_that_is_no_event_is_a_letter(catalog: Catalog) -> None:
+    """Also before the first event has come."""
+    path = of_json(catalog)
+    assert path.send(b'{"a":1}', b'{"op":"c","after":"text"}', b"[]", b"no json") == []
+    assert path.letters == {
+        0: "not_an_envelope",
+        1: "not_an_envelope",
+        2: "not_an_envelope",
+        3: "json_syntax",
+    }
+    found = path.send(plain(EVENTS[1]), b'{"a":1}', b'{"op":"c","after":"text"}', plain(EVENTS[2]))
+    assert [row["first_name"] for row in found] == ["Anne", "Anne Marie"]
+    assert path.letters == {5: "not_an_envelope", 6: "not_an_envelope"}
+
+
+def test_the_source_of_a_database_without_schemas(catalog: Catalog) -> None:
+    """MySQL's events have a database and no schema."""
+    path = of_json(catalog)
+    change = event("c", None, {"id": 1})
+    del change["source"]["schema"]
+    (row,) = path.send(plain(change))
+    assert row["_cdc"]["source"] == "postgres.customers"
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) -> None:
+    """The payload keeps its numbers, a record without one stays as it is, and the decoder sees the damage."""
+    first = with_schema({"id": 1, "x": 1.50})
+    cases = {
+        first: b'{"id":1,"x":1.5}',
+        with_schema({"id": 2}): b'{"id":2}',
+        b'{"payload":{"a":1.50},"schema":null}': b'{"a":1.50}',
+        b' {"schema" : {"a":",\\"payload\\":"}, "payload" : {"b" : 12345678901234567890.10}} ': (
+            b'{"b":12345678901234567890.10}'
+        ),
+        b'{"schema":{"x":1,"payload":2},"payload":{"c":1}}': b'{"c":1}',
+        b'{"schema":1,"payload":{"a":1},"more":2}': b'{"a":1},"more":2',  # no JSON: refused by the decoder
+        b'{"payload":{"a":1},"more":2}': b'{"payload":{"a":1},"more":2}',
+        b'{"schema":1}': b'{"schema":1}',
+        b'{"schema":1,"payload":{"a":': b'{"schema":1,"payload":{"a":',
+        b'{"before":null,"after":{"payload":1}}': b'{"before":null,"after":{"payload":1}}',
+        b"\xff": b"\xff",
+        b"": b"",
+    }
+    for values in (list(cases), list(cases)[::-1], list(cases) * 3):
+        assert payloads(pa.array(values, kind)).to_pylist() == [cases[one] for one in values]
