@@ -37,7 +37,7 @@ COLUMNS = [
         ("rows", "Rows", "count"),
         ("letters", "Dead letters", "count"),
         ("host", "Host", "text"),
-        ("error", "Trouble", "text"),
+        ("error", "Trouble", "trouble"),
     )
 ]
 
@@ -49,7 +49,7 @@ def row(view: View, name: str) -> dict[str, Any]:
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
-        "state": view.state(name).replace("_", " "),
+        "state": parts.word_of(view.state(name)),
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
         "rate": round(told.rows_per_second) if told and host else None,
@@ -77,7 +77,7 @@ def summary(view: View) -> str:
     """The topics, their lag and the hosts in a sentence."""
     names = sorted(view.wishes or {})
     lags = [view.topic(name).lag_records for name in names]
-    states = Counter(view.state(name).replace("_", " ") for name in names)
+    states = Counter(parts.word_of(view.state(name)) for name in names)
     told = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = amounts.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
@@ -124,7 +124,7 @@ class OverviewPage:
         )
         self._table = TopicTable(
             columns=COLUMNS,
-            marks={state.replace("_", " "): parts.mark_of(state) for state in parts.STATES},
+            marks={parts.word_of(state): parts.mark_of(state) for state in parts.STATES},
             address=self._link("TOPIC"),
             stylesheets=[part_css(colours), table_css(colours)],
             sizing_mode="stretch_width",

@@ -75,7 +75,7 @@ class TopicPage:
         key = Part(colours)
         key.show(parts.key_of(self._schemas.key))
         self._schemas_pane = self._drawing(self._schemas, key.pane)
-        text_cards = [self._card([part.pane], width_px=560) for part in self._texts.values()]
+        text_cards = [self._card([part.pane]) for part in self._texts.values()]
         text_cards[0].append(self._schemas_pane)
         self._replay = ReplayBox(topic, colours, replay, _button_css(colours))
         text_cards[list(self._texts).index("letters")].append(self._replay.panel)
@@ -185,8 +185,8 @@ class TopicPage:
         drawn = pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")
         return pn.Column(*above, drawn, sizing_mode="stretch_width", margin=0, visible=False)
 
-    def _card(self, inside: list[Any], width_px: int = 420) -> Any:
-        return pn.Column(*inside, styles=card_styles(self._colours, width_px), margin=0)
+    def _card(self, inside: list[Any]) -> Any:
+        return pn.Column(*inside, styles=card_styles(self._colours, _CARD_PX), margin=0)
 
     def _window_changed(self, _: object) -> None:
         self._time_axis.follow_interval = self.window_ms
@@ -210,6 +210,8 @@ def _about(name: str, columns: Columns) -> tuple[str, str]:
     return _TITLES[name][0], f"{last} {words(known[-1])}{unit}; most {words(max(known))}{unit}"
 
 
+# All alike, so that they stand below each other in columns.
+_CARD_PX = 440
 _TITLES = {
     "seconds": ("Commit lag in seconds: age of the oldest record that is not in the table", "not known yet"),
     "since": ("Seconds since the last commit", "no commit yet"),

@@ -98,7 +98,9 @@ def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], 
 def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms: int) -> Columns:
     """Rows and bytes committed per second, averaged over two commits or more: else it is all spikes.
 
-    Column ``at`` is when a stretch ends; stretches without a commit are 0.
+    Column ``at`` is when a stretch ends; stretches without a commit are 0. The rows of a stretch came in the
+    time between the last commit before it and the last one in it, where that is less than the stretch: else
+    the figure would fall whenever a commit comes a moment later than the others.
     """
     step_ms, items = window(history, window_ms, now_ms)
     by_start = dict(items)
@@ -108,14 +110,19 @@ def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms
     span = max(1, -(-max(10_000, 2 * commit_interval_ms) // step_ms))  # buckets to average over
     starts = range(items[0][0], now_ms - now_ms % step_ms + 1, step_ms)
     rows = bytes_ = 0
+    last_ms = before_ms = None
     for index, start_ms in enumerate(starts):
         coming = by_start.get(start_ms)
         going = by_start.get(starts[index - span]) if index >= span else None
+        last_ms = coming.last_commit_ms if coming and coming.commits else last_ms
+        before_ms = going.last_commit_ms if going and going.commits else before_ms
         rows += (coming.rows if coming else 0) - (going.rows if going else 0)
         bytes_ += (coming.bytes if coming else 0) - (going.bytes if going else 0)
         if len(starts) > span > index + 1:  # too few for an average, and it is only the window's edge
             continue
         seconds = min(index + 1, span) * step_ms / 1000
+        if last_ms is not None and before_ms is not None and last_ms > before_ms:
+            seconds = min(seconds, (last_ms - before_ms) / 1000)
         columns["at"].append(start_ms + step_ms)
         columns["rows"].append(rows / seconds)
         columns["bytes"].append(bytes_ / seconds)

@@ -23,6 +23,7 @@ from tabletopic_kernel.shown import amounts
 _ROWS = 30
 _TEXT_CHARS = 600
 _SAFE_S = 86_400.0
+_WITHOUT_SCHEMAS = ("json", "string", "raw")
 _KINDS = {
     "Enabled": "taken over",
     "Failed": "trouble",
@@ -67,9 +68,9 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ("Rows", amounts.number(told.rows if told else None), _files(view, name)),
             ("Schema", ", ".join(f"v{one.version}" for one in versions) or "-", _subjects(view, name)),
             (
-                "Snapshot",
-                str(told.snapshot_id) if told and told.snapshot_id else "-",
-                told.table if told else "",
+                "Table",
+                told.table if told and told.table else "-",
+                f"snapshot {told.snapshot_id}" if told and told.snapshot_id else "no snapshot yet",
             ),
             ("Host", host or "none", f"epoch {told.epoch}" if told and told.epoch else ""),
             ("Until records may be lost", left, left_remark),
@@ -212,7 +213,13 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     topic = view.topic(name)
     covered = topic.progress.schema_versions if topic.progress else []
     told = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in covered)
-    summary = f"The table covers {told}." if told else "The table covers no registered schema yet."
+    wish = view.wish(name)
+    if told:
+        summary = f"The table covers {told}."
+    elif wish and wish.settings.value_format in _WITHOUT_SCHEMAS:
+        summary = "This value format needs no registered schema."
+    else:
+        summary = "The table covers no registered schema yet."
     if not topic.changes:
         return heading("Schema versions", f"{summary} No change in the last 7 days.")
     rows: list[list[Cell]] = [
@@ -251,7 +258,7 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
         "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}."
     )
     if counts:
-        html += table(["reason", "records", ""], counts, right=["records"], long=[""])
+        html += table(["reason", "records", "share"], counts, right=["records"], long=["share"])
     if topic.letters:
         samples: list[list[Cell]] = [
             [moment(one.at_ms, zone), one.reason, f"{one.partition}", f"{one.offset:,}", _short(one.message)]

@@ -86,7 +86,7 @@ a:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: 2px; }}
 .note {{ border-left: 4px solid {colours.warn}; background: {colours.card}; padding: 8px 12px; margin: 8px 0;
   overflow-wrap: anywhere; white-space: pre-line; }}
 .note.is-bad {{ border-color: {colours.bad}; }} .note.is-info {{ border-color: {colours.link}; }}
-dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 8px; margin: 8px 0; }}
+dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(128px, 1fr)); gap: 8px; margin: 8px 0; }}
 dl > div {{ background: {colours.card}; border: 1px solid {colours.grid}; border-radius: 6px;
   padding: 6px 10px; }}
 dt {{ color: {colours.muted}; font-size: 12px; }}
@@ -127,11 +127,12 @@ def table_css(colours: Palette) -> str:
     return f"""
 .scroll {{ max-height: 560px; background: {colours.card}; border: 1px solid {colours.grid};
   border-radius: 6px; }}
-th, td {{ padding: 5px 12px; white-space: nowrap; }}
-td:last-child {{ white-space: normal; min-width: 240px; }}
+th, td {{ padding: 5px 10px; white-space: nowrap; }}
+td.long {{ min-width: 240px; }}
 thead th {{ z-index: 2; padding: 0; }}
 tbody th {{ position: sticky; left: 0; top: auto; z-index: 1; font-weight: 400; }}
-th button {{ all: unset; cursor: pointer; padding: 6px 12px; display: block; font-weight: 600; }}
+th button {{ all: unset; cursor: pointer; padding: 6px 10px; display: block; width: 100%;
+  box-sizing: border-box; font-weight: 600; }}
 th button:hover {{ color: {colours.text}; }}
 th button:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: -2px; }}
 th.right button {{ text-align: right; }}

@@ -39,6 +39,11 @@ _SAMPLES = {
 _LEAVING = ("warn", "letting go")
 
 
+def word_of(state: str) -> str:
+    """A state in a word. Those of a topic at work follow each other within a second: one word for them all."""
+    return "running" if state in (State.STAGED, State.COMMITTING) else state.replace("_", " ")
+
+
 def mark_of(state: str) -> str:
     """``good``, ``warn``, ``bad`` or ``muted``."""
     return STATES.get(state, _LEAVING)[0]
@@ -46,7 +51,7 @@ def mark_of(state: str) -> str:
 
 def state_html(state: str) -> str:
     """A state in words, coloured."""
-    return f'<span class="{mark_of(state)}">{escape(state.replace("_", " "))}</span>'
+    return f'<span class="{mark_of(state)}">{escape(word_of(state))}</span>'
 
 
 @dataclass(frozen=True)

@@ -93,15 +93,23 @@ class TopicTable {
     } else if (column.kind === 'state') {
       cell.textContent = text;
       cell.className = this.marks[value] || 'warn';
+    } else if (column.kind === 'trouble') {
+      cell.textContent = text;
+      cell.className = value ? 'long' : '';
     } else if (cell.textContent !== text) {
       cell.textContent = text;
     }
   }
 
+  // Whether it knows all of these topics.
   change(changes) {
+    let knowsAll = true;
     for (const [topic, values] of Object.entries(changes)) {
       const row = this.rows.get(topic);
-      if (!row) continue;
+      if (!row) {
+        knowsAll = false;
+        continue;
+      }
       Object.assign(row.values, values);
       this.columns.forEach((column, index) => {
         if (column.name in values) this.fill(row, column, index);
@@ -110,6 +118,7 @@ class TopicTable {
     // Rows do not move away from under somebody who is about to click or who tabs through them.
     const used = this.root.matches(':hover') || this.root.contains(this.root.getRootNode().activeElement);
     if (!used && performance.now() - this.sortedAt > SORT_EVERY_MS) this.order();
+    return knowsAll;
   }
 
   order() {
@@ -147,11 +156,13 @@ class TopicTable {
 export function render({model, el}) {
   const table = new TopicTable(model.columns, model.marks, model.address);
   el.appendChild(table.root);
-  table.setRows(model.rows);
+  table.setRows(model.all.rows);
+  model.on('all', () => table.setRows(model.all.rows));
+  model.on('changes', () => {
+    if (!table.change(model.changes)) model.send_msg('all');
+  });
   // What changed between the page's making and its being shown was sent to nobody.
-  model.send_msg('shown');
-  model.on('rows', () => table.setRows(model.rows));
-  model.on('changes', () => table.change(model.changes));
+  model.send_msg('all');
   const clock = setInterval(() => table.tick(), 1000);
   model.on('remove', () => clearInterval(clock));
 }

@@ -15,14 +15,17 @@ class TopicTable(JSComponent):
     """Rows by topic; ``bring`` brings the browser in step.
 
     ``columns`` are dictionaries of ``name``, ``title`` and ``kind``: ``link``, ``state``, ``count``,
-    ``seconds``, ``moment`` (ms since 1970, shown as an age) or ``text``. ``marks`` gives the class of a
+    ``seconds``, ``moment`` (ms since 1970, shown as an age), ``trouble`` (a sentence) or
+    ``text``. ``marks`` gives the class of a
     state, ``address`` that of a topic's page, with TOPIC in it.
     """
 
     columns = param.List(default=[])
     marks = param.Dict(default={})
     address = param.String(default="?topic=TOPIC")
-    rows = param.List(default=[], doc="all rows, as they were when topics last came or went")
+    all = param.Dict(
+        default={"rows": [], "turn": 0}, doc="all rows as of a turn; each is sent, changed or not"
+    )
     changes = param.Dict(default={}, doc="topic → new values by column")
 
     _esm: ClassVar[Path] = Path(__file__).with_suffix(".js")
@@ -34,15 +37,15 @@ class TopicTable(JSComponent):
 
     def bring(self, rows: dict[str, Row]) -> None:
         """Show these rows, by topic."""
-        if list(rows) != list(self._shown):
-            self.rows = list(rows.values())
-        elif changed := cells_that_changed(self._shown, rows):
+        before, self._shown = self._shown, rows
+        if list(rows) != list(before):
+            self._send_all()
+        elif changed := cells_that_changed(before, rows):
             self.changes = changed
-        self._shown = rows
 
-    def _send_all(self, _: object) -> None:
-        """The browser shows the table now: from here on it hears of every change."""
-        self.rows = [dict(row) for row in self._shown.values()]
+    def _send_all(self, _: object = None) -> None:
+        """Also when the browser asks: it shows the table now, or hears of a topic that it does not know."""
+        self.all = {"rows": list(self._shown.values()), "turn": self.all["turn"] + 1}
 
 
 def cells_that_changed(old: dict[str, Row], new: dict[str, Row]) -> dict[str, Row]:

@@ -70,6 +70,15 @@ def test_throughput_is_averaged_and_loses_no_row(interval_ms: int) -> None:
     assert found["bytes"][-1] == pytest.approx(10_000, rel=0.02)
 
 
+def test_throughput_is_steady_where_commits_come_a_little_late() -> None:
+    """The last stretches too: a stretch has one commit or two, and the time that each stands for."""
+    history = History()
+    for turn in range(50):
+        history.commit(T0 + turn * 5_070, rows=5_070, files=1, size_bytes=5_070)
+    found = charts.throughput(history, MINUTES_10, T0 + 49 * 5_070 + 4_000, 5_000)
+    assert found["rows"][6:] == pytest.approx([1_000] * len(found["rows"][6:]), rel=0.02)
+
+
 def test_throughput_falls_to_nothing_when_commits_stop() -> None:
     """A bucket that leaves the average takes its rows along."""
     history = History()
