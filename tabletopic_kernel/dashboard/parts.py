@@ -40,7 +40,7 @@ _LEAVING = ("warn", "letting go")
 
 
 def word_of(state: str) -> str:
-    """A state in a word. Those of a topic at work follow each other within a second: one word for them all."""
+    """A state in a word; one for those of a topic at work, which follow each other within a second."""
     return "running" if state in (State.STAGED, State.COMMITTING) else state.replace("_", " ")
 
 

@@ -24,7 +24,7 @@ class TopicTable(JSComponent):
     marks = param.Dict(default={})
     address = param.String(default="?topic=TOPIC")
     all = param.Dict(
-        default={"rows": [], "turn": 0}, doc="all rows as of a turn; each is sent, changed or not"
+        default={"rows": [], "turn": 0}, doc="all rows; another turn is sent even if they are the same"
     )
     changes = param.Dict(default={}, doc="topic → new values by column")
 
