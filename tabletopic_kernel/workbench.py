@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tabletopic_kernel.clients import Clients
 from tabletopic_kernel.config import load_settings
 from tabletopic_kernel.core.errors import SettingsError, UnknownTopicError, UsageError
-from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish, table_identifier
+from tabletopic_kernel.core.settings import ReplayWish, Settings, TopicSettings, TopicWish, table_identifier
 from tabletopic_kernel.servers import Servers, find_servers
 from tabletopic_kernel.table_topic import TableTopic
 
@@ -155,10 +155,22 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not switched on, no host runs, or ``where`` cannot be read.
         """
+        from tabletopic_kernel.core.events import Replayed  # noqa: PLC0415
+
+        asked = self.ask_for_replay(topic, where)
+        deadline = time.monotonic() + timeout_s
+        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+            if isinstance(event, Replayed) and event.replay_id == asked.id:
+                return event
+        return None
+
+    def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayWish:
+        """Ask for a replay and do not wait: a ``Replayed`` event with the wish's ``id`` tells its outcome.
+
+        Arguments and errors as ``replay``.
+        """
         from tabletopic_kernel.commit.replay import letters_that  # noqa: PLC0415
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
-        from tabletopic_kernel.core.events import Replayed  # noqa: PLC0415
-        from tabletopic_kernel.core.settings import ReplayWish  # noqa: PLC0415
 
         wish = self.wish(topic)
         asked = ReplayWish(id=uuid.uuid4().hex, asked_ms=_now_ms(), where=where)
@@ -166,11 +178,7 @@ class Workbench(Clients):
         if not self.hosts():
             raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
         write_wish(self.broker, topic, wish.model_copy(update={"replay": asked}))
-        deadline = time.monotonic() + timeout_s
-        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
-            if isinstance(event, Replayed) and event.replay_id == asked.id:
-                return event
-        return None
+        return asked
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
         """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""

@@ -46,6 +46,8 @@ export interface IRow {
   readonly commits: number | null;
   readonly snapshot_id: string | null;
   readonly last_commit_ms: number | null;
+  /** Letters that wait in the dead-letter table. */
+  readonly dead_letters: number | null;
 }
 
 /** What the sidebar polls. Lags are those of all table topics: the sum of records, the longest time. */
@@ -74,6 +76,17 @@ export interface IPlan {
   readonly start: string | number;
   readonly notes: readonly string[];
   readonly refused: readonly string[];
+}
+
+/** What trying a topic's dead letters again would do. */
+export interface IReplayPlan {
+  readonly letters: number;
+  /** Letters that would become rows. */
+  readonly rows: number;
+  /** Those that would stay letters, by reason. */
+  readonly stayed: Readonly<Record<string, number>>;
+  /** Changes of the table that it would bring. */
+  readonly changes: readonly string[];
 }
 
 /** A column; its type in words, such as `struct<width: int>`. */
@@ -174,6 +187,15 @@ export class TopicApi {
   /** Pause, resume or commit now. */
   tell(topic: string, wish: 'pause' | 'resume' | 'commit'): Promise<void> {
     return this.ask('POST', ['topics', topic, wish]);
+  }
+
+  planReplay(topic: string): Promise<IReplayPlan> {
+    return this.ask('POST', ['topics', topic, 'replay', 'plan']);
+  }
+
+  /** Try all dead letters again; an event tells the outcome. */
+  replay(topic: string): Promise<void> {
+    return this.ask('POST', ['topics', topic, 'replay']);
   }
 
   events(topic: string, limit: number): Promise<{ readonly events: readonly IEvent[] }> {

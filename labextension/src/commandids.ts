@@ -15,6 +15,7 @@ export namespace CommandIDs {
   export const commit = 'tabletopic:commit';
   export const pause = 'tabletopic:pause';
   export const resume = 'tabletopic:resume';
+  export const replay = 'tabletopic:replay';
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';
 
@@ -24,6 +25,7 @@ export namespace CommandIDs {
     commit,
     pause,
     resume,
+    replay,
     null,
     dashboard,
     copyQuery,

@@ -1,8 +1,8 @@
 /** The commands: what palette, menus, launcher and buttons run. */
-import { Clipboard, InputDialog, Notification } from '@jupyterlab/apputils';
+import { InputDialog, Notification } from '@jupyterlab/apputils';
 import type { ICommandPalette } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { copyIcon, launchIcon, pauseIcon, refreshIcon, runIcon, saveIcon, settingsIcon, stopIcon } from '@jupyterlab/ui-components';
+import { copyIcon, launchIcon, pauseIcon, refreshIcon, runIcon, saveIcon, settingsIcon, stopIcon, undoIcon } from '@jupyterlab/ui-components';
 import type { LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -12,8 +12,10 @@ import { CommandIDs } from './commandids';
 import { dashboardIcon, topicIcon } from './icons';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
+import { replayLetters } from './replay';
 import { SAMPLE_EVENTS } from './sidebar';
 import { connectionCell, queryCell } from './snippets';
+import { copy, tell } from './telling';
 
 /** What commands do to the window. */
 export interface IScreens {
@@ -121,6 +123,15 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       icon: runIcon,
       fits: row => on(row) && (row.run === 'paused' || row.state === 'failed'),
       run: topic => told(model.resume(topic), topic)
+    },
+    {
+      id: CommandIDs.replay,
+      label: trans.__('Try Dead Letters Again…'),
+      longLabel: trans.__('Try Dead Letters of a Topic Again…'),
+      caption: trans.__('Each letter becomes a row, or stays a letter; what would happen is shown first'),
+      icon: undoIcon,
+      fits: row => on(row) && (row.dead_letters ?? 0) > 0,
+      run: topic => replayLetters(topic, model, trans)
     },
     {
       id: CommandIDs.copyQuery,
@@ -280,18 +291,4 @@ function addGeneral(
     isEnabled: () => servers()?.state === 'ready',
     execute: () => told(model.sendSample(SAMPLE_EVENTS))
   });
-}
-
-/** Beside the sidebar, which may be closed: say why an action failed. */
-async function tell(run: Promise<boolean>, problem: () => string | null): Promise<boolean> {
-  const done = await run;
-  if (!done) {
-    Notification.error(problem() ?? '', { autoClose: 10_000 });
-  }
-  return done;
-}
-
-function copy(text: string, trans: TranslationBundle): void {
-  Clipboard.copyToSystem(text);
-  Notification.success(trans.__('Copied: paste it into a cell'), { autoClose: 2_000 });
 }

@@ -38,6 +38,18 @@ export function setText(element: Element, text: string): void {
   }
 }
 
+/** Set text in which `…` marks what is to be typed. */
+export function setWords(element: Element, text: string): void {
+  if (element.textContent !== text.replaceAll('`', '')) {
+    element.replaceChildren(...words(text));
+  }
+}
+
+/** Text with `…` as code. */
+export function words(text: string): (Node | string)[] {
+  return text.split('`').map((part, index) => (index % 2 === 1 ? h('code', {}, part) : part));
+}
+
 /** Set or, with null, remove an attribute where it differs. */
 export function setAttribute(element: Element, name: string, value: string | null): void {
   if (value === null) {

@@ -1,7 +1,7 @@
 /** What the sidebar says while there is nothing to list: what is missing, and what to do first. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IOverview } from './api';
-import { css, h, setShown, setText, textButton } from './dom';
+import { css, h, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
 
 /** The overview, and whether something is being done that concerns all of it. */
@@ -54,7 +54,7 @@ export class EmptyState implements IView<IEmptyData> {
     }
     setText(this._title, words.title);
     setText(this._text, words.text);
-    setText(this._detail, words.detail);
+    setWords(this._detail, words.detail);
     setShown(this._detail, words.detail !== '');
     setShown(this._bar, words.working);
     setShown(this._stack, words.button === 'stack');

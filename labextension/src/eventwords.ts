@@ -19,6 +19,9 @@ const TONES: Readonly<Record<string, Tone>> = {
 
 /** How much attention an event asks for. */
 export function eventTone(event: IEvent): Tone {
+  if (event.type === 'Replayed') {
+    return event.error == null ? 'good' : 'bad';
+  }
   return event.type === 'Failed' && event.waits === true ? 'warn' : (TONES[event.type] ?? 'quiet');
 }
 
@@ -48,7 +51,12 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
     case 'SchemaRefused':
       return withCause(entries(event.refused, ([column, why]) => `${column} ${plain(why)}`), event.cause, trans);
     case 'DeadLettered':
-      return entries(event.counts, ([reason, rows]) => `${reason}: ${count(rows)}`);
+      return trans.__(
+        'dead letters: %1',
+        entries(event.counts, ([reason, rows]) => `${reason} ${count(rows)}`)
+      );
+    case 'Replayed':
+      return replayedText(event, trans);
     case 'GapDetected':
       return entries(event.missing, ([partition, offsets]) => {
         const [wanted, first] = Array.isArray(offsets) ? offsets : [];
@@ -65,6 +73,13 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
     default:
       return event.type;
   }
+}
+
+function replayedText(event: IEvent, trans: TranslationBundle): string {
+  const rows = trans._n('%2 letter is a row now', '%2 letters are rows now', Number(event.rows), count(event.rows));
+  const stayed = entries(event.stayed, ([reason, letters]) => `${reason} ${count(letters)}`);
+  const text = stayed === '' ? rows : trans.__('%1; others stay letters: %2', rows, stayed);
+  return typeof event.error === 'string' ? `${text}; ${event.error}` : text;
 }
 
 function plain(value: JSONValue | undefined): string {

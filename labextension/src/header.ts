@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ellipsesIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { IHostState, IOverview } from './api';
 import { Chip } from './chip';
-import { css, h, iconButton, setShown, setText, textButton } from './dom';
+import { css, h, iconButton, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
 import { dashboardIcon } from './icons';
 import type { IWord } from './words';
@@ -73,9 +73,9 @@ export class Header implements IView<IHeaderData> {
   readonly node: HTMLElement;
 
   update({ overview, trouble, pending, problem }: IHeaderData): void {
-    setText(this._trouble, trouble ?? '');
+    setWords(this._trouble, trouble ?? '');
     setShown(this._trouble, trouble !== null);
-    setText(this._problemText, problem ?? '');
+    setWords(this._problemText, problem ?? '');
     setShown(this._problem, problem !== null);
     setText(this._pending, pending ?? '');
     setShown(this._pending, pending !== null);

@@ -4,7 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
 import { ApiError, reasonOf } from './api';
-import type { IOverview, IRow, Settings, TopicApi } from './api';
+import type { IOverview, IReplayPlan, IRow, Settings, TopicApi } from './api';
 
 /** With the sidebar closed only the status bar looks: this many times more seldom. */
 const UNWATCHED_FACTOR = 5;
@@ -140,6 +140,21 @@ export class WorkbenchModel implements IDisposable {
   commit(topic: string): Promise<boolean> {
     return this._act(topic, this._trans.__('asking for a commit…'), () => this.api.tell(topic, 'commit'), {
       said: this._trans.__('%1 was asked to commit now', topic)
+    });
+  }
+
+  /** What trying the dead letters again would do; null if that cannot be said, `problem` then says why. */
+  async planReplay(topic: string): Promise<IReplayPlan | null> {
+    let plan: IReplayPlan | null = null;
+    await this._act(topic, this._trans.__('reading the dead letters…'), async () => {
+      plan = await this.api.planReplay(topic);
+    }, {});
+    return plan;
+  }
+
+  replay(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('asking for a replay…'), () => this.api.replay(topic), {
+      said: this._trans.__('The dead letters of %1 are tried again; an event tells what became of them', topic)
     });
   }
 

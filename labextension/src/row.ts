@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretRightIcon, closeIcon, ellipsesIcon } from '@jupyterlab/ui-components';
 import type { IRow } from './api';
 import { Chip } from './chip';
-import { css, h, iconButton, iconElement, setAttribute, setShown, setText } from './dom';
+import { css, h, iconButton, iconElement, setAttribute, setShown, setText, setWords } from './dom';
 import type { IView } from './dom';
 import type { RowDetails } from './details';
 import { Switch } from './switch';
@@ -74,10 +74,10 @@ export class TopicRow implements IView<IRowData> {
     setAttribute(this._lag, 'data-late', late ? 'true' : null);
     setAttribute(this._lag, 'title', this._lagTitle(row, late ? data.warnLagSeconds : null));
     this._showFacts(on ? this._factsOf(data) : []);
-    setText(this._error, row.error ?? '');
+    setWords(this._error, row.error ?? '');
     setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
     setShown(this._error, row.error !== null);
-    setText(this._problemText, problem ?? '');
+    setWords(this._problemText, problem ?? '');
     setShown(this._problem, problem !== null);
     this._details?.update(row);
   }
@@ -137,6 +137,9 @@ export class TopicRow implements IView<IRowData> {
       facts.push(this._trans.__('commit %1', ago(row.last_commit_ms, nowMs, this._trans)));
     } else if (row.commits !== null && row.commits > 0) {
       facts.push(this._trans._n('%2 commit', '%2 commits', row.commits, number(row.commits)));
+    }
+    if (row.dead_letters !== null && row.dead_letters > 0) {
+      facts.push(this._trans._n('%2 dead letter', '%2 dead letters', row.dead_letters, number(row.dead_letters)));
     }
     return facts;
   }

@@ -166,10 +166,11 @@ def _plan_old(
     if settings.partition_by:
         wanted = partition_spec(settings.partition_by, schema)
         if not wanted.compatible_with(table.table.spec()):
+            there = ", ".join(_partition_texts(table.table)) or "nothing"
             raise UsageError(
-                f"the table {table.identifier} is there and partitioned by "
-                f"[{', '.join(_partition_texts(table.table))}]; a table topic does not change that. "
-                "Leave --partition-by out, or choose another --table"
+                f"the table {table.identifier} is there and partitioned by {there}; a table topic does not "
+                "change that: "
+                "leave `partition_by` out, or choose another `table`"
             )
     if columns is None:
         return  # what comes is checked when it comes

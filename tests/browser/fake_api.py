@@ -25,6 +25,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
         "commits",
         "snapshot_id",
         "last_commit_ms",
+        "dead_letters",
     )
 )
 
@@ -47,6 +48,7 @@ def running(topic: str, **changes: Any) -> dict[str, Any]:
         "commits": 12,
         "snapshot_id": "6823419034586224051",
         "last_commit_ms": time.time_ns() // 1_000_000 - 1_500,
+        "dead_letters": 0,
     }
     return {**other(topic), "enabled": True, **figures, **changes}
 

@@ -107,6 +107,25 @@ def test_a_row_says_state_lag_schema_and_error(page: LabPage, api: FakeApi) -> N
     page.shot("sidebar-states")
 
 
+def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, api: FakeApi) -> None:
+    """A row counts its letters; its menu shows what trying them again would do, and does it when asked."""
+    api.topics = [running("clicks", dead_letters=1_250), running("orders")]
+    plan = {"topic": "clicks", "letters": 1_250, "rows": 1_200, "stayed": {"no_schema_id": 50}}
+    api.answers["POST", "topics/clicks/replay/plan"] = (200, {**plan, "changes": ["add price double"]})
+    page.open()
+    expect(page.row("clicks")).to_contain_text("1,250 dead letters")
+    expect(page.row("orders")).not_to_contain_text("dead letter")
+    page.menu("clicks", "Try Dead Letters Again")
+    dialog = page.page.get_by_role("dialog")
+    for part in ("1,200 of 1,250 letters would become rows", "no_schema_id: 50 stay", "add price double"):
+        expect(dialog).to_contain_text(part)
+    assert ("POST", "topics/clicks/replay", None) not in api.asked
+    page.shot("dead-letters")
+    dialog.get_by_role("button", name="Try Again").click()
+    expect(page.sidebar.get_by_role("status")).to_contain_text("dead letters of clicks are tried again")
+    assert ("POST", "topics/clicks/replay", None) in api.asked
+
+
 def test_the_status_bar_warns_above_the_limit(page: LabPage, api: FakeApi) -> None:
     """The total lag is in the status bar; above the limit it warns with a sign, and opens the sidebar."""
     api.topics = [running("clicks", lag_records=10, lag_seconds=5.0)]

@@ -132,7 +132,7 @@ def test_reasons_against_it_are_in_the_plan_and_end_enable(
 def test_another_partitioning_of_a_table_is_refused(catalog: Catalog) -> None:
     """A table topic does not change the partitions of a table that is there."""
     make_table(catalog, ("url",))
-    assert "partitioned by [identity(url)]" in planned(catalog, V1, partition_by=("id",)).refused[0]
+    assert "partitioned by identity(url);" in planned(catalog, V1, partition_by=("id",)).refused[0]
     assert planned(catalog, V1).partition_by == ["identity(url)"]
 
 

@@ -480,7 +480,7 @@ def test_a_table_keeps_its_partitions(
     sender.avro(V1, row_v1(1))
     bench.enable(sender.topic, {**FAST, "partition_by": ["day(at)"]})
     caught_up(sender.topic)
-    with pytest.raises(UsageError, match=r"partitioned by \[day\(at\)\]"):
+    with pytest.raises(UsageError, match=r"partitioned by day\(at\)"):
         bench.enable(sender.topic, {**FAST, "partition_by": ["hour(at)"]})
     with pytest.raises(UsageError, match="no column 'nope'"):
         bench.enable(sender.topic, {**FAST, "partition_by": ["hour(nope)"]})

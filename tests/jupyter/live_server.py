@@ -20,7 +20,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tabletopic_kernel.jupyter.server.backend import Backend
-from tabletopic_kernel.jupyter.server.handlers import BACKEND
+from tabletopic_kernel.jupyter.server.handler import BACKEND
 
 BASE_URL = "/user/alice/"
 TOKEN = "secret"

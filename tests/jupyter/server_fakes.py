@@ -13,11 +13,12 @@ from typing import Any
 
 from tabletopic_kernel.commit.check import Plan, PlanColumn
 from tabletopic_kernel.commit.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
+from tabletopic_kernel.commit.replay_plan import ReplayPlan
 from tabletopic_kernel.commit.status import TopicStatus
 from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC
 from tabletopic_kernel.core.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.core.events import Committed, ControlEvent, Enabled, Progress
-from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish
+from tabletopic_kernel.core.settings import ReplayWish, Settings, TopicSettings, TopicWish
 from tabletopic_kernel.workbench import Servers
 
 # More than JavaScript's numbers hold.
@@ -120,6 +121,16 @@ class FakeWorkbench:
     def commit(self, topic: str) -> None:
         self.wish(topic)
         self.asked.append(("commit", topic))
+
+    def plan_replay(self, topic: str, where: str | None) -> ReplayPlan:
+        self.wish(topic)
+        self._check("plan_replay", topic, where)
+        return ReplayPlan(topic, 5, 3, {"no_schema_id": 2}, ["add price decimal(9, 2)"])
+
+    def ask_for_replay(self, topic: str, where: str | None) -> ReplayWish:
+        self.wish(topic)
+        self._check("replay", topic, where)
+        return ReplayWish(id="r1", asked_ms=1, where=where)
 
     def topic(self, name: str) -> FakeTopic:
         return FakeTopic(name, self)

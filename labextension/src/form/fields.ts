@@ -58,9 +58,10 @@ export function makeField(name: string, whole: ISettingsSchema, trans: Translati
   };
 }
 
-/** "commit_interval_ms" is "Commit interval": the unit is part of what is written into the field. */
+/** "commit_interval_ms" is "Commit interval", "commit_bytes" is "Commit size": units are written into the field. */
 export function labelOf(name: string): string {
-  return sentence(name.replace(/_(ms|bytes)$/, '').replace(/_/g, ' '));
+  const plain = name.replace(/_ms$/, '').replace(/(_size)?_bytes$/, '_size');
+  return sentence(plain.replace(/_/g, ' '));
 }
 
 function sentence(text: string): string {

@@ -1,7 +1,7 @@
 /** The plan beside the form: what switching on with these settings would do. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IPlan, IPlanColumn } from '../api';
-import { css, h } from '../dom';
+import { css, h, words } from '../dom';
 import type { IView } from '../dom';
 import { momentText } from './units';
 
@@ -34,7 +34,7 @@ export class PlanView implements IView<PlanData> {
     }
     parts.push(this._facts(plan));
     if (plan.notes.length > 0) {
-      parts.push(h('ul', { class: css('notes') }, ...plan.notes.map(note => h('li', {}, note))));
+      parts.push(h('ul', { class: css('notes') }, ...plan.notes.map(note => h('li', {}, ...words(note)))));
     }
     if (plan.columns.length > 0) {
       parts.push(this._columns(plan.columns));
@@ -46,8 +46,8 @@ export class PlanView implements IView<PlanData> {
     return h(
       'div',
       { class: css('refused'), role: 'alert' },
-      h('strong', {}, this._trans.__('This cannot be switched on; nothing is changed.')),
-      h('ul', {}, ...reasons.map(reason => h('li', {}, reason)))
+      h('strong', {}, this._trans.__('This cannot be done; nothing is changed.')),
+      h('ul', {}, ...reasons.map(reason => h('li', {}, ...words(reason))))
     );
   }
 

@@ -13,7 +13,8 @@ from traitlets import Bool, Float, List, Unicode
 
 from tabletopic_kernel.jupyter.server.backend import Backend
 from tabletopic_kernel.jupyter.server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
-from tabletopic_kernel.jupyter.server.handlers import BACKEND, ROUTES
+from tabletopic_kernel.jupyter.server.handler import BACKEND
+from tabletopic_kernel.jupyter.server.handlers import ROUTES
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
 from tabletopic_kernel.jupyter.server.place import Place
 

@@ -170,6 +170,14 @@ class Backend:
             self.host.start_if_alone(self._live_hosts())
         self._refresher.wait(_SEEN_S)
 
+    def plan_replay(self, topic: str, where: str | None) -> dict[str, Any]:
+        """What trying dead letters again would do; reads them all."""
+        return self._workbench.plan_replay(topic, where).to_json()
+
+    def replay(self, topic: str, where: str | None) -> str:
+        """Ask for it; an event with the id that this gives tells the outcome."""
+        return self._workbench.ask_for_replay(topic, where).id
+
     def start_stack(self) -> None:
         """Begin to start the local stack."""
         self._servers.start(self._stack_started)

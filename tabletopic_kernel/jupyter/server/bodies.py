@@ -22,6 +22,12 @@ class SettingsBody(_Body):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
+class ReplayBody(_Body):
+    """Which dead letters to try again: those of which ``where`` is true, or all."""
+
+    where: str | None = None
+
+
 class SampleBody(_Body):
     """How many click events to send, and where to."""
 

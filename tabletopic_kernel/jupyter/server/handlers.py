@@ -6,99 +6,23 @@ second in the event loop is a second in which nothing else of JupyterLab answers
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from http.client import responses
-from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
-from jupyter_server.extension.handler import ExtensionHandlerMixin
 from jupyter_server.utils import url_path_join
-from tornado.web import HTTPError, authenticated
+from tornado.web import authenticated
 
-from tabletopic_kernel.core.errors import (
-    ActionNeededError,
-    OutcomeUnknownError,
-    RetryableError,
-    TableTopicError,
-    UnknownTopicError,
-    UsageError,
+from tabletopic_kernel.jupyter.server.bodies import (
+    ReplayBody,
+    SampleBody,
+    SettingsBody,
+    read_body,
+    read_limit,
 )
-from tabletopic_kernel.jupyter.server.backend import Backend
-from tabletopic_kernel.jupyter.server.bodies import SampleBody, SettingsBody, read_body, read_limit
+from tabletopic_kernel.jupyter.server.handler import Handler
 
-T = TypeVar("T")
-BACKEND = "tabletopic_backend"
 _API = r"tabletopic/api"
 _TOPIC = rf"{_API}/topics/([^/]+)"
-# The first that fits: who has to act says which status it is.
-_STATUS: tuple[tuple[type[TableTopicError], int], ...] = (
-    (UnknownTopicError, 404),
-    (UsageError, 400),
-    (RetryableError, 503),
-    (OutcomeUnknownError, 503),
-    (ActionNeededError, 409),
-    (TableTopicError, 500),
-)
-
-
-class Handler(ExtensionHandlerMixin, APIHandler):
-    """What all have in common. Errors are ``{"message": what is wrong and what to do next}``."""
-
-    auth_resource = "tabletopic"
-
-    @property
-    def _track_activity(self) -> bool:  # type: ignore[override]
-        """Looking is no activity, else a page left open would keep an idle server from being culled."""
-        return self.request.method not in ("GET", "HEAD")
-
-    @property
-    def backend(self) -> Backend:
-        """The server's."""
-        found: Backend = self.settings[BACKEND]
-        return found
-
-    async def call(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do something that may block, in a thread."""
-        return await self.backend.call(work, *arguments)
-
-    def answer(self, body: Any, status: int = 200) -> None:
-        """Write JSON."""
-        self.set_status(status)
-        self.finish(json.dumps(body))
-
-    def nothing(self) -> None:
-        """Done, and there is nothing to say."""
-        self.set_status(204)
-        self.finish()
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """A person's mistake, or a server that is away, is no news for the log."""
-        if not isinstance(value, TableTopicError) or status_of(value) == 500:
-            super().log_exception(typ, value, tb)
-
-    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
-        """The status that the error deserves."""
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        super().send_error(status_of(error) if isinstance(error, TableTopicError) else status_code, **kwargs)
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """The message, for people."""
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        if isinstance(error, TableTopicError):
-            message = str(error)
-        elif isinstance(error, HTTPError):
-            message = error.log_message or responses.get(status_code, "")
-        else:
-            message = "unexpected error; the Jupyter server's log has the trace"
-        self.finish(json.dumps({"message": message}))
-
-
-def status_of(error: TableTopicError) -> int:
-    """The HTTP status that says who has to act."""
-    return next(status for kind, status in _STATUS if isinstance(error, kind))
 
 
 class OverviewHandler(Handler):
@@ -155,6 +79,28 @@ class ActionHandler(Handler):
         """The host does it when it reads the message, mostly within a second."""
         await self.call(self.backend.act, topic, action)
         self.answer({}, 202)
+
+
+class ReplayHandler(Handler):
+    """Dead letters, once more."""
+
+    @authenticated
+    @authorized
+    async def post(self, topic: str) -> None:
+        """The host does it; a ``Replayed`` event with this id tells what became of them."""
+        where = read_body(ReplayBody, self.request.body).where
+        self.answer({"replay_id": await self.call(self.backend.replay, topic, where)}, 202)
+
+
+class ReplayPlanHandler(Handler):
+    """What that would do."""
+
+    @authenticated
+    @authorized
+    async def post(self, topic: str) -> None:
+        """Changes nothing."""
+        where = read_body(ReplayBody, self.request.body).where
+        self.answer(await self.call(self.backend.plan_replay, topic, where))
 
 
 class EventsHandler(Handler):
@@ -276,6 +222,8 @@ ROUTES: list[tuple[str, type[Handler]]] = [
     (_TOPIC, TopicHandler),
     (rf"{_TOPIC}/plan", PlanHandler),
     (rf"{_TOPIC}/(pause|resume|commit)", ActionHandler),
+    (rf"{_TOPIC}/replay", ReplayHandler),
+    (rf"{_TOPIC}/replay/plan", ReplayPlanHandler),
     (rf"{_TOPIC}/events", EventsHandler),
     (rf"{_TOPIC}/schema", SchemaHandler),
     (rf"{_TOPIC}/history", HistoryHandler),

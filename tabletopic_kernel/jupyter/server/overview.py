@@ -162,6 +162,7 @@ def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
         # Text: JavaScript's numbers do not hold 64 bits.
         "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
         "last_commit_ms": status.last_commit_ms,
+        "dead_letters": status.dead_letters,
     }
 
 
@@ -187,6 +188,7 @@ def row_of_other(topic: str, partitions: int) -> Row:
             "commits",
             "snapshot_id",
             "last_commit_ms",
+            "dead_letters",
         )
     )
     return {"topic": topic, "enabled": False, "partitions": partitions, **nothing}

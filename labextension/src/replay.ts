@@ -1,0 +1,49 @@
+/** Trying dead letters again: what would happen is shown first. */
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
+import type { IReplayPlan } from './api';
+import { css, h } from './dom';
+import type { WorkbenchModel } from './model';
+import { tell } from './telling';
+import { number } from './words';
+
+/** Show the plan, ask, and let the topic's host do it; false if it was not wanted, or failed. */
+export async function replayLetters(topic: string, model: WorkbenchModel, trans: TranslationBundle): Promise<boolean> {
+  const plan = await model.planReplay(topic);
+  if (plan === null) {
+    return tell(Promise.resolve(false), () => model.problem(topic));
+  }
+  const buttons =
+    plan.rows > 0
+      ? [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.okButton({ label: trans.__('Try Again') })]
+      : [Dialog.cancelButton({ label: trans.__('Close') })];
+  const answer = await showDialog({
+    title: trans.__('Dead letters of %1', topic),
+    body: new Widget({ node: planNode(plan, trans) }),
+    buttons
+  });
+  if (!answer.button.accept) {
+    return false;
+  }
+  const asked = await tell(model.replay(topic), () => model.problem(topic));
+  if (asked) {
+    Notification.info(trans.__('The dead letters of %1 are tried again; its events say what became of them', topic), {
+      autoClose: 5_000
+    });
+  }
+  return asked;
+}
+
+function planNode(plan: IReplayPlan, trans: TranslationBundle): HTMLElement {
+  const said =
+    plan.rows > 0
+      ? trans.__('With the settings and schemas of today %1 of %2 letters would become rows.', number(plan.rows), number(plan.letters))
+      : trans.__('With the settings and schemas of today none of %1 letters would become a row.', number(plan.letters));
+  const stay = Object.entries(plan.stayed).map(([reason, letters]) =>
+    trans.__('%1: %2 stay letters', reason, number(letters))
+  );
+  const changes = plan.changes.map(change => trans.__('the table would change: %1', change));
+  const points = [...stay, ...changes].map(text => h('li', {}, text));
+  return h('div', { class: css('replay') }, h('p', {}, said), points.length > 0 ? h('ul', {}, ...points) : null);
+}
