@@ -224,6 +224,16 @@ def _quiet_libraries(debug: bool) -> None:
     warnings.simplefilter("ignore")
 
 
+def duration_ms(option: str, text: str) -> int:
+    """Milliseconds of an option's ``500ms``, ``5s``, ``2m``; a bare number is seconds. Raises UsageError."""
+    from tabletopic_kernel.core.settings import parse_duration_ms
+
+    try:
+        return int(str(parse_duration_ms(text)))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
 def not_in_time(what: str, seconds: float) -> RetryableError:
     """The error of a wait that was too short."""
     return RetryableError(f"{what} after {seconds:g} s")

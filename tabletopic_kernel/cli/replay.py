@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.call import Call, JsonOption, command, not_in_time
+from tabletopic_kernel.cli.call import Call, JsonOption, command, duration_ms, not_in_time
 from tabletopic_kernel.cli.topics import TopicArgument
 from tabletopic_kernel.core.errors import ActionNeededError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.commit.replay_plan import ReplayPlan
     from tabletopic_kernel.core.events import Replayed
-
-_WAIT_S = 120.0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,8 +31,8 @@ def replay(
         bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")
     ] = False,
     wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help=f"Wait for the outcome.  ({_WAIT_S:g})")
-    ] = _WAIT_S,
+        str, typer.Option(metavar="DURATION", help="Wait so long for the outcome, e.g. 30s.")
+    ] = "2m",
     as_json: JsonOption = False,
 ) -> None:
     """Try the dead letters of a topic again: each becomes a row, or stays a letter.
@@ -49,9 +47,10 @@ def replay(
     if dry_run:
         _show_plan(workbench.plan_replay(topic, where), as_json)
         return
-    outcome = workbench.replay(topic, where, timeout_s=wait)
+    wait_s = duration_ms("--wait", wait) / 1000
+    outcome = workbench.replay(topic, where, timeout_s=wait_s)
     if outcome is None:
-        raise not_in_time(f"the replay of {topic} goes on", wait)
+        raise not_in_time(f"the replay of {topic} goes on", wait_s)
     if outcome.error is not None:
         raise ActionNeededError(f"{outcome.error} ({outcome.rows:,} letters are rows now)")
     _show_outcome(outcome, as_json)

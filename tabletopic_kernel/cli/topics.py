@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command, not_in_time
+from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command, duration_ms, not_in_time
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.settings import table_identifier
 from tabletopic_kernel.setting_options import SettingOption, given_settings, setting_options
@@ -80,7 +80,7 @@ def enable(
     topic: TopicArgument,
     given: Mapping[str, Any],
     wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Wait until a host runs the topic.")
+        str | None, typer.Option(metavar="DURATION", help="Wait until a host runs the topic, e.g. 30s.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,16 +92,17 @@ def enable(
 
     Example:  tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'
     """
+    wait_s = None if wait is None else duration_ms("--wait", wait) / 1000
     wish = call.workbench.enable(topic, given_settings(given))
     table = ".".join(table_identifier(topic, wish.settings))
     hosts = call.hosts()
-    if as_json and wait is None:
+    if as_json and wait_s is None:
         screen.show_json({"topic": topic, "table": table, "settings": _plain_settings(wish), "hosts": hosts})
     if not as_json:
         _say_enabled(call, wish, table, hosts)
-    if wait is None:
+    if wait_s is None:
         return
-    status = _wait_until_running(call, topic, wait)
+    status = _wait_until_running(call, topic, wait_s)
     if as_json:
         screen.show_json(status.to_json())
     else:

@@ -14,8 +14,8 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.call import Call, JsonOption, command
-from tabletopic_kernel.core.errors import RetryableError, UsageError
+from tabletopic_kernel.cli.call import Call, JsonOption, command, duration_ms
+from tabletopic_kernel.core.errors import RetryableError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.commit.status import TopicStatus
@@ -242,12 +242,6 @@ def events(
 
 
 def _since_ms(text: str) -> int | None:
-    from tabletopic_kernel.core.settings import parse_duration_ms
-
     if text.strip().lower() == "all":
         return None
-    try:
-        span = parse_duration_ms(text)
-    except ValueError as error:
-        raise UsageError(f"--since: {error}") from None
-    return time.time_ns() // 1_000_000 - int(str(span))
+    return time.time_ns() // 1_000_000 - duration_ms("--since", text)

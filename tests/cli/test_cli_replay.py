@@ -18,7 +18,7 @@ def outcome(**more: Any) -> Replayed:
 def test_it_tells_what_became_of_the_letters(run: Callable[..., Any], fake: Any) -> None:
     """Rows and those that stay, by reason; the condition and the patience are handed on."""
     fake.told = [outcome()]
-    ended = run("replay", "clicks", "--where", "schema_id = 7", "--wait", "3")
+    ended = run("replay", "clicks", "--where", "schema_id = 7", "--wait", "3s")
     assert ended.code == 0
     assert "5 letters are rows now" in ended.out
     assert "2 stay letters: avro_cut" in ended.out

@@ -116,6 +116,16 @@ def test_wait_ends_when_the_topic_runs(run: Callable[..., Any]) -> None:
     assert ended.json["state"] == "running"
 
 
+def test_a_wait_is_a_duration(run: Callable[..., Any], fake: Any) -> None:
+    """As other options take it, and a bare number is seconds; what is none is told first."""
+    assert run("enable", "clicks", "--wait", "2m").code == 0
+    asked = list(fake.asked)
+    ended = run("enable", "clicks", "--wait", "soon")
+    assert ended.code == 2
+    assert "--wait: 'soon' is no duration; write for example 500ms, 5s, 2m or 1h" in ended.err
+    assert fake.asked == asked
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [("no_host", "clicks is no_host: told so after 0 s"), ("failed", "clicks failed: told so")],
