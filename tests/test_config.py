@@ -324,7 +324,8 @@ def test_other_variables_are_left_alone(load) -> None:
         ),
         (
             '[topics.a]\ntransform = "flat"',
-            "tabletopic.toml:2: topics.a.transform = \"flat\": allowed: 'flatten', 'none' or 'flatten_debezium'",
+            'tabletopic.toml:2: topics.a.transform = "flat": '
+            "allowed: 'flatten', 'none' or 'flatten_debezium'",
         ),
         (
             '[topics.a]\n\nmetadata_columns = [\n  "key",\n  "keys",\n]',

@@ -8,10 +8,11 @@ from typing import Any, Literal
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.commit.key_types import key_subject, newest_key_type
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
@@ -21,6 +22,7 @@ from tabletopic_kernel.core.evolution import (
     VALUE,
     Change,
     evolve,
+    evolve_key,
     metadata_columns,
     spell,
     table_schema,
@@ -108,10 +110,16 @@ def plan_enable(
             parse_partition(text)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         columns, origin = _columns(topic, settings, registry)
+        key = newest_key_type(topic, settings, registry)
         if table is None:
-            _plan_new(plan, columns, origin, settings, facts)
+            _plan_new(plan, columns, key, origin, settings, facts)
         else:
             _plan_old(plan, table, columns, origin, settings, facts)
+            _plan_key(plan, table.table, key, settings)
+        if key is None and settings.has_typed_keys:
+            plan.notes.append(
+                f"no schema is registered as {key_subject(topic)} yet: {KEY} comes with the first key"
+            )
     except (UsageError, ActionNeededError) as error:
         plan.refused.append(str(error))
     return plan
@@ -135,7 +143,12 @@ def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[S
 
 
 def _plan_new(
-    plan: Plan, columns: Schema | None, origin: str, settings: TopicSettings, facts: TopicFacts
+    plan: Plan,
+    columns: Schema | None,
+    key: IcebergType | None,
+    origin: str,
+    settings: TopicSettings,
+    facts: TopicFacts,
 ) -> None:
     records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
     if settings.start == "earliest" and records:
@@ -145,7 +158,7 @@ def _plan_new(
     plan.notes.append(origin if columns is None else f"columns of {origin}")
     if columns is None:
         return
-    schema = table_schema(columns, settings)
+    schema = table_schema(columns, settings, key)
     plan.columns = [_column(one, "new") for one in schema.fields]
     partition_spec(settings.partition_by, schema)
 
@@ -187,6 +200,27 @@ def _plan_old(
     changed = _by_column(outcome.changes)
     plan.columns = [_column(one, changed.get(one.name, "kept")) for one in outcome.schema.fields]
     plan.notes += [f"{origin}: {change}" for change in outcome.changes]
+
+
+def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: TopicSettings) -> None:
+    """What keys that name their schema change in a table that is there."""
+    if key is None:
+        return
+    schema, last = table.schema(), table.metadata.last_column_id
+    outcome = evolve_key(schema, key, last, new_columns=settings.on_incompatible == "new_column")
+    if KEY in outcome.refused:
+        raise UsageError(f"{KEY} {outcome.refused[KEY]}: keep the key format, or choose another --table")
+    told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+    if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
+        raise UsageError(f"the newest schema of the keys does not fit the table: {told}")
+    if outcome.refused:
+        plan.notes.append(f"the newest schema of the keys does not fit the table, they are refused: {told}")
+        return
+    changed = _by_column(outcome.changes)
+    new = [_column(one, changed[one.name]) for one in outcome.schema.fields if one.name in changed]
+    names = {one.name for one in new}
+    plan.columns = [one for one in plan.columns if one.name not in names] + new
+    plan.notes += [f"the newest schema of the keys: {change}" for change in outcome.changes]
 
 
 def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema
+from tabletopic_kernel.commit.key_types import newest_key_type
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.errors import HeadMovedError, RetryableError
-from tabletopic_kernel.core.evolution import Evolution, evolve, table_schema
+from tabletopic_kernel.core.evolution import Evolution, evolve, evolve_key, table_schema
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
@@ -44,7 +46,8 @@ class TableColumns:
             UsageError: the columns and the settings do not go together.
             RetryableError: the catalog does not answer.
         """
-        schema = table_schema(columns, self._settings)
+        key = newest_key_type(self._topic, self._settings, self._services.registry)
+        schema = table_schema(columns, self._settings, key)
         spec = partition_spec(self._settings.partition_by, schema)
         table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
         if registered is not None:
@@ -81,6 +84,35 @@ class TableColumns:
         metadata = self.table.table.metadata
         beside = self._settings.on_incompatible == "new_column"
         return evolve(metadata.schema(), columns, metadata.last_column_id, new_columns=beside)
+
+    def fit_key(self, key: IcebergType, registered: RegisteredSchema) -> Evolution:
+        """As ``fit``, for keys of this type; there is a table."""
+        table, ledger = self.table, self.ledger
+        assert table is not None
+        assert ledger is not None
+        for _ in range(_TRIES):
+            outcome = self.key_outcome(key)
+            covered = table.covered_keys()
+            if outcome.refused or (registered.id in covered and not outcome.changes):
+                return outcome
+            schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
+            covered[registered.id] = _covered(registered, schema_id)
+            try:
+                table.evolve_key(outcome.schema if outcome.changes else None, covered, ledger.epoch)
+            except HeadMovedError:
+                table.reload()
+                continue
+            if outcome.changes:
+                self._tell_changes([str(change) for change in outcome.changes], registered, schema_id)
+            return outcome
+        raise RetryableError(f"the schema of {table.identifier} keeps changing")
+
+    def key_outcome(self, key: IcebergType) -> Evolution:
+        """What fitting the column of keys would do to the table there is."""
+        assert self.table is not None
+        metadata = self.table.table.metadata
+        beside = self._settings.on_incompatible == "new_column"
+        return evolve_key(metadata.schema(), key, metadata.last_column_id, new_columns=beside)
 
     def tell_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
         """Send the event of a schema that does not fit."""

@@ -191,7 +191,7 @@ class Replays:
 def try_letters(letters: pa.Table, owner: Owner) -> Tried:
     """Stage letters as records of the topic, with today's settings; raises as ``Owner.meet``."""
     # The registry may know by now what it did not when these became letters.
-    plan = owner.meet(Needs(frozenset(owner.plan().unknown_schemas)), recheck=True)
+    plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
         tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip")))
         needs = tried.result.needs

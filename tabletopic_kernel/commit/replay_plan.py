@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
-from pyiceberg.table.update import update_table_metadata
+from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.adapters.kafka import Broker
@@ -21,13 +19,12 @@ from tabletopic_kernel.commit.dead_letters import DeadLetters
 from tabletopic_kernel.commit.replay import letters_that, stage_letters
 from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
+from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.core.wire import SchemaKey
-from tabletopic_kernel.ingest.plan import StagePlan
+from tabletopic_kernel.ingest.plan import Needs, StagePlan
 from tabletopic_kernel.ingest.stage import LoadedPlan
 
 
@@ -79,7 +76,7 @@ def plan_replay(
     )
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
     keeper.adopt(_Unwritten(found.table), ledger)
-    keeper.cover(frozenset(), recheck=True)
+    keeper.cover(Needs(), recheck=True)
     for task in letters.tasks(chosen):
         _try(plan, keeper, letters.read(task, chosen))
     plan.changes = heard.changes
@@ -92,7 +89,7 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
         needs = tried.result.needs
         if not needs:
             break
-        keeper.cover(needs.schema_ids, needs.columns)
+        keeper.cover(needs)
     plan.letters += len(letters)
     plan.rows += tried.result.rows
     for reason in tried.stayed.values():
@@ -102,9 +99,7 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
 class _Unwritten(TopicTable):
     """A table whose changes of columns stay in this process."""
 
-    def evolve(self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int) -> None:
-        """See ``TopicTable.evolve``; ``epoch`` plays no part."""
-        updates = self.schema_updates(schema, covered)
+    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         self.table.metadata = update_table_metadata(self.table.metadata, updates)
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.columns import TableColumns
+from tabletopic_kernel.commit.key_schemas import KeySchemas
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.dead_letter import (
@@ -32,7 +34,7 @@ from tabletopic_kernel.core.transform import (
 )
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Needs, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Values that name no schema, by value_format: the kind of their one writer schema.
@@ -52,6 +54,7 @@ class SchemaKeeper:
         services: Services,
     ) -> None:
         self._columns = TableColumns(catalog, identifier, topic, settings, services)
+        self._keys = KeySchemas(self._columns, topic, settings, services)
         self._topic = topic
         self._settings = settings
         self._services = services
@@ -103,6 +106,7 @@ class SchemaKeeper:
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
         self._columns.table, self._columns.ledger = table, ledger
+        self._keys.adopt()
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
             self._whole = WriterSchema(kind=kind, framed=False)
             return
@@ -156,21 +160,21 @@ class SchemaKeeper:
             errors=settings.errors,
             key_format=settings.key_format,
             metadata_columns=settings.metadata_columns,
+            keys=self._keys.plan(),
         )
 
-    def cover(
-        self, needed: frozenset[SchemaKey | None], columns: Sequence[Schema] = (), *, recheck: bool = False
-    ) -> None:
-        """Make the table's columns fit the schemas ``needed`` (None: tombstones), or inferred ``columns``.
+    def cover(self, needs: Needs, *, recheck: bool = False) -> None:
+        """Make the table's columns fit what records need.
 
         Schemas that cannot be read, or do not fit, are noted as refused, unless the settings say stop.
-        The registry may learn of an unknown one any time: with ``recheck`` only those of ``needed`` stay so.
+        The registry may learn of an unknown one any time: with ``recheck`` only those of ``needs`` stay so.
 
         Raises:
             RetryableError: registry or catalog do not answer (I9).
             BadRecordError: the registry has no such schema, or it cannot be read, and errors are to stop.
             ActionNeededError: the schema does not fit the table, and that is to stop.
         """
+        needed = needs.schema_ids
         if recheck:
             self._unknown = {}
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
@@ -180,11 +184,12 @@ class SchemaKeeper:
                 self._cover_id(self._find(schema_id))
             except UnknownSchemaError as error:
                 self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
-        if columns:
-            self._cover_inferred(columns)
+        if needs.columns:
+            self._cover_inferred(needs.columns)
         if None in needed:
             self.needed_table()
             self._columns.fit(_NO_COLUMNS, None)
+        self._keys.cover(needs.key_ids, recheck=recheck)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
         """Cover the schema, or note it as refused."""
@@ -250,7 +255,7 @@ class SchemaKeeper:
     def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> Schema:
         decoded = make_decoder(schema_id, writer).iceberg_schema
         columns = value_columns(decoded, self._settings.transform)
-        own = {column.name for column in metadata_columns(self._settings)}
+        own = {column.name for column in metadata_columns(self._settings, key=BinaryType())}
         if clash := own.intersection(column.name for column in columns.fields):
             raise BadSchemaError(
                 f"schema id {schema_id} has a field {', '.join(sorted(clash))}, which is also the name of a "

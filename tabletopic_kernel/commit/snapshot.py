@@ -44,6 +44,7 @@ from tabletopic_kernel.ingest.plan import TablePlan
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 SCHEMAS_PROPERTY = f"{PREFIX}schemas"
+KEY_SCHEMAS_PROPERTY = f"{PREFIX}key-schemas"
 
 
 @dataclass(frozen=True)
@@ -211,11 +212,19 @@ class TopicTable:
             LostOwnershipError: see ``commit``.
             RetryableError: the catalog does not answer.
         """
+        self._change(self._schema_updates(schema, SCHEMAS_PROPERTY, covered), epoch)
+
+    def evolve_key(
+        self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int
+    ) -> None:
+        """As ``evolve``, for schemas of keys."""
+        self._change(self._schema_updates(schema, KEY_SCHEMAS_PROPERTY, covered), epoch)
+
+    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         found = self.ledger
         if found and found.epoch > epoch:
             raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
         metadata = self.table.metadata
-        updates = self.schema_updates(schema, covered)
         requirements: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
@@ -227,17 +236,16 @@ class TopicTable:
             raise HeadMovedError(str(error)) from error
         self.reload()
 
-    def schema_updates(
-        self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema]
+    def _schema_updates(
+        self, schema: Schema | None, name: str, covered: Mapping[SchemaKey, CoveredSchema]
     ) -> tuple[TableUpdate, ...]:
-        """The changes of metadata that ``evolve`` commits."""
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
             new = schema.model_copy(update={"schema_id": self.next_schema_id})
             add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
             updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
         texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
-        return (*updates, SetPropertiesUpdate(updates={SCHEMAS_PROPERTY: json.dumps(texts)}))
+        return (*updates, SetPropertiesUpdate(updates={name: json.dumps(texts)}))
 
     @property
     def next_schema_id(self) -> int:
@@ -246,7 +254,14 @@ class TopicTable:
 
     def covered(self) -> dict[SchemaKey, CoveredSchema]:
         """Registered schemas whose records fit the table as it is, by id."""
-        noted = json.loads(self.table.properties.get(SCHEMAS_PROPERTY, "{}"))
+        return self._covered(SCHEMAS_PROPERTY)
+
+    def covered_keys(self) -> dict[SchemaKey, CoveredSchema]:
+        """Registered schemas whose keys fit the table as it is, by id."""
+        return self._covered(KEY_SCHEMAS_PROPERTY)
+
+    def _covered(self, name: str) -> dict[SchemaKey, CoveredSchema]:
+        noted = json.loads(self.table.properties.get(name, "{}"))
         covered = (
             CoveredSchema(int(text) if text.isdecimal() else text, *told) for text, told in noted.items()
         )

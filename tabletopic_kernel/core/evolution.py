@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pyiceberg.schema import Schema
@@ -246,14 +246,37 @@ def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
     return StructType(*writer.fields, *own)
 
 
-def table_schema(value: Schema, settings: TopicSettings) -> Schema:
+def key_type(decoded: Schema) -> IcebergType:
+    """The type of the ``_kafka_key`` column for keys that are decoded to ``decoded``."""
+    alone = [column.name for column in decoded.fields] == [VALUE]  # a key that is no record
+    return decoded.fields[0].field_type if alone else decoded.as_struct()
+
+
+def evolve_key(
+    table: Schema, key: IcebergType, last_column_id: int, *, new_columns: bool = False
+) -> Evolution:
+    """As ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and those beside it."""
+    ours = [
+        one
+        for one in table.fields
+        if one.name == KEY or (one.name.startswith(f"{KEY}_") and not one.required)
+    ]
+    found = evolve(Schema(*ours), Schema(_key_column(key)), last_column_id, new_columns=new_columns)
+    evolved = {column.field_id: column for column in found.schema.fields}
+    kept = [evolved.pop(column.field_id, column) for column in table.fields]
+    return replace(found, schema=Schema(*kept, *evolved.values()))
+
+
+def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None = None) -> Schema:
     """The schema of a new table: the columns ``value``, then the ``_kafka_*`` columns that are switched on.
+
+    ``key``: the type of keys that name their schema, None as long as it is not known.
 
     Raises:
         UsageError: a value field has the name of a metadata column that is switched on.
     """
     ids = itertools.count(1)
-    columns = [*value.fields, *metadata_columns(settings)]
+    columns = [*value.fields, *metadata_columns(settings, key)]
     names = [column.name for column in columns]
     if clash := {name for name in names if names.count(name) > 1}:
         raise UsageError(
@@ -265,12 +288,13 @@ def table_schema(value: Schema, settings: TopicSettings) -> Schema:
     return Schema(*struct.fields)
 
 
-def metadata_columns(settings: TopicSettings) -> list[NestedField]:
-    """The ``_kafka_*`` columns of a table, placeholders for ids."""
+def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) -> list[NestedField]:
+    """The ``_kafka_*`` columns of a table, placeholders for ids; ``key`` as for ``table_schema``."""
     columns = []
-    if "key" in settings.metadata_columns and settings.key_format != "none":
-        kind = StringType() if settings.key_format == "string" else BinaryType()
-        columns.append(NestedField(1, KEY, kind, required=False, doc="key of the Kafka record"))
+    if "key" in settings.metadata_columns:
+        kinds = {"raw": BinaryType(), "string": StringType(), "by_schema_id": key, "none": None}
+        if (kind := kinds[settings.key_format]) is not None:
+            columns.append(_key_column(kind))
     if "header" in settings.metadata_columns:
         headers = MapType(key_id=1, key_type=StringType(), value_id=2, value_type=BinaryType())
         columns.append(
@@ -284,3 +308,7 @@ def metadata_columns(settings: TopicSettings) -> list[NestedField]:
         )
         columns.append(NestedField(1, METADATA, place, required=False, doc="where the record came from"))
     return columns
+
+
+def _key_column(kind: IcebergType) -> NestedField:
+    return NestedField(1, KEY, kind, required=False, doc="key of the Kafka record")

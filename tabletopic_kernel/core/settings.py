@@ -120,7 +120,11 @@ class TopicSettings(_Model):
         description="a Protobuf Timestamp or Duration with more digits than microseconds: its record is "
         "refused, or it is cut down to the microsecond before it",
     )
-    key_format: Literal["raw", "string", "none"] = Field("raw", description="type of the _kafka_key column")
+    key_format: Literal["raw", "string", "by_schema_id", "none"] = Field(
+        "raw",
+        description="type of the _kafka_key column: bytes, text, that of the schema which each key names by "
+        "id, or no such column",
+    )
     transform: Literal["flatten", "none", "flatten_debezium"] = Field(
         "flatten",
         description="flatten: value fields are columns; none: one _kafka_value column; flatten_debezium: the "
@@ -144,6 +148,11 @@ class TopicSettings(_Model):
         "of its own (price_string), or the topic stops",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
+
+    @property
+    def has_typed_keys(self) -> bool:
+        """Whether the ``_kafka_key`` column has the type of the keys' schemas."""
+        return self.key_format == "by_schema_id" and "key" in self.metadata_columns
 
     @field_validator("partition_by", "metadata_columns", mode="before")
     @classmethod

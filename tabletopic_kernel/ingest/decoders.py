@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
+from tabletopic_kernel.core.avro_schema import Primitive, parse
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.transform import Transform
-from tabletopic_kernel.core.wire import SchemaKey, prefix
+from tabletopic_kernel.core.wire import PREFIX_BYTES, SchemaKey, prefix
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
 from tabletopic_kernel.ingest.kafka_columns import not_text
 from tabletopic_kernel.ingest.plan import WriterSchema
@@ -61,6 +62,22 @@ class WholeValueDecoder:
             values = values.take(pa.array(np.delete(np.arange(len(values)), bad)))
         column = values.cast(self.arrow_schema.field(0).type)
         return pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused
+
+
+class WrittenBytesDecoder:
+    """Values of an Avro schema that is ``bytes`` and nothing else, each with its 5-byte prefix.
+
+    Confluent's serializers write these as they are, without the length that Avro has in front.
+    """
+
+    def __init__(self) -> None:
+        self._whole = WholeValueDecoder(BinaryType())
+        self.iceberg_schema = self._whole.iceberg_schema
+        self.arrow_schema = self._whole.arrow_schema
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """See ``Decoder``; nothing is refused."""
+        return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
 
 
 def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
@@ -115,6 +132,8 @@ def _make(schema_id: int, schema: WriterSchema) -> Decoder:
     decoder: Decoder
     match schema.kind:
         case "AVRO":
+            if parse(schema.text, references).root == Primitive("bytes"):
+                return WrittenBytesDecoder() if schema.framed else WholeValueDecoder(BinaryType())
             decoder = AvroDecoder(schema_id, schema.text, references)
         case "JSON":
             from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder  # noqa: PLC0415

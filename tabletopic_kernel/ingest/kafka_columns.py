@@ -14,9 +14,12 @@ _HEADER_TYPE = pa.map_(pa.large_string(), pa.large_binary())
 
 
 def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str) -> dict[str, pa.Array]:
-    """The columns that are switched on (``key``, ``header``, ``metadata``), by their names in the table."""
+    """The columns that are switched on (``key``, ``header``, ``metadata``), by their names in the table.
+
+    Not of keys that name their schema: see ``ingest/keys.py``.
+    """
     columns: dict[str, pa.Array] = {}
-    if "key" in wanted and key_format != "none":
+    if "key" in wanted and key_format in ("raw", "string"):
         columns[KEY] = source.column("key")
     if "header" in wanted:
         columns[HEADER] = _headers(source.column("headers"))
@@ -24,6 +27,11 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
         place = [source.column(name) for name in ("partition", "offset", "timestamp")]
         columns[METADATA] = pa.StructArray.from_arrays(place, names=["partition", "offset", "timestamp"])
     return columns
+
+
+def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
+    """The headers of a batch; None where the source did not read them."""
+    return batch.column("headers") if "headers" in batch.schema.names else None
 
 
 def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:

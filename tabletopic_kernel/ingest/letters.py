@@ -29,6 +29,16 @@ class Refusals:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def among(self, positions: Positions, schema_id: SchemaKey | None) -> Refusals:
+        """Those of them that are at ``positions``, told with another schema id."""
+        chosen = np.flatnonzero(np.isin(self.positions, positions))
+
+        def picked(texts: Sequence[str] | str) -> Sequence[str] | str:
+            return texts if isinstance(texts, str) else [texts[at] for at in chosen.tolist()]
+
+        at = self.positions[chosen]
+        return Refusals(at, schema_id, picked(self.reasons), picked(self.messages))
+
     @property
     def told_id(self) -> int | None:
         """The schema id as a letter tells it; None for a GUID, which the message names, and for none."""

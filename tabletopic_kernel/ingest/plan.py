@@ -47,6 +47,15 @@ class TablePlan:
 
 
 @dataclass(frozen=True)
+class KeyPlan:
+    """Schemas of keys, as ``StagePlan`` has those of values."""
+
+    schemas: dict[SchemaKey, WriterSchema]
+    refused_schemas: dict[SchemaKey, tuple[str, str]]
+    unknown_schemas: frozenset[SchemaKey]
+
+
+@dataclass(frozen=True)
 class StagePlan:
     """Everything a task needs, sent with it.
 
@@ -74,24 +83,35 @@ class StagePlan:
     inferred: Schema | None = None
     # The one schema is the newest of a subject, so each batch asks which that is.
     follows_latest: bool = False
+    # Of keys that name their schema; None: they do not, or no column wants them.
+    keys: KeyPlan | None = None
+
+    @property
+    def to_ask_again(self) -> Needs | None:
+        """What the registry may know better by now; None: nothing."""
+        of_keys = self.keys.unknown_schemas if self.keys else frozenset()
+        if not (self.unknown_schemas or of_keys or self.follows_latest):
+            return None
+        return Needs(frozenset[SchemaKey | None](self.unknown_schemas), key_ids=of_keys)
 
 
 @dataclass(frozen=True)
 class Needs:
     """What must be there before a batch can be staged.
 
-    ``schema_ids``: schemas (None: tombstones). ``columns``: those that inferred records need, as tasks saw
-    them. ``dead_letters``: a table for them.
+    ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need, as
+    tasks saw them. ``dead_letters``: a table for them. ``key_ids``: schemas of keys.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()
     columns: tuple[Schema, ...] = ()
     dead_letters: bool = False
+    key_ids: frozenset[SchemaKey] = frozenset()
 
     @property
     def of_table(self) -> bool:
         """Whether the topic's table must change."""
-        return bool(self.schema_ids) or bool(self.columns)
+        return bool(self.schema_ids or self.columns or self.key_ids)
 
     def __bool__(self) -> bool:
         return self.of_table or self.dead_letters
@@ -121,6 +141,7 @@ class StageResult:
     newest_ms: dict[int, int] = field(default_factory=dict)
     needed: set[SchemaKey | None] = field(default_factory=set)
     needed_columns: list[Schema] = field(default_factory=list)
+    needed_keys: set[SchemaKey] = field(default_factory=set)
     needs_dead_letters: bool = False
     refused: dict[str, int] = field(default_factory=Counter)
     samples: list[RefusedRecord] = field(default_factory=list)
@@ -142,6 +163,7 @@ class StageResult:
             self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
         self.needed |= other.needed
         self.needed_columns += other.needed_columns
+        self.needed_keys |= other.needed_keys
         self.needs_dead_letters |= other.needs_dead_letters
         self.refused = added(self.refused, other.refused)
         self.passed_over = added(self.passed_over, other.passed_over)
@@ -165,4 +187,5 @@ class StageResult:
     @property
     def needs(self) -> Needs:
         """What must be there before the batch can be staged."""
-        return Needs(frozenset(self.needed), tuple(self.needed_columns), self.needs_dead_letters)
+        columns, key_ids = tuple(self.needed_columns), frozenset(self.needed_keys)
+        return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids)

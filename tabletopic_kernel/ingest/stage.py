@@ -24,7 +24,8 @@ from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.held import Held
-from tabletopic_kernel.ingest.kafka_columns import kafka_columns, not_text, note_newest
+from tabletopic_kernel.ingest.kafka_columns import headers_of, kafka_columns, note_newest
+from tabletopic_kernel.ingest.keys import KeyColumns, KeyReader
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
 from tabletopic_kernel.ingest.relabel import relabel
@@ -37,7 +38,6 @@ SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
 # few enough that a group of long records stays within memory.
 _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
-_KEY_TOLD = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 
 OnRefused = Callable[[pa.RecordBatch, Refusals], None]
 
@@ -75,15 +75,15 @@ class Stage:
         note_newest(batch, result.newest_ms)
         values = batch.column("value")
         result.value_bytes += values.nbytes
-        headers = batch.column("headers") if "headers" in batch.schema.names else None
-        groups, unframed = split(values, headers) if self._plan.framed else unsplit(values)
+        groups, unframed = split(values, headers_of(batch)) if self._plan.framed else unsplit(values)
         result.needed |= {group.schema_id for group in groups if not self._known(group.schema_id)}
+        keys = self._loaded.keys.read(batch)
+        result.needed_keys |= keys.needed
         if self._void:
             return
         self._refuse(batch, unframed)
-        bad_keys = not_text(batch.column("key")) if self._plan.key_format == "string" else None
         for group in groups:
-            self._take_group(batch, group, bad_keys)
+            self._take_group(batch, group, keys)
 
     @property
     def _void(self) -> bool:
@@ -101,7 +101,7 @@ class Stage:
             return schema_id is not None and self._loaded.infers
         return self._plan.covers_tombstones if schema_id is None else schema_id in self._plan.schemas
 
-    def _take_group(self, batch: pa.RecordBatch, group: Group, bad_keys: Positions | None) -> None:
+    def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         positions, values = group.positions, group.values
         if group.schema_id is None and self._plan.transform == "flatten_debezium":
             # It follows a delete, for the sake of compaction, and tells nothing that the delete has not.
@@ -114,10 +114,9 @@ class Stage:
         if group.schema_id is not None and (fault := group.header_fault(self._kind(group.schema_id))):
             self._refuse(batch, Refusals(positions, group.schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
             return
-        if bad_keys is not None and len(bad_keys):
-            bad = np.isin(positions, bad_keys)
-            told = Refusals(positions[bad], group.schema_id, dead_letter.KEY_NOT_TEXT, _KEY_TOLD)
-            self._refuse(batch, told)
+        if len(keys.refused):
+            self._refuse(batch, keys.refused.among(positions, group.schema_id))
+            bad = np.isin(positions, keys.refused.positions)
             positions, values = positions[~bad], values.filter(pa.array(~bad))
         columns: dict[str, pa.Array] = {}
         if group.schema_id is not None:
@@ -135,6 +134,7 @@ class Stage:
             return
         source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
         columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
+        columns.update(keys.at(positions, len(batch)))
         self._hold(batch, columns, positions, group.schema_id)
 
     def _kind(self, schema_id: SchemaKey) -> str:
@@ -229,6 +229,7 @@ class LoadedPlan:
         self.infers = whole is not None and whole.kind == "INFERRED"
         self._inferring: Decoder | None = None
         self._steps: dict[SchemaKey, Step] = {}
+        self.keys = KeyReader(plan, self.target)
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder of a schema id that the plan covers."""

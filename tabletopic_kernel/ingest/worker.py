@@ -18,7 +18,6 @@ from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS, new_che
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.core.refused_share import RefusedShare
-from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
@@ -164,9 +163,8 @@ class Worker:
         offsets = StagedOffsets(start, end)
         if offsets.records == 0:
             return
-        if self._plan.unknown_schemas or self._plan.follows_latest:  # the registry may know more by now
-            asked: frozenset[SchemaKey | None] = frozenset(self._plan.unknown_schemas)
-            self._plan = self._listener.plan_for(Needs(asked), recheck=True)
+        if (asked := self._plan.to_ask_again) is not None:
+            self._plan = self._listener.plan_for(asked, recheck=True)
         result = self._run(frame, offsets.records)
         while needs := result.needs:
             self._discard(result)

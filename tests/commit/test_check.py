@@ -136,6 +136,18 @@ def test_another_partitioning_of_a_table_is_refused(catalog: Catalog) -> None:
     assert planned(catalog, V1).partition_by == ["identity(url)"]
 
 
+def test_the_type_of_keys_is_planned(catalog: Catalog) -> None:
+    """Keys that name their schema have its type; a table whose keys are something else is left alone."""
+    typed = planned(catalog, V1, key_format="by_schema_id")
+    (key,) = [one for one in typed.columns if one.name == "_kafka_key"]
+    assert (key.type, key.change) == ("struct<id: int, url: string>", "new")
+    nothing = planned(catalog, None, key_format="by_schema_id")
+    assert any("clicks-key" in note for note in nothing.notes)
+    make_table(catalog)
+    (reason,) = planned(catalog, V1, key_format="by_schema_id").refused
+    assert "_kafka_key is binary in the table" in reason
+
+
 def test_a_plan_is_plain_json(catalog: Catalog) -> None:
     """Programs get dictionaries and lists."""
     plain = planned(catalog, V1).to_json()
