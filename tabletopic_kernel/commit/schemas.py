@@ -34,7 +34,7 @@ from tabletopic_kernel.core.transform import (
 )
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Needs, StagePlan, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Values that name no schema, by value_format: the kind of their one writer schema.
@@ -163,18 +163,25 @@ class SchemaKeeper:
             keys=self._keys.plan(),
         )
 
-    def cover(self, needs: Needs, *, recheck: bool = False) -> None:
-        """Make the table's columns fit what records need.
+    def cover(
+        self,
+        needed: frozenset[SchemaKey | None],
+        columns: Sequence[Schema] = (),
+        key_ids: frozenset[SchemaKey] = frozenset(),
+        *,
+        recheck: bool = False,
+    ) -> None:
+        """Make the table's columns fit the schemas ``needed`` (None: tombstones), or inferred ``columns``.
 
+        ``key_ids``: schemas of keys.
         Schemas that cannot be read, or do not fit, are noted as refused, unless the settings say stop.
-        The registry may learn of an unknown one any time: with ``recheck`` only those of ``needs`` stay so.
+        The registry may learn of an unknown one any time: with ``recheck`` only those of ``needed`` stay so.
 
         Raises:
             RetryableError: registry or catalog do not answer (I9).
             BadRecordError: the registry has no such schema, or it cannot be read, and errors are to stop.
             ActionNeededError: the schema does not fit the table, and that is to stop.
         """
-        needed = needs.schema_ids
         if recheck:
             self._unknown = {}
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
@@ -184,12 +191,12 @@ class SchemaKeeper:
                 self._cover_id(self._find(schema_id))
             except UnknownSchemaError as error:
                 self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
-        if needs.columns:
-            self._cover_inferred(needs.columns)
+        if columns:
+            self._cover_inferred(columns)
         if None in needed:
             self.needed_table()
             self._columns.fit(_NO_COLUMNS, None)
-        self._keys.cover(needs.key_ids, recheck=recheck)
+        self._keys.cover(key_ids, recheck=recheck)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
         """Cover the schema, or note it as refused."""

@@ -149,7 +149,8 @@ class Topic:
                 result.add(answer.column("result")[0].as_py())
             if not result.needs:
                 break
-            self.keeper.cover(result.needs)
+            needs = result.needs
+            self.keeper.cover(needs.schema_ids, needs.columns, needs.key_ids)
         start = self._ledger.next_offsets[0]
         offsets = StagedOffsets({0: start}, {0: self._sent}, {0: 0})
         after = self._ledger.advanced(offsets, str(uuid.uuid4()))
