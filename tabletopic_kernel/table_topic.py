@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError
@@ -45,13 +46,19 @@ class TableTopic:
 
     # -- orders
 
-    def plan(self, **settings: Any) -> Plan:
-        """What ``enable`` would do with these settings; see ``Workbench.plan``."""
-        return self._workbench.plan(self.name, settings)
+    def plan(
+        self, *, schema: str | Path | None = None, schema_type: str | None = None, **settings: Any
+    ) -> Plan:
+        """What ``enable``, or a schema of a file, would do; see ``Workbench.plan``."""
+        return self._workbench.plan(self.name, settings, schema=schema, schema_type=schema_type)
 
     def enable(self, **settings: Any) -> TopicWish:
         """Switch the topic on; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
         return self._workbench.enable(self.name, settings)
+
+    def alter(self, **settings: Any) -> TopicWish:
+        """Change settings while the topic is switched on; see ``Workbench.alter``."""
+        return self._workbench.alter(self.name, settings)
 
     def disable(self) -> None:
         """Switch the topic off; the table and its ledger stay."""

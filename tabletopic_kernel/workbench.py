@@ -7,12 +7,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.clients import Clients
 from tabletopic_kernel.config import load_settings
-from tabletopic_kernel.core.errors import SettingsError, UnknownTopicError, UsageError
-from tabletopic_kernel.core.settings import ReplayWish, Settings, TopicSettings, TopicWish, table_identifier
+from tabletopic_kernel.core.alter import altered, validated
+from tabletopic_kernel.core.errors import UnknownTopicError, UsageError
+from tabletopic_kernel.core.settings import (
+    ReplayWish,
+    Settings,
+    TopicSettings,
+    TopicWish,
+    table_identifier,
+)
 from tabletopic_kernel.servers import Servers, find_servers
 from tabletopic_kernel.table_topic import TableTopic
 
@@ -55,18 +63,8 @@ class Workbench(Clients):
         Raises:
             SettingsError: a value is wrong; the message names the key.
         """
-        from pydantic import ValidationError  # noqa: PLC0415
-
         base = self.settings.topics.get(topic)
-        merged = {**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})}
-        try:
-            return TopicSettings.model_validate(merged)
-        except ValidationError as error:
-            told = [
-                f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
-                for one in error.errors()
-            ]
-            raise SettingsError("; ".join(told)) from None
+        return validated({**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})})
 
     def topic(self, name: str) -> TableTopic:
         """A handle of one topic, switched on or not; nothing is asked yet."""
@@ -81,18 +79,40 @@ class Workbench(Clients):
         found = self.broker.partition_counts()
         return {name: count for name, count in found.items() if not name.startswith(_FOREIGN_TOPICS)}
 
-    def plan(self, topic: str, given: Mapping[str, Any] | None = None) -> Plan:
+    def plan(
+        self,
+        topic: str,
+        given: Mapping[str, Any] | None = None,
+        *,
+        schema: str | Path | None = None,
+        schema_type: str | None = None,
+    ) -> Plan:
         """What ``enable`` would do with these settings, and why it would not; changes nothing.
 
+        Args:
+            topic: an existing Kafka topic.
+            given: as of ``enable``.
+            schema: file with a schema that is not registered yet (.avsc, .proto, .json): what would it
+                change? The settings are then those that the topic runs with, if it is switched on.
+            schema_type: ``avro``, ``protobuf`` or ``json``, for a file of another name.
+
         Raises:
-            UsageError: no such topic, or a setting that is none.
+            UsageError: no such topic, a setting that is none, a file that cannot be read.
             RetryableError: broker, registry or catalog do not answer.
         """
+        from tabletopic_kernel.commit.candidate import read_candidate  # noqa: PLC0415
         from tabletopic_kernel.commit.check import plan_enable  # noqa: PLC0415
 
         self._check_not_own(topic)
-        settings = self.settings_for(topic, given)
-        return plan_enable(topic, settings, self.broker, self.registry, self.catalog)
+        if schema is None and schema_type is not None:
+            raise UsageError("--schema-type goes with --schema")
+        candidate = read_candidate(schema, schema_type) if schema is not None else None
+        wish = self.wishes().get(topic) if candidate else None
+        if wish is not None:
+            settings = altered(topic, wish.settings, given or {})
+        else:
+            settings = self.settings_for(topic, given)
+        return plan_enable(topic, settings, self.broker, self.registry, self.catalog, candidate)
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
         """Switch a topic on: check everything, then write one message; nothing is left half-made.
@@ -112,6 +132,34 @@ class Workbench(Clients):
         settings = self.settings_for(topic, given)
         check_before_enable(topic, settings, self.broker, self.registry, self.catalog)
         wish = self._wish(topic, settings, "on")
+        write_wish(self.broker, topic, wish)
+        return wish
+
+    def alter(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+        """Change settings of a topic that is switched on; the others stay as they are.
+
+        Its host commits what is staged and goes on with the new settings from the ledger, within seconds.
+
+        Args:
+            topic: a table topic.
+            given: fields of ``TopicSettings``; table properties are added to those there are.
+
+        Raises:
+            UsageError: the topic is not switched on, a setting is bad or cannot change, as the table is made
+                of it.
+            RetryableError: broker, registry or catalog do not answer.
+        """
+        from tabletopic_kernel.commit.check import check_before_enable  # noqa: PLC0415
+        from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
+
+        if not given:
+            raise UsageError("there is nothing to change: name a setting")
+        wish = self.wish(topic)
+        settings = altered(topic, wish.settings, given)
+        if settings == wish.settings:
+            return wish
+        check_before_enable(topic, settings, self.broker, self.registry, self.catalog)
+        wish = self._wish(topic, settings, wish.run)
         write_wish(self.broker, topic, wish)
         return wish
 

@@ -25,7 +25,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream, Tallies
 from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Row
-from tabletopic_kernel.commit.snapshot import CoveredSchema
+from tabletopic_kernel.commit.covered import CoveredSchema
 from tabletopic_kernel.core.errors import StackError, UsageError
 from tabletopic_kernel.core.events import SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger

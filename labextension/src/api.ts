@@ -63,7 +63,7 @@ export interface IOverview {
 
 /** A column that a table would have, and what enabling would do to it. */
 export interface IPlanColumn extends IColumn {
-  readonly change: 'new' | 'kept' | 'relaxed' | 'widened';
+  readonly change: 'new' | 'kept' | 'relaxed' | 'widened' | 'renamed';
 }
 
 /** What enabling would do; with anything in `refused` it would do nothing. */

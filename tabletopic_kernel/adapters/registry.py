@@ -17,6 +17,7 @@ T = TypeVar("T")
 # Of subject, version and schema. A 404 without such a code comes from something that is no registry, and
 # says nothing about a schema: with a wrong url every record would become a dead letter (I9).
 _NOT_FOUND = frozenset({40401, 40402, 40403})
+_INVALID = 422  # the schema itself cannot be read
 # The client's own retries would hold a thread; waiting is the coordinator's business (I9).
 _CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
 
@@ -128,6 +129,42 @@ class Registry:
             return sorted(self._ask(f"subject {subject}", lambda: self._client.get_versions(subject)))
         except UnknownSchemaError:
             return []
+
+    def verdict(self, subject: str, kind: str, text: str) -> str:
+        """Whether the registry would take a schema as the next version of a subject, in words.
+
+        Raises:
+            RetryableError: the registry does not answer.
+        """
+        try:
+            latest = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
+        except UnknownSchemaError:
+            return f"the registry has no subject {subject} yet and takes any valid schema"
+        schema = Schema(text, kind, latest.schema.references)
+        rule = self._rule(subject)
+        try:
+            # Against all versions: those that the subject's rule does not mean are left out by the registry.
+            ask = self._client.test_compatibility_all_versions
+            takes = self._ask("a verdict", lambda: ask(subject, schema))
+        except RetryableError as error:
+            if (
+                isinstance(error.__cause__, SchemaRegistryError)
+                and error.__cause__.http_status_code == _INVALID
+            ):
+                return f"the registry would refuse it: {error.__cause__.error_message}"
+            raise
+        if takes:
+            return f"the registry would take it as the next version of {subject} ({rule})"
+        return f"the registry would refuse it: it breaks the rule of {subject} ({rule})"
+
+    def _rule(self, subject: str) -> str:
+        """The compatibility level of a subject, or the one for all."""
+        for where in (subject, None):
+            try:
+                return str(self._client.get_compatibility(where))
+            except SchemaRegistryError:  # none of its own
+                continue
+        return "rule unknown"
 
     def check(self) -> list[str]:
         """The subjects there are; the cheapest question that proves the registry answers."""

@@ -1,4 +1,4 @@
-"""``enable``, ``disable``, ``pause``, ``resume``: what should run."""
+"""``enable``, ``alter``, ``disable``, ``pause``, ``resume``: what should run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command, duration_ms, not_in_time
+from tabletopic_kernel.core.alter import FIXED_SETTINGS
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.settings import table_identifier
 from tabletopic_kernel.setting_options import SettingOption, given_settings, setting_options
@@ -30,17 +31,19 @@ def add_to(app: typer.Typer) -> None:
     settings = [_parameter(one) for one in setting_options()]
     command(app, "Table topics", more=settings)(plan)
     command(app, "Table topics", more=settings)(enable)
+    changeable = [_parameter(one, hidden=one.field in FIXED_SETTINGS) for one in setting_options()]
+    command(app, "Table topics", more=changeable)(alter)
     for function in (disable, pause, resume, commit):
         command(app, "Table topics")(function)
 
 
-def _parameter(setting: SettingOption) -> inspect.Parameter:
+def _parameter(setting: SettingOption, *, hidden: bool = False) -> inspect.Parameter:
     option = typer.Option(
         setting.name,
         metavar=setting.metavar,
         help=setting.help,
         rich_help_panel="Settings of the table topic",
-        hidden=not setting.offered,
+        hidden=hidden or not setting.offered,
         show_default=False,
     )
     kind: Any = list[str] if setting.several else str
@@ -56,22 +59,32 @@ def plan(
     call: Call,
     topic: TopicArgument,
     given: Mapping[str, Any],
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A schema to try: .avsc, .proto or .json. What would it change?"),
+    ] = None,
+    schema_type: Annotated[
+        str | None, typer.Option(metavar="avro|protobuf|json", help="The type of a file of another name.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what enable would do with these settings; nothing is changed.
+    """Show what enable, or a new schema, would do; nothing is changed.
 
-    The exit code is 1 if enable would refuse.
+    With --schema: the columns that a schema which is not registered yet would
+    add, relax, widen or rename, and what would not fit; with the settings that
+    the topic runs with, if it is switched on. The exit code is 1 if enable
+    would refuse, or the schema does not fit.
 
-    Example:  tabletopic plan clicks --partition-by 'hour(event_time)'
+    Example:  tabletopic plan clicks --schema clicks-v2.avsc
     """
     from tabletopic_kernel.shown.topics import plan_table  # noqa: PLC0415
 
-    found = call.workbench.plan(topic, given_settings(given))
+    found = call.workbench.plan(topic, given_settings(given), schema=schema, schema_type=schema_type)
     if as_json:
         screen.show_json(found.to_json())
     else:
         screen.show_text(repr(plan_table(found)))
-    if found.refused:
+    if found.refused or (schema is not None and found.incompatible):
         raise typer.Exit(FAILED)
 
 
@@ -107,6 +120,27 @@ def enable(
         screen.show_json(status.to_json())
     else:
         screen.show(f"[green]{status.state}[/] on {screen.plain(status.host)}")
+
+
+def alter(
+    call: Call,
+    topic: TopicArgument,
+    given: Mapping[str, Any],
+    as_json: JsonOption = False,
+) -> None:
+    """Change settings of a table topic while it runs; the others stay as they are.
+
+    Its host commits what is staged and goes on with the new settings within
+    seconds. New partitions are for new rows; those that are there stay.
+
+    Example:  tabletopic alter clicks --partition-by 'day(event_time)' --commit-interval 1s
+    """
+    wish = call.workbench.alter(topic, given_settings(given))
+    if as_json:
+        screen.show_json({"topic": topic, "settings": _plain_settings(wish), "hosts": call.hosts()})
+        return
+    line = screen.plain(call.command("events", topic))
+    screen.show(f"[bold]{screen.plain(topic)}[/] has new settings; see [cyan]{line}[/]")
 
 
 def _plain_settings(wish: TopicWish) -> dict[str, Any]:

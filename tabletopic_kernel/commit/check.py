@@ -12,31 +12,27 @@ from pyiceberg.types import IcebergType, NestedField
 
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.commit.candidate import UNREGISTERED, Candidate, candidate_writer
 from tabletopic_kernel.commit.key_types import key_subject, newest_key_type
+from tabletopic_kernel.commit.layout import partition_change
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
+from tabletopic_kernel.commit.writers import WriterColumns, outcome, writer_columns
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
-from tabletopic_kernel.core.evolution import (
-    KEY,
-    VALUE,
-    Change,
-    evolve,
-    evolve_key,
-    metadata_columns,
-    spell,
-    table_schema,
-)
-from tabletopic_kernel.core.partitions import parse_partition, partition_spec
+from tabletopic_kernel.core.evolution import KEY, VALUE, Change
+from tabletopic_kernel.core.iceberg_types import spell
+from tabletopic_kernel.core.partitions import NONE, parse_partition, partition_spec, partition_texts
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.core.transform import value_columns
-from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.core.table_columns import evolve_key, metadata_columns, table_schema
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 
-_CHANGED: dict[str, Literal["new", "relaxed", "widened"]] = {
+ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]
+_CHANGED: dict[str, ColumnChange] = {
     "add": "new",
     "relax": "relaxed",
     "widen": "widened",
+    "rename": "renamed",
 }
 
 
@@ -48,7 +44,7 @@ class PlanColumn:
     type: str
     required: bool
     doc: str | None
-    change: Literal["new", "kept", "relaxed", "widened"]
+    change: ColumnChange
 
 
 @dataclass
@@ -57,6 +53,10 @@ class Plan:
 
     ``creates``: the table is not there yet. ``columns`` is empty while no schema is registered. ``start``
     is the setting; a table that is there goes on at its ledger instead, as one of the ``notes`` says.
+    ``partition_by_before`` has the partitions of a table that is there.
+
+    With a schema that is not registered yet: ``changes`` of the table in words, ``incompatible`` says by
+    column why it does not fit, and ``registry`` whether the registry would take it.
     """
 
     topic: str
@@ -64,9 +64,13 @@ class Plan:
     creates: bool
     columns: list[PlanColumn] = field(default_factory=list)
     partition_by: list[str] = field(default_factory=list)
+    partition_by_before: list[str] = field(default_factory=list)
     start: str | int = "earliest"
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    incompatible: dict[str, str] = field(default_factory=dict)
+    registry: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
@@ -89,9 +93,16 @@ def check_before_enable(
 
 
 def plan_enable(
-    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, catalog: Catalog
+    topic: str,
+    settings: TopicSettings,
+    broker: Broker,
+    registry: Registry,
+    catalog: Catalog,
+    candidate: Candidate | None = None,
 ) -> Plan:
     """What switching the topic on would do; reads only. Reasons against it are in ``refused``.
+
+    ``candidate``: a schema in the place of the newest registered one.
 
     Raises:
         UsageError: there is no such topic.
@@ -102,14 +113,18 @@ def plan_enable(
         topic=topic,
         table=".".join(table_identifier(topic, settings)),
         creates=True,
-        partition_by=list(settings.partition_by),
+        partition_by=[] if list(settings.partition_by) == [NONE] else list(settings.partition_by),
         start=settings.start,
     )
     try:
         for text in settings.partition_by:
             parse_partition(text)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
-        columns, origin = _columns(topic, settings, registry)
+        if candidate is None:
+            columns, origin = _columns(topic, settings, registry)
+        else:
+            writer, plan.registry = candidate_writer(candidate, topic, settings, registry)
+            columns, origin = writer_columns(UNREGISTERED, writer, settings), f"the schema {candidate.name}"
         key = newest_key_type(topic, settings, registry)
         if table is None:
             _plan_new(plan, columns, key, origin, settings, facts)
@@ -125,26 +140,25 @@ def plan_enable(
     return plan
 
 
-def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[Schema | None, str]:
+def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[WriterColumns | None, str]:
     """The value's columns by what is known now, and where they come from; None: not known yet."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
         return None, "JSON without a schema: the columns come with the records"
     if kind is not None:
-        decoded = make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind)).iceberg_schema
-        return value_columns(decoded, settings.transform), "one column for the value"
+        return writer_columns(WHOLE_TOPIC, WriterSchema(kind=kind), settings), "one column for the value"
     subject = settings.value_subject or f"{topic}-value"
     latest = registry.latest(subject)
     if latest is None:
         return None, f"no schema is registered as {subject} yet: the columns come with the first record"
     writer = WriterSchema(latest.text, latest.references, latest.kind, settings.value_message)
     origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
-    return value_columns(make_decoder(latest.id, writer).iceberg_schema, settings.transform), origin
+    return writer_columns(latest.id, writer, settings), origin
 
 
 def _plan_new(
     plan: Plan,
-    columns: Schema | None,
+    columns: WriterColumns | None,
     key: IcebergType | None,
     origin: str,
     settings: TopicSettings,
@@ -158,7 +172,7 @@ def _plan_new(
     plan.notes.append(origin if columns is None else f"columns of {origin}")
     if columns is None:
         return
-    schema = table_schema(columns, settings, key)
+    schema = table_schema(columns.schema, settings, key)
     plan.columns = [_column(one, "new") for one in schema.fields]
     partition_spec(settings.partition_by, schema)
 
@@ -166,7 +180,7 @@ def _plan_new(
 def _plan_old(
     plan: Plan,
     table: TopicTable,
-    columns: Schema | None,
+    columns: WriterColumns | None,
     origin: str,
     settings: TopicSettings,
     facts: TopicFacts,
@@ -174,32 +188,37 @@ def _plan_old(
     schema = table.table.schema()
     plan.creates = False
     plan.columns = [_column(one, "kept") for one in schema.fields]
-    plan.partition_by = plan.partition_by or _partition_texts(table.table)
-    _note_ledger(plan, table, facts)
+    spec = table.table.spec()
+    plan.partition_by_before = partition_texts(spec, schema)
     if settings.partition_by:
-        wanted = partition_spec(settings.partition_by, schema)
-        if not wanted.compatible_with(table.table.spec()):
-            there = ", ".join(_partition_texts(table.table)) or "nothing"
-            raise UsageError(
-                f"the table {table.identifier} is there and partitioned by {there}; a table topic does not "
-                "change that: "
-                "leave `partition_by` out, or choose another `table`"
-            )
+        spec = partition_spec(settings.partition_by, schema, table.former_names())
+    plan.partition_by = partition_texts(spec, schema)
+    _note_ledger(plan, table, facts)
+    if change := partition_change(table, settings):
+        plan.notes.append(
+            f"{change}: rows that are there stay as they are, new ones go by the new partitions"
+        )
     if columns is None:
         return  # what comes is checked when it comes
-    _check_columns(table.table, columns, settings)
-    beside = settings.on_incompatible == "new_column"
-    last = table.table.metadata.last_column_id
-    outcome = evolve(schema, columns, last, new_columns=beside)
-    told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-    if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
-        raise UsageError(f"{origin} does not fit the table {table.identifier}: {told}")
-    if outcome.refused:
-        plan.notes.append(f"{origin} does not fit the table, its records are refused: {told}")
+    _check_columns(table.table, columns.schema, settings)
+    fitted = outcome(table, columns, None, settings)
+    if fitted.refused:
+        plan.incompatible = fitted.refused
+        _note_incompatible(plan, origin, settings)
         return
-    changed = _by_column(outcome.changes)
-    plan.columns = [_column(one, changed.get(one.name, "kept")) for one in outcome.schema.fields]
-    plan.notes += [f"{origin}: {change}" for change in outcome.changes]
+    changed = _by_column(fitted.changes)
+    plan.columns = [_column(one, changed.get(one.name, "kept")) for one in fitted.schema.fields]
+    plan.changes = [str(change) for change in fitted.changes]
+    plan.notes += [f"{origin}: {change}" for change in plan.changes]
+    plan.partition_by = partition_texts(spec, fitted.schema)
+
+
+def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None:
+    told = "; ".join(f"{column} {why}" for column, why in plan.incompatible.items())
+    if "stop" in (settings.on_incompatible, settings.errors):
+        raise UsageError(f"{origin} does not fit the table {plan.table}: {told}; its records stop the topic")
+    become = {"dead_letter": "its records become dead letters", "skip": "its records are left out"}
+    plan.notes.append(f"{origin} does not fit the table, {become[settings.errors]}: {told}")
 
 
 def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: TopicSettings) -> None:
@@ -238,16 +257,19 @@ def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
         plan.notes.append(str(error))
 
 
-def _column(column: NestedField, change: Literal["new", "kept", "relaxed", "widened"]) -> PlanColumn:
+def _column(column: NestedField, change: ColumnChange) -> PlanColumn:
     return PlanColumn(column.name, spell(column.field_type), column.required, column.doc, change)
 
 
-def _by_column(changes: tuple[Change, ...]) -> dict[str, Literal["new", "relaxed", "widened"]]:
-    """What becomes of each top column: a change below it widens it."""
-    found: dict[str, Literal["new", "relaxed", "widened"]] = {}
+def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
+    """What becomes of each top column, by its new name: a change below it widens it."""
+    found: dict[str, ColumnChange] = {}
     for change in changes:
         top, dot, _ = change.column.partition(".")
-        found[top] = "widened" if dot or found.get(top) == "widened" else _CHANGED[change.kind]
+        if change.kind == "rename" and not dot:
+            top = change.after
+        if found.get(top) not in ("widened", "renamed"):
+            found[top] = "widened" if dot else _CHANGED[change.kind]
     return found
 
 
@@ -266,8 +288,3 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
             )
     if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
         raise UsageError("the table was made with another transform; keep it, or choose another --table")
-
-
-def _partition_texts(table: Table) -> list[str]:
-    spec, schema = table.spec(), table.schema()
-    return [f"{one.transform}({schema.find_column_name(one.source_id)})" for one in spec.fields]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema
+from tabletopic_kernel.commit.covered import CoveredSchema
 from tabletopic_kernel.commit.key_types import newest_key_type
+from tabletopic_kernel.commit.layout import lay_out
 from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.writers import WriterColumns, outcome
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.errors import HeadMovedError, RetryableError
-from tabletopic_kernel.core.evolution import Evolution, evolve, evolve_key, table_schema
+from tabletopic_kernel.core.evolution import Evolution, evolve
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import evolve_key, table_schema
+from tabletopic_kernel.core.wire import SchemaKey
 
 _TRIES = 5  # another writer changed the schema at the same moment
 
@@ -39,7 +43,7 @@ class TableColumns:
         self.table: TopicTable | None = None
         self.ledger: Ledger | None = None
 
-    def create(self, columns: Schema, registered: RegisteredSchema | None) -> TopicTable:
+    def create(self, columns: WriterColumns, registered: RegisteredSchema | None) -> TopicTable:
         """Create the table with these columns, of this schema; its owner has not claimed it yet.
 
         Raises:
@@ -47,15 +51,22 @@ class TableColumns:
             RetryableError: the catalog does not answer.
         """
         key = newest_key_type(self._topic, self._settings, self._services.registry)
-        schema = table_schema(columns, self._settings, key)
+        schema = table_schema(columns.schema, self._settings, key)
         spec = partition_spec(self._settings.partition_by, schema)
         table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
         if registered is not None:
-            table.evolve(None, {registered.id: _covered(registered, 0)}, epoch=1)
+            fitted = evolve(schema, columns.schema, schema.highest_field_id, aliases=columns.aliases)
+            covered = {registered.id: _covered(registered, 0, fitted)}
+            table.evolve(None, covered, epoch=1, former=fitted.former)
         self._tell_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
         return table
 
-    def fit(self, columns: Schema, registered: RegisteredSchema | None) -> Evolution:
+    def lay_out(self) -> None:
+        """Give the table there is the partitions and properties of the settings; raises as ``lay_out``."""
+        if self.table is not None and (changes := lay_out(self.table, self._settings)):
+            self._tell_changes(changes, None, self.table.table.metadata.current_schema_id)
+
+    def fit(self, columns: WriterColumns, registered: RegisteredSchema | None) -> Evolution:
         """Make the table, or its columns, fit; what was done, or would have to be if some are refused.
 
         Raises: as ``create`` and ``TopicTable.evolve``.
@@ -67,7 +78,7 @@ class TableColumns:
             self.table = table
         table = self.table
         for _ in range(_TRIES):
-            outcome = self.outcome(columns)
+            outcome = self.outcome(columns, registered.id if registered else None)
             is_covered = registered is None or registered.id in table.covered()
             if outcome.refused or (is_covered and not outcome.changes):
                 return outcome
@@ -78,12 +89,10 @@ class TableColumns:
                 table.reload()
         raise RetryableError(f"the schema of {table.identifier} keeps changing")
 
-    def outcome(self, columns: Schema) -> Evolution:
-        """What fitting the columns would do to the table there is."""
+    def outcome(self, columns: WriterColumns, schema_id: SchemaKey | None) -> Evolution:
+        """What fitting the columns, of a registered schema or of none, would do to the table there is."""
         assert self.table is not None
-        metadata = self.table.table.metadata
-        beside = self._settings.on_incompatible == "new_column"
-        return evolve(metadata.schema(), columns, metadata.last_column_id, new_columns=beside)
+        return outcome(self.table, columns, schema_id, self._settings)
 
     def fit_key(self, key: IcebergType, registered: RegisteredSchema) -> Evolution:
         """As ``fit``, for keys of this type; there is a table."""
@@ -96,7 +105,7 @@ class TableColumns:
             if outcome.refused or (registered.id in covered and not outcome.changes):
                 return outcome
             schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
-            covered[registered.id] = _covered(registered, schema_id)
+            covered[registered.id] = _covered(registered, schema_id, outcome)
             try:
                 table.evolve_key(outcome.schema if outcome.changes else None, covered, ledger.epoch)
             except HeadMovedError:
@@ -131,8 +140,9 @@ class TableColumns:
         schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
         covered = table.covered()
         if registered is not None:
-            covered[registered.id] = _covered(registered, schema_id)
-        table.evolve(outcome.schema if outcome.changes else None, covered, self.ledger.epoch)
+            covered.setdefault(registered.id, _covered(registered, schema_id, outcome))
+        new = outcome.schema if outcome.changes else None
+        table.evolve(new, covered, self.ledger.epoch, outcome.former)
         if outcome.changes:
             self._tell_changes([str(change) for change in outcome.changes], registered, schema_id)
 
@@ -149,8 +159,14 @@ class TableColumns:
         )
 
 
-def _covered(registered: RegisteredSchema, table_schema_id: int) -> CoveredSchema:
-    return CoveredSchema(registered.id, registered.subject, registered.version, table_schema_id)
+def _covered(registered: RegisteredSchema, table_schema_id: int, fitted: Evolution) -> CoveredSchema:
+    return CoveredSchema(
+        registered.id,
+        registered.subject,
+        registered.version,
+        table_schema_id,
+        tuple(sorted(fitted.renames.items())),
+    )
 
 
 def _cause(registered: RegisteredSchema) -> events.SchemaVersion:

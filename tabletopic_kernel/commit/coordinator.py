@@ -245,13 +245,15 @@ class Coordinator:
             owner = Owner.take(self.topic, self.settings, self._services, self._owner)
         except TableTopicError as error:
             if isinstance(error, GapError):
-                self._report.gap(error.missing)
+                self._report.gap(error.missing, skipped=False)
             event = self._sorted(error)
             return Event.DEPENDENCY_DOWN if event in (Event.HEAD_MOVED, Event.ANSWER_LOST) else event
         self._owner = owner
         self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
         self._report.stands(owner)
+        if owner.gap:
+            self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
         if owner.table is not None and owner.swept_epoch < owner.ledger.epoch - 1:
             threading.Thread(target=self._sweep, args=(owner,), name="sweep", daemon=True).start()

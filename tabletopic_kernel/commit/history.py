@@ -9,13 +9,17 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import StructType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.writers import WriterColumns, writer_columns
 from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.evolution import evolve, spell
+from tabletopic_kernel.core.evolution import evolve
+from tabletopic_kernel.core.iceberg_types import spell
 from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.tidy import tidy
 from tabletopic_kernel.ingest.plan import WriterSchema
 
 
@@ -138,7 +142,7 @@ def topic_schema(
     else:
         newest = max((number for name, number in known if name == subject), default=None)
         wanted = version if version is not None else newest
-        columns = Schema() if wanted is None else _columns(_version(registry, subject, wanted))
+        columns = Schema() if wanted is None else _columns(_version(registry, subject, wanted)).schema
     return TopicSchema(
         topic=topic,
         table=identifier,
@@ -157,7 +161,10 @@ def schema_difference(topic: str, registry: Registry, before: int, after: int) -
     """
     subject = f"{topic}-value"
     old, new = (_columns(_version(registry, subject, number)) for number in (before, after))
-    outcome = evolve(old, new, old.highest_field_id)
+    table = tidy(old.schema.as_struct())
+    assert isinstance(table, StructType)
+    first = Schema(*table.fields)
+    outcome = evolve(first, new.schema, first.highest_field_id, aliases=new.aliases)
     refused = [f"refused: {column} {why}" for column, why in outcome.refused.items()]
     return [*map(str, outcome.changes), *refused]
 
@@ -170,6 +177,6 @@ def _version(registry: Registry, subject: str, number: int) -> RegisteredSchema:
         raise UsageError(f"{subject} has no version {number}; there are: {there}") from None
 
 
-def _columns(registered: RegisteredSchema) -> Schema:
+def _columns(registered: RegisteredSchema) -> WriterColumns:
     schema = WriterSchema(registered.text, registered.references, registered.kind)
-    return make_decoder(registered.id, schema).iceberg_schema
+    return writer_columns(registered.id, schema, TopicSettings())

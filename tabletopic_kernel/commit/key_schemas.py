@@ -11,8 +11,9 @@ from tabletopic_kernel.commit.key_types import key_subject, key_writer
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
-from tabletopic_kernel.core.evolution import Evolution, key_type
+from tabletopic_kernel.core.evolution import Evolution
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import key_type
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import KeyPlan, WriterSchema

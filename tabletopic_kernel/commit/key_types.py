@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyiceberg.types import IcebergType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
-from tabletopic_kernel.core.evolution import key_type
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import key_type
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import WriterSchema
 

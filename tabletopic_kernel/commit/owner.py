@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile
@@ -14,7 +14,7 @@ from tabletopic_kernel.commit.dead_letters import DeadLetters
 from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.start import check_topic, first_ledger, next_ledger
+from tabletopic_kernel.commit.start import first_ledger, gap_to_skip, next_ledger
 from tabletopic_kernel.commit.sweep import sweep
 from tabletopic_kernel.core.errors import StartOverError, TableTopicError
 from tabletopic_kernel.core.ledger import Ledger, Offsets, added
@@ -58,6 +58,8 @@ class Owner:
         self.start = start
         self.swept_epoch = ledger.swept_epoch
         self.pending: PendingCommit | None = None
+        # Records that were gone when this ownership began, and that the settings let it skip (I8).
+        self.gap: Mapping[int, tuple[int, int]] = {}
 
     @classmethod
     def take(cls, topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
@@ -68,7 +70,8 @@ class Owner:
 
         Raises:
             StartOverError: another host runs the topic.
-            GapError, ActionNeededError: see ``check_topic`` (I8).
+            GapError, ActionNeededError: see ``check_topic`` (I8); a gap only where the settings say stop.
+            UsageError: the table cannot have the partitions of the settings.
             RetryableError: broker, registry or catalog do not answer (I9).
         """
         if not services.still_mine(topic):
@@ -82,17 +85,25 @@ class Owner:
         if table is None:
             table = keeper.create()
         found = table.ledger if table else None
+        gap: Mapping[int, tuple[int, int]] = {}
         if found is None:  # a table that was dropped may have left letters of its last epoch
             ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
         else:
-            check_topic(found, facts)
+            gap = gap_to_skip(found, facts, settings)
             ledger = found if before is not None and before._still_owns(found) else next_ledger(found)
         if table is not None and ledger is not found:
             table.claim(ledger, found)
         letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
+        if gap and table is not None:  # after that: letters of the gap whose rows never came are gone now
+            behind = ledger.skipping(gap, str(uuid.uuid4()))
+            table.claim(behind, ledger)
+            ledger = behind
         keeper.adopt(table, ledger)
+        keeper.lay_out()
         # Partitions that are new begin at their first.
-        return cls(keeper, letters, ledger, {**facts.first, **ledger.next_offsets})
+        owner = cls(keeper, letters, ledger, {**facts.first, **ledger.next_offsets})
+        owner.gap = gap
+        return owner
 
     @property
     def table(self) -> TopicTable | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from tabletopic_kernel.commit.owner import Owner
@@ -55,6 +55,7 @@ class Reporter:
             "commits": ledger.commits,
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
+            "lost": dict(ledger.lost),
             "dead_letters": letters.count,
             "dead_letter_table": letters.name if letters.table else None,
         }
@@ -128,9 +129,9 @@ class Reporter:
         """A commit did not go through."""
         self.write(events.CommitFailed(**self._stamp(), reason=str(reason)))
 
-    def gap(self, missing: dict[int, tuple[int, int]]) -> None:
+    def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
         """Records were gone before they were read (I8)."""
-        self.write(events.GapDetected(**self._stamp(), missing=missing))
+        self.write(events.GapDetected(**self._stamp(), missing=dict(missing), skipped=skipped))
 
     def trouble(self, error: Exception | str, *, waits: bool) -> None:
         """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType
 
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.key_schemas import KeySchemas
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.writers import WriterColumns, writer_columns
 from tabletopic_kernel.core.dead_letter import (
     BAD_SCHEMA,
     INCOMPATIBLE_SCHEMA,
@@ -22,9 +22,10 @@ from tabletopic_kernel.core.dead_letter import (
     UNKNOWN_SCHEMA,
 )
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
-from tabletopic_kernel.core.evolution import Evolution, metadata_columns
+from tabletopic_kernel.core.evolution import Evolution
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import clashing_names
 from tabletopic_kernel.core.transform import (
     NotAnEnvelopeError,
     decoded_columns,
@@ -33,13 +34,13 @@ from tabletopic_kernel.core.transform import (
     value_columns,
 )
 from tabletopic_kernel.core.wire import SchemaKey, age
-from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
+from tabletopic_kernel.ingest.decoders import BadSchemaError
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Values that name no schema, by value_format: the kind of their one writer schema.
 WITHOUT_SCHEMA = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
-_NO_COLUMNS = Schema()  # what a tombstone brings: every column of the value must be optional
+_NO_COLUMNS = WriterColumns(Schema())  # what a tombstone brings: every column of the value must be optional
 
 
 class SchemaKeeper:
@@ -59,6 +60,7 @@ class SchemaKeeper:
         self._settings = settings
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
+        self._wanted: dict[SchemaKey, WriterColumns] = {}  # of those that are known
         self._refused: dict[SchemaKey, tuple[str, str]] = {}
         self._unknown: dict[SchemaKey, tuple[str, str]] = {}
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
@@ -103,6 +105,10 @@ class SchemaKeeper:
     def _follows_latest(self) -> bool:
         return self._settings.value_format == "by_latest_schema"
 
+    def lay_out(self) -> None:
+        """Give the table the partitions and properties of the settings; raises as ``layout.lay_out``."""
+        self._columns.lay_out()
+
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
         self._columns.table, self._columns.ledger = table, ledger
@@ -116,12 +122,13 @@ class SchemaKeeper:
             try:
                 registered = self._find(schema_id)
                 writer = self._writer(registered)
-                outcome = self._columns.outcome(self._columns_of(schema_id, writer))
+                columns = self._columns_of(schema_id, writer)
+                outcome = self._columns.outcome(columns, schema_id)
             except (RetryableError, UnknownSchemaError, BadSchemaError, NotAnEnvelopeError) as error:
                 _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
                 continue
             if not (outcome.changes or outcome.refused):
-                self._remember(schema_id, writer, outcome)
+                self._remember(schema_id, writer, columns, outcome)
 
     def needed_table(self) -> TopicTable:
         """The table.
@@ -213,7 +220,9 @@ class SchemaKeeper:
         if outcome.refused:
             self._refuse_columns(outcome, registered)
         else:
-            self._remember(registered.id, writer, outcome)
+            self._remember(registered.id, writer, columns, outcome)
+            if any(change.kind == "rename" for change in outcome.changes):
+                self._follow_renames()
 
     def _cover_latest(self) -> None:
         """The one schema is the newest of the subject that can be used; an older one goes on until then."""
@@ -239,7 +248,7 @@ class SchemaKeeper:
         if not has_row(self._learned, self._settings.transform):
             return  # so far: tasks refuse the records
         wanted = value_columns(self._learned, self._settings.transform)
-        outcome = self._columns.fit(wanted, None)
+        outcome = self._columns.fit(WriterColumns(wanted), None)
         if outcome.refused:
             told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
             raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {told}")
@@ -259,13 +268,11 @@ class SchemaKeeper:
             nanos=self._settings.value_nanos,
         )
 
-    def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> Schema:
-        decoded = make_decoder(schema_id, writer).iceberg_schema
-        columns = value_columns(decoded, self._settings.transform)
-        own = {column.name for column in metadata_columns(self._settings, key=BinaryType())}
-        if clash := own.intersection(column.name for column in columns.fields):
+    def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> WriterColumns:
+        columns = writer_columns(schema_id, writer, self._settings)
+        if clash := clashing_names(columns.schema, self._settings):
             raise BadSchemaError(
-                f"schema id {schema_id} has a field {', '.join(sorted(clash))}, which is also the name of a "
+                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
                 "metadata column; enable the topic without it in metadata_columns, with another --table"
             )
         return columns
@@ -289,5 +296,14 @@ class SchemaKeeper:
             )
         self._refused[registered.id] = (INCOMPATIBLE_SCHEMA, message)
 
-    def _remember(self, schema_id: SchemaKey, writer: WriterSchema, outcome: Evolution) -> None:
+    def _remember(
+        self, schema_id: SchemaKey, writer: WriterSchema, columns: WriterColumns, outcome: Evolution
+    ) -> None:
         self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))
+        self._wanted[schema_id] = columns
+
+    def _follow_renames(self) -> None:
+        """Columns have other names now: find those of the schemas that knew them by the old ones."""
+        for schema_id, writer in list(self._known.items()):
+            columns = self._wanted[schema_id]
+            self._remember(schema_id, writer, columns, self._columns.outcome(columns, schema_id))

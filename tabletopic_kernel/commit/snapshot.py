@@ -5,9 +5,7 @@ One commit is one Iceberg transaction: data files, ledger and tag together (I2).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -28,6 +26,14 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.adapters.catalog import create_table, reachable
+from tabletopic_kernel.commit.covered import (
+    KEY_SCHEMAS_PROPERTY,
+    CoveredSchema,
+    covered_of,
+    covered_property,
+    former_names_of,
+    former_names_property,
+)
 from tabletopic_kernel.core.errors import (
     ActionNeededError,
     HeadMovedError,
@@ -43,18 +49,6 @@ from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.plan import TablePlan
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
-SCHEMAS_PROPERTY = f"{PREFIX}schemas"
-KEY_SCHEMAS_PROPERTY = f"{PREFIX}key-schemas"
-
-
-@dataclass(frozen=True)
-class CoveredSchema:
-    """A registered schema that the table's columns cover; ``table_schema_id`` is Iceberg's."""
-
-    id: SchemaKey
-    subject: str
-    version: int
-    table_schema_id: int
 
 
 class TopicTable:
@@ -202,8 +196,16 @@ class TopicTable:
         """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""
         self.commit((), planned, ledger)
 
-    def evolve(self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int) -> None:
+    def evolve(
+        self,
+        schema: Schema | None,
+        covered: Mapping[SchemaKey, CoveredSchema],
+        epoch: int,
+        former: Mapping[int, tuple[str, ...]] | None = None,
+    ) -> None:
         """Make ``schema`` current (None: columns stay) and note that ``covered`` schemas now fit.
+
+        ``former``: names that columns had, by field id (None: as noted).
 
         A metadata-only commit of its own, before any row that needs it is staged.
 
@@ -212,13 +214,15 @@ class TopicTable:
             LostOwnershipError: see ``commit``.
             RetryableError: the catalog does not answer.
         """
-        self._change(self._schema_updates(schema, SCHEMAS_PROPERTY, covered), epoch)
+        noted = covered_property(covered.values()) | former_names_property(former or {})
+        self._change(self._schema_updates(schema, noted), epoch)
 
     def evolve_key(
         self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int
     ) -> None:
         """As ``evolve``, for schemas of keys."""
-        self._change(self._schema_updates(schema, KEY_SCHEMAS_PROPERTY, covered), epoch)
+        noted = covered_property(covered.values(), KEY_SCHEMAS_PROPERTY)
+        self._change(self._schema_updates(schema, noted), epoch)
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         found = self.ledger
@@ -236,16 +240,13 @@ class TopicTable:
             raise HeadMovedError(str(error)) from error
         self.reload()
 
-    def _schema_updates(
-        self, schema: Schema | None, name: str, covered: Mapping[SchemaKey, CoveredSchema]
-    ) -> tuple[TableUpdate, ...]:
+    def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
             new = schema.model_copy(update={"schema_id": self.next_schema_id})
             add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
             updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
-        texts = {str(one.id): [one.subject, one.version, one.table_schema_id] for one in covered.values()}
-        return (*updates, SetPropertiesUpdate(updates={name: json.dumps(texts)}))
+        return (*updates, SetPropertiesUpdate(updates=dict(noted)))
 
     @property
     def next_schema_id(self) -> int:
@@ -254,18 +255,15 @@ class TopicTable:
 
     def covered(self) -> dict[SchemaKey, CoveredSchema]:
         """Registered schemas whose records fit the table as it is, by id."""
-        return self._covered(SCHEMAS_PROPERTY)
+        return covered_of(self.table.properties)
 
     def covered_keys(self) -> dict[SchemaKey, CoveredSchema]:
         """Registered schemas whose keys fit the table as it is, by id."""
-        return self._covered(KEY_SCHEMAS_PROPERTY)
+        return covered_of(self.table.properties, KEY_SCHEMAS_PROPERTY)
 
-    def _covered(self, name: str) -> dict[SchemaKey, CoveredSchema]:
-        noted = json.loads(self.table.properties.get(name, "{}"))
-        covered = (
-            CoveredSchema(int(text) if text.isdecimal() else text, *told) for text, told in noted.items()
-        )
-        return {one.id: one for one in covered}
+    def former_names(self) -> dict[int, tuple[str, ...]]:
+        """Names that columns had before, by field id."""
+        return former_names_of(self.table.properties)
 
     @property
     def rows(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts, java_properties
 from tabletopic_kernel.core.errors import ActionNeededError, GapError
@@ -70,7 +71,8 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         raise GapError(
             gaps,
             f"records of {facts.topic} were deleted by retention before they were read ({told}). "
-            "Enable it with another --table to go on without them",
+            f"`tabletopic alter {facts.topic} --on-gap go_on` goes on behind them and keeps the count; a new "
+            "--table takes what is there now",
         )
     ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
     if ahead:
@@ -88,6 +90,18 @@ def needs_headers(settings: TopicSettings) -> bool:
     names_schema = "by_schema_id" in (settings.value_format, settings.key_format)
     is_letter = settings.errors == "dead_letter"  # which is the whole record
     return "header" in settings.metadata_columns or names_schema or is_letter
+
+
+def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> Mapping[int, tuple[int, int]]:
+    """Records that are gone and may be skipped, as ``GapError.missing``; raises as ``check_topic``."""
+    try:
+        check_topic(before, facts)
+    except GapError as gap:
+        if settings.on_gap == "stop":
+            raise
+        check_topic(before.skipping(gap.missing, before.commit_id), facts)  # what else there may be
+        return gap.missing
+    return {}
 
 
 def source_spec(topic: str, settings: TopicSettings, broker: Broker, start: Offsets) -> SourceSpec:

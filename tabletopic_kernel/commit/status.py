@@ -60,11 +60,13 @@ class TopicStatus:
     dead_letter_table: str | None = None
     # Records that asked for no row, by reason.
     passed_over: dict[str, int] = field(default_factory=dict)
+    # Offsets that were skipped as retention took their records (`on_gap`), by partition.
+    lost: dict[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON wants its keys."""
         plain = asdict(self)
-        for name in ("next_offsets", "end_offsets"):
+        for name in ("next_offsets", "end_offsets", "lost"):
             plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
         return plain
 
@@ -156,6 +158,7 @@ def progress_of_table(wish: TopicWish, catalog: Catalog) -> Progress:
             "epoch": ledger.epoch,
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
+            "lost": dict(ledger.lost),
         }
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, wish.topic)
@@ -211,6 +214,7 @@ def _status(
         dead_letters=progress.dead_letters,
         dead_letter_table=progress.dead_letter_table,
         passed_over=progress.passed_over,
+        lost=progress.lost,
     )
 
 

@@ -1,7 +1,8 @@
 """An Avro schema as a tree of frozen nodes, references resolved.
 
-Rules: Avro specification 1.12 (names, logical types, aliases play no part here). A logical type that
-does not fit its base type, or whose attributes are invalid, is ignored, as the specification demands.
+Rules: Avro specification 1.12 (names, logical types; aliases of fields, while those of types play no part).
+A logical type that does not fit its base type, or whose attributes are invalid, is ignored, as the
+specification demands.
 A record that contains itself is a ``Recursion`` node at every place but the root, so that every other
 part of the tree is finite.
 """
@@ -97,11 +98,12 @@ class Union:
 
 @dataclass(frozen=True)
 class RecordField:
-    """One field of a record; ``doc`` is None where the schema has none."""
+    """One field of a record; ``doc`` is None where the schema has none. ``aliases``: names it had before."""
 
     name: str
     type: AvroType
     doc: str | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ class _Builder:
             raise AvroSchemaError(f"The Avro record {full} has two fields of one name.")
         self._on_path.append(full)
         fields = tuple(
-            RecordField(name, self.build(child.get("type"), namespace), _doc(child))
+            RecordField(name, self.build(child.get("type"), namespace), _doc(child), _aliases(child))
             for name, child in zip(names, children, strict=True)
         )
         self._on_path.pop()
@@ -318,6 +320,11 @@ def takes_bytes(node: AvroType) -> bool:
 def _doc(child: Mapping[str, Any]) -> str | None:
     doc = child.get("doc")
     return doc if isinstance(doc, str) and doc else None
+
+
+def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:
+    aliases = child.get("aliases")
+    return tuple(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else ()
 
 
 def _cyclic_names(definitions: Mapping[str, tuple[dict[str, Any], str]]) -> frozenset[str]:

@@ -49,6 +49,8 @@ class Progress(_Model):
     dead_letter_table: str | None = None
     # Records that asked for no row: tombstones of change events, and what a projection's WHERE leaves out.
     passed_over: dict[str, int] = Field(default_factory=dict)
+    # Offsets that were skipped since the table began, as retention took their records, by partition.
+    lost: dict[int, int] = Field(default_factory=dict)
 
 
 class _Event(_Model):
@@ -101,7 +103,7 @@ class CommitFailed(_Event):
 
 
 class SchemaEvolved(_Event):
-    """The table's columns changed: each change in words, and the schema that caused it."""
+    """The table's columns or partitions changed: each change in words, and the schema that caused it."""
 
     type: Literal["SchemaEvolved"] = "SchemaEvolved"
     changes: list[str]
@@ -150,10 +152,14 @@ class Replayed(_Event):
 
 
 class GapDetected(_Event):
-    """Records were gone before they were read (I8): by partition, what was next and what is first."""
+    """Records were gone before they were read (I8): by partition, what was next and what is first there.
+
+    ``skipped``: the topic goes on behind them, as ``on_gap`` says; else a Failed follows.
+    """
 
     type: Literal["GapDetected"] = "GapDetected"
     missing: dict[int, tuple[int, int]]
+    skipped: bool = False
 
 
 class Paused(_Event):

@@ -1,48 +1,42 @@
 """Schema evolution: what a writer's schema changes in a table's, and what it may not.
 
-Columns are found by name. Allowed: add (as optional), relax (required to optional) and widen
-(Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks stays and becomes
-optional. Everything else is refused, never coerced; or, where that is wished, the field gets a column of
-its own beside the one it does not fit: ``price`` as text beside a number is ``price_string``. Inside a
-list or map, whose elements cannot have a second name, it is the list or map that gets the column.
+Columns are found by ``core/matching.py``: mostly by name. Allowed: add (as optional), relax (required to
+optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks
+stays and becomes optional. Everything else is refused, never coerced; or, where that is wished, the field
+gets a column of its own beside the one it does not fit: ``price`` as text beside a number is
+``price_string``. Inside a list or map, whose elements cannot have a second name, it is the list or map that
+gets the column.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.iceberg_types import spell, suffix, widens, with_fresh_ids
+from tabletopic_kernel.core.matching import Homes, Known, Matching
+from tabletopic_kernel.core.names import (
+    column_names,
+    doc_with_original,
+    original_name,
+    renamed_path,
+    step,
+)
+from tabletopic_kernel.core.tidy import tidy
 
 KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata", "_kafka_value"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between two versions of a table's schema; ``column`` is the dotted path."""
+    """One difference between two versions of a table's schema; ``column`` is the dotted path before it."""
 
-    kind: Literal["add", "relax", "widen"]
+    kind: Literal["add", "relax", "widen", "rename"]
     column: str
     before: str | None
     after: str
@@ -52,6 +46,7 @@ class Change:
             "add": f"add {self.column} {self.after}",
             "relax": f"relax {self.column} to optional",
             "widen": f"widen {self.column} {self.before} → {self.after}",
+            "rename": f"rename {self.column} to {self.after}",
         }[self.kind]
 
 
@@ -59,173 +54,179 @@ class Change:
 class Evolution:
     """The outcome: the new schema, the changes that lead to it, and what was refused (column: why).
 
-    ``renames`` maps the writer's fields that have a column of their own (dotted path) to its name.
+    ``renames`` maps the writer's fields whose column has another name (dotted path) to that name;
+    ``former`` has, by field id, all names that fields of a column ever had beside its own.
     """
 
     schema: Schema
     changes: tuple[Change, ...]
     refused: dict[str, str]
     renames: dict[str, str] = field(default_factory=dict)
+    former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass
 class _Merge:
+    """One merge. Paths of the table's columns and of the writer's fields differ where names do."""
+
     ids: Iterator[int]
+    matching: Matching = field(default_factory=Matching)
     new_columns: bool = False
+    partition_names: Mapping[str, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     renames: dict[str, str] = field(default_factory=dict)
 
-    def struct(self, path: str, table: StructType, writer: StructType) -> StructType:
-        wanted = {column.name: column for column in writer.fields}
+    def struct(
+        self, path: str, origin: str, table: StructType, writer: StructType, *, may_rename: bool = True
+    ) -> StructType:
+        homes = self.matching.homes(origin, table, writer, may_rename=may_rename)
         if self.new_columns:
-            wanted = self._beside(path, {column.name: column for column in table.fields}, wanted)
-        merged = [self._known(path, column, wanted.pop(column.name, None)) for column in table.fields]
-        return StructType(*merged, *(self._added(path, column) for column in wanted.values()))
+            self._move_beside(path, origin, table, homes)
+        columns = [self._known(path, origin, column, homes) for column in table.fields]
+        taken = [*(column.name for column in columns), *self._taken_by_partitions(path, None)]
+        left = {name: one for name, one in homes.fields.items() if name not in homes.columns}
+        names = column_names((homes.original(name) for name in left), taken)
+        for name, one in left.items():
+            wanted = homes.original(name)
+            columns.append(self._added(path, origin + step(name), one, names[wanted], wanted))
+            self._note_rename(origin, name, names[wanted])
+        return StructType(*columns)
 
-    def _beside(
-        self, path: str, table: dict[str, NestedField], writer: dict[str, NestedField]
-    ) -> dict[str, NestedField]:
-        """The writer's fields under the names of the columns that can hold them."""
-        named = {}
-        for name, column in writer.items():
-            other = f"{name}_{_suffix(column.field_type)}"
-            fits = name not in table or self._fits(table[name].field_type, column.field_type)
-            if fits or other in writer:  # the name is taken by another field: then it stays refused
-                named[name] = column
-            else:
-                named[other] = column.model_copy(update={"name": other})
-                self.renames[path + name] = other
-        return named
+    def _move_beside(self, path: str, origin: str, table: StructType, homes: Homes) -> None:
+        """Give fields that do not fit their column another one."""
+        there = {original_name(column.name, column.doc): column for column in table.fields}
+        for name, column in list(homes.columns.items()):
+            one = homes.fields[name]
+            if self._fits(path, origin + step(name), column, one, homes.may_rename):
+                continue
+            own = homes.original(name)
+            # A column that only an alias names stays as it is.
+            other = own if name in homes.renamed else f"{own}_{suffix(one.field_type)}"
+            if any(homes.original(taken) == other for taken in homes.fields if taken != name):
+                continue  # the name is another field's: then it stays refused
+            homes.move(name, other, there.get(other))
 
-    def _fits(self, table: IcebergType, writer: IcebergType) -> bool:
-        trial = _Merge(itertools.count(1), new_columns=True)
-        trial._type("trial", table, writer)
+    def _fits(
+        self, path: str, origin: str, table: NestedField, writer: NestedField, may_rename: bool
+    ) -> bool:
+        trial = _Merge(itertools.count(1), self.matching, new_columns=True)
+        trial._type(path + table.name, origin, table.field_type, writer.field_type, may_rename=may_rename)
         return not trial.refused
 
-    def _known(self, path: str, table: NestedField, writer: NestedField | None) -> NestedField:
-        name = path + table.name
-        required = self._required(name, table.required, writer is not None and writer.required)
-        merged = table.field_type if writer is None else self._type(name, table.field_type, writer.field_type)
-        return table.model_copy(update={"required": required, "field_type": merged})
+    def _known(self, path: str, origin: str, table: NestedField, homes: Homes) -> NestedField:
+        name = homes.field_of(table)
+        if name is None:
+            required = self._required(path + table.name, table.required, False)
+            return table.model_copy(update={"required": required})
+        writer = homes.fields[name]
+        if name in homes.renamed:
+            table = self._renamed(path, table, homes, name)
+        self._note_rename(origin, name, table.name)
+        required = self._required(path + table.name, table.required, writer.required)
+        here, of = path + table.name, origin + step(name)
+        kind = self._type(here, of, table.field_type, writer.field_type, may_rename=homes.may_rename)
+        return table.model_copy(update={"required": required, "field_type": kind})
 
-    def _added(self, path: str, column: NestedField) -> NestedField:
-        fresh = NestedField(next(self.ids), column.name, column.field_type, required=False, doc=column.doc)
-        added = fresh.model_copy(update={"field_type": with_fresh_ids(column.field_type, self.ids)})
-        self.changes.append(Change("add", path + column.name, None, spell(column.field_type)))
-        return added
+    def _renamed(self, path: str, table: NestedField, homes: Homes, name: str) -> NestedField:
+        original = homes.original(name)
+        taken = [*homes.other_columns(table), *self._taken_by_partitions(path, table.field_id)]
+        new = column_names([original], taken)[original]
+        self.changes.append(Change("rename", path + table.name, table.name, new))
+        return table.model_copy(update={"name": new, "doc": doc_with_original(table.doc, new, original)})
+
+    def _taken_by_partitions(self, path: str, field_id: int | None) -> list[str]:
+        """Names that no other column than ``field_id`` may have: Iceberg's Java library could not load it."""
+        return [] if path else [name for name, source in self.partition_names.items() if source != field_id]
+
+    def _note_rename(self, origin: str, name: str, column: str) -> None:
+        if column != name:
+            self.renames[origin + step(name)] = column
+
+    def _added(self, path: str, origin: str, writer: NestedField, name: str, original: str) -> NestedField:
+        kind = tidy(writer.field_type, f"{origin}.", self.renames)
+        doc = doc_with_original(writer.doc, name, original) if name != writer.name else writer.doc
+        fresh = NestedField(next(self.ids), name, kind, required=False, doc=doc)
+        self.changes.append(Change("add", path + name, None, spell(kind)))
+        return fresh.model_copy(update={"field_type": with_fresh_ids(kind, self.ids)})
 
     def _required(self, name: str, table: bool, writer: bool) -> bool:
         if table and not writer:
             self.changes.append(Change("relax", name, "required", "optional"))
         return table and writer
 
-    def _type(self, name: str, table: IcebergType, writer: IcebergType) -> IcebergType:
+    def _type(
+        self,
+        name: str,
+        origin: str,
+        table: IcebergType,
+        writer: IcebergType,
+        *,
+        may_rename: bool = True,
+        contained: bool = False,
+    ) -> IcebergType:
+        """The type of both; ``contained``: it is the element of a list, or the value of a map.
+
+        PyIceberg 0.12 reads a list or map that is directly in another one by the names of its fields and
+        not by their ids: a field below that was renamed would be null. So nothing is renamed there.
+        """
         if isinstance(table, StructType) and isinstance(writer, StructType):
-            return self.struct(f"{name}.", table, writer)
+            return self.struct(f"{name}.", f"{origin}.", table, writer, may_rename=may_rename)
+        inside = may_rename and not contained
         if isinstance(table, ListType) and isinstance(writer, ListType):
-            element = f"{name}.element"
-            return ListType(
-                element_id=table.element_id,
-                element_type=self._type(element, table.element_type, writer.element_type),
-                element_required=self._required(element, table.element_required, writer.element_required),
-            )
+            return self._list(name, origin, table, writer, inside)
         if isinstance(table, MapType) and isinstance(writer, MapType):
-            return self._map(name, table, writer)
-        if table == writer or _widens(writer, table):
+            return self._map(name, origin, table, writer, inside)
+        if table == writer or widens(writer, table):
             return table
-        if _widens(table, writer):
+        if widens(table, writer):
             self.changes.append(Change("widen", name, str(table), str(writer)))
             return writer
         self.refused[name] = f"is {spell(table)} in the table and {spell(writer)} in the new schema"
         return table
 
-    def _map(self, name: str, table: MapType, writer: MapType) -> MapType:
+    def _list(self, name: str, origin: str, table: ListType, writer: ListType, may_rename: bool) -> ListType:
+        element, of = f"{name}.element", f"{origin}.element"
+        kinds = (table.element_type, writer.element_type)
+        return ListType(
+            element_id=table.element_id,
+            element_type=self._type(element, of, *kinds, may_rename=may_rename, contained=True),
+            element_required=self._required(element, table.element_required, writer.element_required),
+        )
+
+    def _map(self, name: str, origin: str, table: MapType, writer: MapType, may_rename: bool) -> MapType:
         if table.key_type != writer.key_type and not _same_shape(table.key_type, writer.key_type):
             self.refused[f"{name}.key"] = (
                 f"is {spell(table.key_type)} in the table and {spell(writer.key_type)} in the new"
             )
-        value = f"{name}.value"
+        value, of = f"{name}.value", f"{origin}.value"
+        kinds = (table.value_type, writer.value_type)
         return MapType(
             key_id=table.key_id,
             key_type=table.key_type,
             value_id=table.value_id,
-            value_type=self._type(value, table.value_type, writer.value_type),
+            value_type=self._type(value, of, *kinds, may_rename=may_rename, contained=True),
             value_required=self._required(value, table.value_required, writer.value_required),
         )
 
 
-def _suffix(kind: IcebergType) -> str:
-    """A type as part of a column's name.
-
-    >>> _suffix(ListType(1, DecimalType(9, 2))), _suffix(MapType(1, StringType(), 2, StructType()))
-    ('list_decimal_9_2', 'map_struct')
-    """
-    if isinstance(kind, StructType):
-        return "struct"
-    if isinstance(kind, ListType):
-        return f"list_{_suffix(kind.element_type)}"
-    if isinstance(kind, MapType):
-        return f"map_{_suffix(kind.value_type)}"
-    return re.sub(r"\W+", "_", str(kind)).strip("_")
-
-
-def spell(kind: IcebergType) -> str:
-    """A type in words for people: without field ids and docs.
-
-    >>> spell(StructType(NestedField(3, "width", IntegerType(), required=True)))
-    'struct<width: int>'
-    """
-    if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{one.name}: {spell(one.field_type)}' for one in kind.fields)}>"
-    if isinstance(kind, ListType):
-        return f"list<{spell(kind.element_type)}>"
-    if isinstance(kind, MapType):
-        return f"map<{spell(kind.key_type)}, {spell(kind.value_type)}>"
-    return str(kind)
-
-
-def _widens(narrow: IcebergType, wide: IcebergType) -> bool:
-    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
-        return narrow.scale == wide.scale and narrow.precision < wide.precision
-    return (type(narrow), type(wide)) in {(IntegerType, LongType), (FloatType, DoubleType)}
-
-
 def _same_shape(one: IcebergType, other: IcebergType) -> bool:
     merge = _Merge(itertools.count(1))
-    merge._type("key", one, other)
+    merge._type("key", "key", one, other)
     return not merge.changes and not merge.refused
 
 
-def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
-    """The same type with new field ids from ``ids``, depth first."""
-    if isinstance(kind, StructType):
-        return StructType(
-            *(
-                column.model_copy(
-                    update={"field_id": next(ids), "field_type": with_fresh_ids(column.field_type, ids)}
-                )
-                for column in kind.fields
-            )
-        )
-    if isinstance(kind, ListType):
-        return ListType(
-            element_id=next(ids),
-            element_type=with_fresh_ids(kind.element_type, ids),
-            element_required=kind.element_required,
-        )
-    if isinstance(kind, MapType):
-        return MapType(
-            key_id=next(ids),
-            key_type=with_fresh_ids(kind.key_type, ids),
-            value_id=next(ids),
-            value_type=with_fresh_ids(kind.value_type, ids),
-            value_required=kind.value_required,
-        )
-    return kind
-
-
-def evolve(table: Schema, writer: Schema, last_column_id: int, *, new_columns: bool = False) -> Evolution:
+def evolve(
+    table: Schema,
+    writer: Schema,
+    last_column_id: int,
+    *,
+    new_columns: bool = False,
+    aliases: Mapping[str, tuple[str, ...]] | None = None,
+    former: Mapping[int, tuple[str, ...]] | None = None,
+    known: Known | None = None,
+    partition_names: Mapping[str, int] | None = None,
+) -> Evolution:
     """Merge the columns of ``writer`` (see ``table_columns``) into the schema of a table.
 
     Args:
@@ -233,10 +234,50 @@ def evolve(table: Schema, writer: Schema, last_column_id: int, *, new_columns: b
         writer: columns the new records need.
         last_column_id: the table metadata's ``last-column-id``; new fields count on from it.
         new_columns: a field that does not fit its column gets another one instead of being refused.
+        aliases: other names of the writer's fields, by dotted path.
+        former: names that fields of a column had before, by field id.
+        known: the column's field id of a writer's field whose schema the table covers already.
+        partition_names: partition fields of the table, and the field id of the column of each.
     """
-    merge = _Merge(itertools.count(last_column_id + 1), new_columns)
-    struct = merge.struct("", table.as_struct(), _with_kafka_columns(table, writer))
-    return Evolution(Schema(*struct.fields), tuple(merge.changes), merge.refused, merge.renames)
+    aliases, former = aliases or {}, former or {}
+    matching = Matching(aliases, former, known)
+    merge = _Merge(itertools.count(last_column_id + 1), matching, new_columns, partition_names or {})
+    struct = merge.struct("", "", table.as_struct(), _with_kafka_columns(table, writer))
+    schema = Schema(*struct.fields)
+    noted = former if merge.refused else _with_aliases(former, aliases, schema, merge.renames)
+    return Evolution(schema, tuple(merge.changes), merge.refused, merge.renames, noted)
+
+
+def _with_aliases(
+    former: Mapping[int, tuple[str, ...]],
+    aliases: Mapping[str, tuple[str, ...]],
+    schema: Schema,
+    renames: Mapping[str, str],
+) -> dict[int, tuple[str, ...]]:
+    """The former names with those that the aliases of the writer's fields add."""
+    noted = dict(former)
+    for path, names in aliases.items():
+        column = schema.find_field(renamed_path(path, renames))
+        before = noted.get(column.field_id, ())
+        noted[column.field_id] = (*before, *(name for name in names if name not in before))
+    return noted
+
+
+def known_by(schema: Schema, renames: Mapping[str, str]) -> Callable[[str], int | None]:
+    """Field ids by path of a writer's field, as they were in the schema that first covered the writer's.
+
+    Args:
+        schema: the table's schema of then.
+        renames: as ``Evolution.renames`` of then.
+    """
+
+    def find(path: str) -> int | None:
+        try:
+            return schema.find_field(renamed_path(path, renames)).field_id
+        except ValueError:
+            return None
+
+    return find
 
 
 def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
@@ -244,71 +285,3 @@ def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
     names = {column.name for column in writer.fields}
     own = (c for c in table.fields if c.name in (KEY, HEADER, METADATA) and c.name not in names)
     return StructType(*writer.fields, *own)
-
-
-def key_type(decoded: Schema) -> IcebergType:
-    """The type of the ``_kafka_key`` column for keys that are decoded to ``decoded``."""
-    alone = [column.name for column in decoded.fields] == [VALUE]  # a key that is no record
-    return decoded.fields[0].field_type if alone else decoded.as_struct()
-
-
-def evolve_key(
-    table: Schema, key: IcebergType, last_column_id: int, *, new_columns: bool = False
-) -> Evolution:
-    """As ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and those beside it."""
-    ours = [
-        one
-        for one in table.fields
-        if one.name == KEY or (one.name.startswith(f"{KEY}_") and not one.required)
-    ]
-    found = evolve(Schema(*ours), Schema(_key_column(key)), last_column_id, new_columns=new_columns)
-    evolved = {column.field_id: column for column in found.schema.fields}
-    kept = [evolved.pop(column.field_id, column) for column in table.fields]
-    return replace(found, schema=Schema(*kept, *evolved.values()))
-
-
-def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None = None) -> Schema:
-    """The schema of a new table: the columns ``value``, then the ``_kafka_*`` columns that are switched on.
-
-    ``key``: the type of keys that name their schema, None as long as it is not known.
-
-    Raises:
-        UsageError: a value field has the name of a metadata column that is switched on.
-    """
-    ids = itertools.count(1)
-    columns = [*value.fields, *metadata_columns(settings, key)]
-    names = [column.name for column in columns]
-    if clash := {name for name in names if names.count(name) > 1}:
-        raise UsageError(
-            f"the value has a field {', '.join(sorted(clash))}, which is also the name of a metadata column; "
-            "switch it off with metadata_columns"
-        )
-    struct = with_fresh_ids(StructType(*columns), ids)
-    assert isinstance(struct, StructType)
-    return Schema(*struct.fields)
-
-
-def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) -> list[NestedField]:
-    """The ``_kafka_*`` columns of a table, placeholders for ids; ``key`` as for ``table_schema``."""
-    columns = []
-    if "key" in settings.metadata_columns:
-        kinds = {"raw": BinaryType(), "string": StringType(), "by_schema_id": key, "none": None}
-        if (kind := kinds[settings.key_format]) is not None:
-            columns.append(_key_column(kind))
-    if "header" in settings.metadata_columns:
-        headers = MapType(key_id=1, key_type=StringType(), value_id=2, value_type=BinaryType())
-        columns.append(
-            NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
-        )
-    if "metadata" in settings.metadata_columns:
-        place = StructType(
-            NestedField(1, "partition", IntegerType(), required=False),
-            NestedField(2, "offset", LongType(), required=False),
-            NestedField(3, "timestamp", TimestamptzType(), required=False, doc="of the Kafka record"),
-        )
-        columns.append(NestedField(1, METADATA, place, required=False, doc="where the record came from"))
-    return columns
-
-
-def _key_column(kind: IcebergType) -> NestedField:
-    return NestedField(1, KEY, kind, required=False, doc="key of the Kafka record")

@@ -44,10 +44,10 @@ from tabletopic_kernel.core.json_types import (
     Scalar,
     Struct,
     Text,
-    column_names,
     iceberg_schema,
     struct_of_table,
 )
+from tabletopic_kernel.core.names import column_names
 
 MAX_COLUMNS: Final = 1_000  # with a value of their own: structs and lists count by what is in them
 _RESERVED: Final = frozenset((KEY, HEADER, METADATA, VALUE, REST))

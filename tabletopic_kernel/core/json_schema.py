@@ -45,10 +45,10 @@ from tabletopic_kernel.core.json_types import (
     Scalar,
     Struct,
     Text,
-    column_names,
     has_rest,
     iceberg_schema,
 )
+from tabletopic_kernel.core.names import column_names
 
 # References may multiply a short text without end ("billion laughs").
 _MAX_NODES: Final = 20_000

@@ -11,16 +11,12 @@
 one column ``_kafka_value_rest``: a JSON object in which it stands where it stood in the record. Elements of
 lists keep their position there (null for those that fit). A null is as good as an absent property.
 
-**Names.** A column has the property's name. Dots become ``_`` (Iceberg's paths are dotted), an empty name
-is ``_``, and names that are equal but for case, which most engines cannot tell apart, get ``_2``, ``_3``… in
-the order of the schema. The name as JSON has it then stands in the column's doc.
+**Names.** As ``core/names.py`` says; the name as JSON has it stands in the column's doc where it is another.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -46,12 +42,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tabletopic_kernel.core.names import doc_with_original, original_name
+
 REST: Final = "_kafka_value_rest"
 # Levels of structs, lists and maps in a table; what lies deeper is JSON text. Engines and people give up
 # long before; file formats count their levels in small numbers.
 MAX_LEVELS: Final = 30
 TEXT_DOC: Final = "any JSON, as text"
-_PROPERTY_DOC: Final = re.compile(r'(?:^|; )property ("(?:[^"\\]|\\.)*")$')
 
 SCALARS: Final[dict[str, IcebergType]] = {
     "boolean": BooleanType(),
@@ -120,33 +117,12 @@ class Field:
     doc: str | None = None
 
 
-def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """Property name → column name, for the properties of one object; ``taken`` are columns there are.
-
-    >>> column_names(["a.b", "id", "ID", ""])
-    {'a.b': 'a_b', 'id': 'id', 'ID': 'ID_2', '': '_'}
-    """
-    used = {name.lower() for name in taken}
-    names = {}
-    for key in keys:
-        wanted = name = key.replace(".", "_") or "_"
-        for number in itertools.count(2):
-            if name.lower() not in used:
-                break
-            name = f"{wanted}_{number}"
-        used.add(name.lower())
-        names[key] = name
-    return names
-
-
 def doc_of(field: Field) -> str | None:
     """The doc of the field's column: its own, and what a reader of the table needs to know."""
     parts = [field.doc] if field.doc else []
     if isinstance(field.type, Text):
         parts.append(TEXT_DOC)
-    if field.key != field.name:
-        parts.append(f"property {json.dumps(field.key)}")
-    return "; ".join(parts) or None
+    return doc_with_original("; ".join(parts), field.name, field.key, "property")
 
 
 def iceberg_fields(root: Struct, ids: Iterator[int]) -> list[NestedField]:
@@ -211,9 +187,8 @@ def struct_of_table(fields: Iterable[NestedField]) -> Struct:
     for field in fields:
         node = _node(field.field_type, field.doc)
         if node is not None:
-            key = _PROPERTY_DOC.search(field.doc or "")
-            name = json.loads(key[1]) if key else field.name
-            found.append(Field(name, field.name, node, not field.required))
+            key = original_name(field.name, field.doc)
+            found.append(Field(key, field.name, node, not field.required))
     return Struct(tuple(found), open=True)
 
 

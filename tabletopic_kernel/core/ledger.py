@@ -28,6 +28,7 @@ class Ledger:
     file is left that no snapshot refers to (I10); ``refused`` counts the records that became no row since
     the table began, by reason, and ``passed_over`` those that asked for none (I1); ``replay_id`` names the
     newest replay whose rows are in the table (I7).
+    ``lost`` counts by partition the offsets that were skipped because their records were gone (I8).
     """
 
     topic: str
@@ -42,6 +43,7 @@ class Ledger:
     refused: Mapping[str, int] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     replay_id: str | None = None
+    lost: Offsets = field(default_factory=dict)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -68,6 +70,8 @@ class Ledger:
                 summary[name] = json.dumps(dict(sorted(counts.items())), separators=(",", ":"))
         if self.replay_id is not None:
             summary["replay-id"] = self.replay_id
+        if self.lost:
+            summary["lost"] = _encode(self.lost)
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
 
     @classmethod
@@ -88,6 +92,7 @@ class Ledger:
             refused=json.loads(summary.get(f"{PREFIX}refused", "{}")),
             passed_over=json.loads(summary.get(f"{PREFIX}passed-over", "{}")),
             replay_id=summary.get(f"{PREFIX}replay-id"),
+            lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:
@@ -118,6 +123,17 @@ class Ledger:
             newest_ms=_newest(self.newest_ms, staged.newest_ms),
             refused=added(self.refused, refused or {}),
             passed_over=added(self.passed_over, passed_over or {}),
+        )
+
+    def skipping(self, missing: Mapping[int, tuple[int, int]], commit_id: str) -> Ledger:
+        """This ledger behind records that are gone: partition → (next offset, first there is) (I8)."""
+        gone = {p: first - offset + self.lost.get(p, 0) for p, (offset, first) in missing.items()}
+        firsts = {p: first for p, (_, first) in missing.items()}
+        return replace(
+            self,
+            commit_id=commit_id,
+            next_offsets={**self.next_offsets, **firsts},
+            lost={**self.lost, **gone},
         )
 
     def is_ahead_of(self, other: Ledger) -> bool:

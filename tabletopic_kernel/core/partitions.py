@@ -1,12 +1,14 @@
 """``partition_by``: expressions such as ``hour(event_time)`` to an Iceberg partition spec.
 
-Transforms and the types they take: Iceberg spec, "Partition Transforms".
+Transforms and the types they take: Iceberg spec, "Partition Transforms". No expressions leave a table's
+spec as it is; the one word ``none`` takes its partitions away.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +24,10 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.names import original_name
 
 _CALL = re.compile(r"^\s*([A-Za-z]+)\s*\((.*)\)\s*$", re.DOTALL)
 _PLAIN: dict[str, type[Transform[Any, Any]]] = {
@@ -39,6 +42,7 @@ _SIZED: dict[str, Callable[[int], Transform[Any, Any]]] = {
     "truncate": TruncateTransform,
 }
 _SUFFIX = {"identity": "", "truncate": "_trunc"}
+NONE = "none"
 _HELP = "write a column, or identity, year, month, day, hour (column), or bucket, truncate (number, column)"
 
 
@@ -87,29 +91,96 @@ def parse_partition(text: str) -> PartitionExpression:
     return PartitionExpression(text, name, _column(columns[0], text), int(numbers[0]))
 
 
-def partition_spec(expressions: Iterable[str], schema: Schema) -> PartitionSpec:
+def partition_spec(
+    expressions: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
+) -> PartitionSpec:
     """The partition spec for ``schema``; checked, so that nothing is created on a bad one.
+
+    ``former``: names that columns had before, by field id; an expression may know a column by one.
 
     Raises:
         UsageError: unknown column, a type the transform cannot take, the same field twice.
     """
     fields: list[PartitionField] = []
-    for position, text in enumerate(expressions):
+    chosen = list(expressions)
+    for text in chosen if chosen != [NONE] else ():
         parsed = parse_partition(text)
-        source_id, source_type = _source(parsed, schema)
+        source = _source(parsed, schema, former or {})
+        source_type = source.field_type
         if not source_type.is_primitive or not parsed.transform.can_transform(source_type):
             raise UsageError(f"partition {text!r}: {parsed.name} cannot take {parsed.column} ({source_type})")
-        if any(field.name == parsed.field_name for field in fields):
-            raise UsageError(f"partition {text!r}: the partition field {parsed.field_name} is there twice")
+        name = _free_name(parsed, source.field_id, schema)
+        if any(field.name == name for field in fields):
+            raise UsageError(f"partition {text!r}: the partition field {name} is there twice")
+        field_id = PARTITION_FIELD_ID_START + len(fields)
         fields.append(
             PartitionField(
-                source_id=source_id,
-                field_id=PARTITION_FIELD_ID_START + position,
-                transform=parsed.transform,
-                name=parsed.field_name,
+                source_id=source.field_id, field_id=field_id, transform=parsed.transform, name=name
             )
         )
     return PartitionSpec(*fields)
+
+
+def _free_name(parsed: PartitionExpression, source_id: int, schema: Schema) -> str:
+    """A partition field may have a column's name only if it is the column's value (Iceberg's libraries)."""
+    others = {one.name for one in schema.fields if one.field_id != source_id or parsed.name != "identity"}
+    name = parsed.field_name
+    while name in others:
+        name += "_"
+    return name
+
+
+def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_id: int) -> PartitionSpec:
+    """The spec that a table gets for ``wanted``: one that it had, or a new one.
+
+    Iceberg spec, "Partition Evolution": field ids are never used for another thing; nor are names here.
+
+    Args:
+        wanted: see ``partition_spec``.
+        specs: all that the table ever had.
+        last_field_id: the table metadata's ``last-partition-id``; new partition fields count on from it.
+    """
+    for spec in specs:
+        if same_partitions(spec, wanted):
+            return spec
+    had = {_place(field): field for spec in specs for field in spec.fields}
+    used = {field.name for field in had.values()}
+    ids = itertools.count(last_field_id + 1)
+    fields = []
+    for field in wanted.fields:
+        name = field.name
+        while name in used:
+            name += "_"
+        new = {"field_id": next(ids), "name": name} if _place(field) not in had else {}
+        fields.append(field.model_copy(update=new) if new else had[_place(field)])
+    return PartitionSpec(*fields, spec_id=1 + max((spec.spec_id for spec in specs), default=-1))
+
+
+def same_partitions(one: PartitionSpec, other: PartitionSpec) -> bool:
+    """Whether both divide a table alike, whatever their fields are called."""
+    return [_place(field) for field in one.fields] == [_place(field) for field in other.fields]
+
+
+def _place(field: PartitionField) -> tuple[int, str]:
+    return field.source_id, str(field.transform)
+
+
+def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
+    """The expressions of a spec, as ``partition_by`` has them.
+
+    >>> from pyiceberg.types import NestedField, StringType
+    >>> schema = Schema(NestedField(1, "town", StringType()))
+    >>> partition_texts(partition_spec(["bucket(4, town)"], schema), schema)
+    ['bucket(4, town)']
+    """
+    return [_text(one, schema.find_column_name(one.source_id) or "?") for one in spec.fields]
+
+
+def _text(field: PartitionField, column: str) -> str:
+    if isinstance(field.transform, IdentityTransform) and column != NONE:
+        return column
+    sized = re.fullmatch(r"(\w+)\[(\d+)\]", str(field.transform))
+    return f"{sized[1]}({sized[2]}, {column})" if sized else f"{field.transform}({column})"
 
 
 def _column(text: str, whole: str) -> str:
@@ -119,12 +190,31 @@ def _column(text: str, whole: str) -> str:
     return column
 
 
-def _source(parsed: PartitionExpression, schema: Schema) -> tuple[int, IcebergType]:
-    try:
-        field = schema.find_field(parsed.column)
-    except ValueError:
-        names = ", ".join(sorted(schema.column_names))
-        raise UsageError(
-            f"partition {parsed.text!r}: there is no column {parsed.column!r}; the table has {names}"
-        ) from None
-    return field.field_id, field.field_type
+def _source(
+    parsed: PartitionExpression, schema: Schema, former: Mapping[int, tuple[str, ...]]
+) -> NestedField:
+    found: NestedField | None = None
+    struct: IcebergType = schema.as_struct()
+    for part in parsed.column.split("."):
+        found = _named(part, struct, former) if isinstance(struct, StructType) else None
+        if found is None:
+            names = ", ".join(sorted(schema.column_names))
+            raise UsageError(
+                f"partition {parsed.text!r}: there is no column {parsed.column!r}; the table has {names}"
+            )
+        struct = found.field_type
+    assert found is not None
+    return found
+
+
+def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]]) -> NestedField | None:
+    """The column of that name now, in its schema, or before."""
+    columns = struct.fields
+    return next(
+        itertools.chain(
+            (one for one in columns if one.name == name),
+            (one for one in columns if original_name(one.name, one.doc) == name),
+            (one for one in columns if name in former.get(one.field_id, ())),
+        ),
+        None,
+    )

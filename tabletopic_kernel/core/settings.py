@@ -99,7 +99,9 @@ class TopicSettings(_Model):
         128 * 1024**2, ge=1024**2, le=4 * 1024**3, description="size at which a data file is closed"
     )
     partition_by: tuple[str, ...] = Field(
-        (), description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country"
+        (),
+        description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country; or none. "
+        "Without it, a table keeps those it has",
     )
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
     value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
@@ -146,6 +148,11 @@ class TopicSettings(_Model):
         "dead_letter",
         description="a schema that does not fit the table: its records are refused, the field gets a column "
         "of its own (price_string), or the topic stops",
+    )
+    on_gap: Literal["stop", "go_on"] = Field(
+        "stop",
+        description="records that retention took before they were read: stop the topic, or note exactly "
+        "which are missing and go on behind them",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 

@@ -59,6 +59,7 @@ from pyiceberg.types import (
 from tabletopic_kernel.core.avro_schema import (
     Array,
     AvroSchema,
+    AvroSchemaError,
     AvroType,
     Decimal,
     Enum,
@@ -72,6 +73,7 @@ from tabletopic_kernel.core.avro_schema import (
     parse,
 )
 from tabletopic_kernel.core.evolution import VALUE
+from tabletopic_kernel.core.names import step
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
 MAX_DECIMAL_DIGITS: Final = 38
@@ -111,13 +113,46 @@ def iceberg_struct_of_avro(schema_json: str, references: Mapping[str, str] | Non
 
 
 def iceberg_schema_of(schema: AvroSchema) -> Schema:
-    """The same, of a parsed schema."""
+    """The same, of a parsed schema; raises AvroSchemaError for names that Iceberg cannot tell apart."""
     ids = itertools.count(1)
-    return Schema(*(_field(name, node, doc, ids) for name, node, doc in columns_of(schema)))
+    fields = [_field(name, node, doc, ids) for name, node, doc in columns_of(schema)]
+    try:
+        return Schema(*fields)
+    except ValueError as error:  # a field "a.b" beside the field b of a: Iceberg takes them for one
+        raise AvroSchemaError(f"{error}: a name has a dot in it. Register names without dots.") from error
+
+
+def aliases_of(schema: AvroSchema) -> dict[str, tuple[str, ...]]:
+    """The aliases of fields that are columns, or within columns, by dotted path (``core/evolution.py``)."""
+    root = schema.root
+    return dict(_aliases("", root)) if isinstance(root, Record) and root.fields else {}
+
+
+def _aliases(path: str, node: AvroType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if is_json(node):
+        return
+    match node:
+        case Record(_, fields):
+            for field in fields:
+                here = path + step(field.name)
+                if field.aliases:
+                    yield here, field.aliases
+                yield from _aliases(f"{here}.", field.type)
+        case Array(items):
+            yield from _aliases(f"{path}element.", items)
+        case Map(values):
+            yield from _aliases(f"{path}value.", values)
+        case Union(branches):
+            only = only_branch(node)
+            if only is not None:
+                yield from _aliases(path, only)
+                return
+            for index, name in branch_fields(node).items():
+                yield from _aliases(f"{path}{step(name)}.", branches[index])
 
 
 def columns_of(schema: AvroSchema) -> list[tuple[str, AvroType, str | None]]:
-    """Name, type and doc of each column. Names are the Avro fields', unchanged."""
+    """Name, type and doc of each column; the names are the fields', see ``core/names.py``."""
     root = schema.root
     if isinstance(root, Record) and root.fields:
         return [(field.name, field.type, field.doc) for field in root.fields]

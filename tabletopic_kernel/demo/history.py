@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel.commit.snapshot import CoveredSchema
+from tabletopic_kernel.commit.covered import CoveredSchema
 from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.wire import SchemaKey

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from tabletopic_kernel.core.names import step
 from tabletopic_kernel.ingest.conform import map_entries, rebuilt
 
 
@@ -16,7 +17,10 @@ def relabel(columns: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict
         columns: decoded columns by name.
         renames: by dotted path as in ``core/evolution.py``, the new name of that field.
     """
-    return {renames.get(name, name): _inside(array, f"{name}.", renames) for name, array in columns.items()}
+    return {
+        renames.get(step(name), name): _inside(array, f"{step(name)}.", renames)
+        for name, array in columns.items()
+    }
 
 
 def _inside(array: pa.Array, prefix: str, renames: Mapping[str, str]) -> pa.Array:
@@ -25,11 +29,11 @@ def _inside(array: pa.Array, prefix: str, renames: Mapping[str, str]) -> pa.Arra
     kind = array.type
     if pa.types.is_struct(kind):
         children = [
-            _inside(array.field(at), f"{prefix}{kind.field(at).name}.", renames)
+            _inside(array.field(at), f"{prefix}{step(kind.field(at).name)}.", renames)
             for at in range(kind.num_fields)
         ]
         fields = [
-            pa.field(renames.get(prefix + old.name, old.name), child.type, old.nullable)
+            pa.field(renames.get(prefix + step(old.name), old.name), child.type, old.nullable)
             for old, child in zip(kind, children, strict=True)
         ]
         mask = array.is_null() if array.null_count else None

@@ -86,7 +86,14 @@ class TopicMagics(Magics):
         )
 
     def _plan(self, given: argparse.Namespace) -> Grid:
-        return plan_table(self._topic(given).plan(**settings_of(given)))
+        topic = self._topic(given)
+        return plan_table(
+            topic.plan(schema=given.schema, schema_type=given.schema_type, **settings_of(given))
+        )
+
+    def _alter(self, given: argparse.Namespace) -> Grid:
+        self._topic(given).alter(**settings_of(given))
+        return _said(f"{given.name} has new settings; see %topic events {given.name}")
 
     def _disable(self, given: argparse.Namespace) -> Grid:
         table = self._session.workbench.table_of(given.name)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from tabletopic_kernel.core.alter import FIXED_SETTINGS
 from tabletopic_kernel.core.settings import parse_duration_ms
 from tabletopic_kernel.jupyter.arguments import Parser, count, parse
-from tabletopic_kernel.setting_options import given_settings, setting_options
+from tabletopic_kernel.setting_options import SettingOption, given_settings, setting_options
 
 ALIASES = {"start": "enable", "stop": "disable"}
 
@@ -40,7 +41,11 @@ def make_parser() -> argparse.ArgumentParser:
     _add_settings(enable)
     enable.add_argument("--wait", action="store_true", help="wait until the table has what the topic has")
     _add_timeout(enable)
-    _add_settings(add("plan", "what enable would do with these settings; nothing is changed"))
+    plan = add("plan", "what enable, or a new schema, would do; nothing is changed")
+    plan.add_argument("--schema", metavar="FILE", help="a schema to try: .avsc, .proto or .json")
+    plan.add_argument("--schema-type", metavar="TYPE", help="avro, protobuf or json, for another file name")
+    _add_settings(plan)
+    _add_settings(add("alter", "change settings while the topic runs; the others stay"), fixed=False)
     add("disable", "switch a topic off; its table and its ledger stay")
     add("pause", "stop reading for a while; what is staged is committed first")
     add("resume", "go on after a pause, or after a failure whose cause is gone")
@@ -70,16 +75,22 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("settings of the table topic (those not given: from tabletopic.toml)")
+def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool = True) -> None:
+    """Options for the settings; without ``fixed`` those that cannot change are not shown."""
+    origin = "from tabletopic.toml" if fixed else "as they are"
+    group = parser.add_argument_group(f"settings of the table topic (those not given: {origin})")
     for one in setting_options():
         group.add_argument(
             one.name,
             dest=f"set_{one.field}",
             metavar=one.metavar,
             action="append" if one.several else "store",
-            help=one.help.replace("%", "%%") if one.offered else argparse.SUPPRESS,
+            help=one.help.replace("%", "%%") if _is_shown(one, fixed) else argparse.SUPPRESS,
         )
+
+
+def _is_shown(option: SettingOption, fixed: bool) -> bool:
+    return option.offered and (fixed or option.field not in FIXED_SETTINGS)
 
 
 def _add_number(parser: argparse.ArgumentParser, default: int, what: str) -> None:

@@ -50,10 +50,11 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911 - one line for each
             ended = f"; ended early: {event.error}" if event.error else ""
             return f"{event.rows:,} letters are rows now{stayed}{ended}"
         case GapDetected():
-            return "; ".join(
+            gone = "; ".join(
                 f"partition {partition}: next was {wanted:,}, first is {first:,}"
                 for partition, (wanted, first) in event.missing.items()
             )
+            return f"{gone}; the topic goes on behind them" if event.skipped else gone
         case Heartbeat():
             at = event.progress
             return (

@@ -78,6 +78,9 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
     if one.passed_over:
         pairs["passed over"] = ", ".join(f"{why}: {count:,}" for why, count in one.passed_over.items())
+    if one.lost:
+        places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(one.lost.items()))
+        pairs["lost"] = Cell(f"{number(sum(one.lost.values()))} records, by retention ({places})", "bad")
     if one.error:
         pairs["reason"] = Cell(one.error, "bad" if one.state == "failed" else "warn")
     return facts(one.topic, pairs, notes)
@@ -96,8 +99,10 @@ def plan_table(plan: Plan) -> Grid:
         for one in plan.columns
     ]
     refused = [f"refused: {reason}" for reason in plan.refused]
+    registry = [plan.registry] if plan.registry else []
     title = f"{plan.topic} {verb} the table {plan.table}{by}"
-    return Grid(("column", "type", "presence", "change", "doc"), rows, title, [*refused, *plan.notes])
+    notes = [*refused, *plan.notes, *registry]
+    return Grid(("column", "type", "presence", "change", "doc"), rows, title, notes)
 
 
 def schema_table(schema: TopicSchema) -> Grid:

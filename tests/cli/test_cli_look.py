@@ -50,6 +50,30 @@ def test_a_plan_is_shown_and_its_refusal_is_the_exit_code(
     assert json.loads(run("plan", "clicks", "--json")[1])["refused"] == ["it is too late"]
 
 
+def test_a_schema_of_a_file_that_does_not_fit_is_the_exit_code(
+    run: Callable[..., Any], fake: FakeWorkbench
+) -> None:
+    """A build can try a schema before it is registered."""
+    code, out, _ = run("plan", "clicks", "--schema", "next.txt", "--schema-type", "avro")
+    assert code == 1
+    assert "it takes it" in out
+    assert fake.asked == [("plan", ("clicks", {}, "next.txt", "avro"))]
+    assert json.loads(run("plan", "clicks", "--schema", "next.avsc", "--json")[1])["incompatible"] == {
+        "id": "is int in the table and string in the new schema"
+    }
+
+
+def test_settings_of_a_running_topic_are_changed(run: Callable[..., Any], fake: FakeWorkbench) -> None:
+    """Only what was given is handed on."""
+    code, out, _ = run("alter", "clicks", "--partition-by", "day(at)", "--on-gap", "go_on")
+    assert code == 0
+    assert "tabletopic events clicks" in out
+    assert fake.asked == [("alter", ("clicks", {"partition_by": "day(at)", "on_gap": "go_on"}))]
+    found = json.loads(run("alter", "clicks", "--errors", "skip", "--json")[1])
+    assert found["settings"]["errors"] == "skip"
+    assert "--table " not in run("alter", "--help")[1]
+
+
 def test_a_commit_is_asked_for(run: Callable[..., Any], fake: FakeWorkbench) -> None:
     """One call, and where to look."""
     code, out, _ = run("commit", "clicks")

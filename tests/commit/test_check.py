@@ -12,12 +12,13 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
+from tabletopic_kernel.commit.candidate import read_candidate
 from tabletopic_kernel.commit.check import Plan, check_before_enable, plan_enable
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.evolution import table_schema
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.types import iceberg_struct_of_avro
 
 V1 = '{"type":"record","name":"C","fields":[{"name":"id","type":"int"},{"name":"url","type":"string"}]}'
@@ -41,6 +42,10 @@ class Answers:
     def latest(self, subject: str) -> RegisteredSchema | None:
         """As the registry."""
         return None if self.text is None else RegisteredSchema(7, "AVRO", self.text, (), subject, 2)
+
+    def verdict(self, subject: str, kind: str, text: str) -> str:
+        """As the registry."""
+        return f"verdict on {subject}"
 
 
 @pytest.fixture
@@ -129,11 +134,88 @@ def test_reasons_against_it_are_in_the_plan_and_end_enable(
         )
 
 
-def test_another_partitioning_of_a_table_is_refused(catalog: Catalog) -> None:
-    """A table topic does not change the partitions of a table that is there."""
+def test_another_partitioning_of_a_table_is_planned(catalog: Catalog) -> None:
+    """Both are told; without a wish, or with the same one, a table keeps its partitions."""
     make_table(catalog, ("url",))
-    assert "partitioned by identity(url);" in planned(catalog, V1, partition_by=("id",)).refused[0]
-    assert planned(catalog, V1).partition_by == ["identity(url)"]
+    plan = planned(catalog, V1, partition_by=("bucket(4, id)",))
+    assert not plan.refused
+    assert (plan.partition_by_before, plan.partition_by) == (["url"], ["bucket(4, id)"])
+    assert any("partition by bucket(4, id), before by url" in note for note in plan.notes)
+    assert planned(catalog, V1, partition_by=("none",)).partition_by == []
+    for same in ((), ("url",)):
+        plan = planned(catalog, V1, partition_by=same)
+        assert not any("partition" in note for note in plan.notes)
+    assert planned(catalog, V1).partition_by == ["url"]
+
+
+def candidate(catalog: Catalog, tmp_path: Path, text: str, **more: Any) -> Plan:
+    """The plan of a schema in a file, for a topic whose subject has V1."""
+    file = tmp_path / more.pop("file", "next.avsc")
+    file.write_text(text)
+    answers = Answers(V1)
+    return plan_enable(
+        "clicks",
+        TopicSettings(**more),
+        cast(Broker, answers),
+        cast(Registry, answers),
+        catalog,
+        read_candidate(file),
+    )
+
+
+def test_a_schema_of_a_file_says_what_it_would_change(catalog: Catalog, tmp_path: Path) -> None:
+    """Every kind of change, in words and by column, the partitions with them; nothing is changed."""
+    make_table(catalog, ("url",))
+    text = """{"type":"record","name":"C","fields":[{"name":"id","type":["null","long"]},
+        {"name":"link","type":"string","aliases":["url"]},{"name":"at","type":"long"}]}"""
+    plan = candidate(catalog, tmp_path, text)
+    assert plan.changes == [
+        "relax id to optional",
+        "widen id int → long",
+        "rename url to link",
+        "add at long",
+    ]
+    changes = {one.name: one.change for one in plan.columns}
+    assert (changes["id"], changes["link"], changes["at"]) == ("widened", "renamed", "new")
+    assert plan.partition_by == ["link"]
+    assert plan.registry == "verdict on clicks-value"
+    assert catalog.load_table(("default", "clicks")).schema().column_names[:2] == ["id", "url"]
+
+
+def test_a_schema_of_a_file_that_does_not_fit(catalog: Catalog, tmp_path: Path) -> None:
+    """The plan says why, and what ``on_incompatible`` would then do."""
+    make_table(catalog)
+    plan = candidate(catalog, tmp_path, BAD)
+    assert plan.incompatible == {"id": "is int in the table and string in the new schema"}
+    assert any("become dead letters" in note for note in plan.notes)
+    plan = candidate(catalog, tmp_path, BAD, on_incompatible="stop")
+    assert "stop the topic" in plan.refused[0]
+    assert plan.incompatible
+    plan = candidate(catalog, tmp_path, BAD, on_incompatible="new_column")
+    assert plan.changes == ["relax id to optional", "add id_string string"]
+    assert not plan.incompatible
+
+
+def test_a_schema_of_a_file_for_a_new_table(catalog: Catalog, tmp_path: Path) -> None:
+    """Protobuf and JSON Schema are told by the file's suffix."""
+    proto = 'syntax = "proto3"; message Click { int64 id = 1; string url = 2; }'
+    plan = candidate(catalog, tmp_path, proto, file="next.proto")
+    assert [one.name for one in plan.columns][:2] == ["id", "url"]
+    schema = '{"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
+    plan = candidate(catalog, tmp_path, schema, file="next.json")
+    assert plan.columns[0].name == "id"
+    assert candidate(catalog, tmp_path, "nonsense").refused
+
+
+def test_a_schema_file_that_cannot_be_read(catalog: Catalog, tmp_path: Path) -> None:
+    """What to do is said."""
+    with pytest.raises(UsageError, match="cannot read"):
+        read_candidate(tmp_path / "nowhere.avsc")
+    with pytest.raises(UsageError, match="--schema-type"):
+        read_candidate(tmp_path / "schema.txt")
+    with pytest.raises(UsageError, match="no type of schema"):
+        read_candidate(tmp_path / "schema.txt", "thrift")
+    assert "value_format is json" in candidate(catalog, tmp_path, V1, value_format="json").refused[0]
 
 
 def test_the_type_of_keys_is_planned(catalog: Catalog) -> None:

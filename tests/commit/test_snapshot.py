@@ -10,7 +10,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType
 
-from tabletopic_kernel.commit.snapshot import CoveredSchema, TopicTable
+from tabletopic_kernel.commit.covered import CoveredSchema
+from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.sweep import sweep
 from tabletopic_kernel.core.errors import (
     ActionNeededError,

@@ -22,8 +22,9 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.evolution import METADATA, evolve, table_schema
+from tabletopic_kernel.core.evolution import METADATA, evolve
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import table_schema
 
 SETTINGS = TopicSettings()
 PRIMITIVES: list[IcebergType] = [
@@ -218,3 +219,38 @@ def test_a_name_that_is_taken_is_refused() -> None:
     writer = _columns(a=StringType(), a_string=StringType())
     outcome = evolve(_columns(a=IntegerType()), writer, 100, new_columns=True)
     assert set(outcome.refused) == {"a"}
+
+
+def test_a_new_column_has_no_name_of_a_partition_field() -> None:
+    """Iceberg's Java library cannot load a table where another column has it."""
+    table = _columns(town=StringType())
+    writer = _columns(town=StringType(), town_day=IntegerType())
+    outcome = evolve(table, writer, 1, partition_names={"town_day": 1, "town": 1})
+    assert [column.name for column in outcome.schema.fields] == ["town", "town_day_2"]
+    assert outcome.schema.find_field("town_day_2").doc == 'field "town_day"'
+    assert outcome.renames == {"town_day": "town_day_2"}
+    again = evolve(outcome.schema, writer, 2, partition_names={"town_day": 1, "town": 1})
+    assert (again.changes, again.renames) == ((), outcome.renames)
+
+
+def test_dots_and_empty_names() -> None:
+    """Paths of fields are told from names with dots, and every column has a name that engines take."""
+    inner = StructType(NestedField(2, "x.y", IntegerType(), required=True))
+    writer = Schema(
+        NestedField(1, "a", inner, required=True),
+        NestedField(3, "c.d", StringType(), required=True),
+        NestedField(4, "", StringType(), required=True),
+    )
+    table = table_schema(writer, SETTINGS)
+    assert {"a", "a.x_y", "c_d", "_"} <= set(table.column_names)
+    outcome = evolve(table, writer, table.highest_field_id)
+    assert (outcome.changes, outcome.refused) == ((), {})
+    assert outcome.renames == {"a.x\\.y": "x_y", "c\\.d": "c_d", "": "_"}
+
+
+def test_two_fields_with_one_alias() -> None:
+    """The first takes the column, the other is new."""
+    writer = _columns(b=IntegerType(), c=IntegerType())
+    outcome = evolve(_columns(a=IntegerType()), writer, 1, aliases={"b": ("a",), "c": ("a",)})
+    assert [str(change) for change in outcome.changes] == ["rename a to b", "add c int"]
+    assert outcome.former == {1: ("a",), 2: ("a",)}

@@ -106,3 +106,13 @@ def test_watermark_is_the_slowest_partition() -> None:
     """The watermark is the smallest of the partitions' newest timestamps."""
     assert replace(_ledger({}), newest_ms={0: 50, 1: 40}).watermark_ms == 40
     assert _ledger({}).watermark_ms is None
+
+
+def test_what_is_gone_is_skipped_and_counted() -> None:
+    """The ledger goes behind the gap, keeps what was lost by partition, and says so to who reads it (I8)."""
+    before = Ledger("t", "c", "i", {0: 10, 1: 20}, 3, "x", lost={0: 5})
+    after = before.skipping({0: (10, 14), 1: (20, 21)}, "y")
+    assert dict(after.next_offsets) == {0: 14, 1: 21}
+    assert dict(after.lost) == {0: 9, 1: 1}
+    assert (after.commit_id, after.epoch) == ("y", 3)
+    assert Ledger.from_summary(after.to_summary()) == after

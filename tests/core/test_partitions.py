@@ -13,7 +13,13 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.partitions import parse_partition, partition_spec
+from tabletopic_kernel.core.partitions import (
+    NONE,
+    next_spec,
+    parse_partition,
+    partition_spec,
+    partition_texts,
+)
 
 SCHEMA = Schema(
     NestedField(1, "event_time", TimestamptzType()),
@@ -86,3 +92,42 @@ def test_no_expressions_no_partitions() -> None:
 def test_parsing_needs_no_schema() -> None:
     """An expression can be checked before the schema is known."""
     assert parse_partition("bucket(16, user_id)").size == 16
+
+
+def test_none_takes_partitions_away() -> None:
+    """One word; a column of that name can still be written as identity(none)."""
+    assert partition_spec([NONE], SCHEMA).is_unpartitioned()
+
+
+def test_a_column_is_found_by_the_names_it_had() -> None:
+    """By that of its schema, which its doc tells, and by one from before it was renamed."""
+    renamed = Schema(
+        NestedField(1, "at", TimestamptzType()), NestedField(2, "ID_2", LongType(), doc='field "ID"')
+    )
+    spec = partition_spec(["day(event_time)", "bucket(4, ID)"], renamed, {1: ("event_time",)})
+    assert [field.source_id for field in spec.fields] == [1, 2]
+    assert partition_texts(spec, renamed) == ["day(at)", "bucket(4, ID_2)"]
+
+
+def test_a_partition_field_has_no_name_of_another_column() -> None:
+    """Iceberg's libraries could not read such a table."""
+    schema = Schema(NestedField(1, "at", TimestamptzType()), NestedField(2, "at_day", LongType()))
+    assert [field.name for field in partition_spec(["day(at)", "at_day"], schema).fields] == [
+        "at_day_",
+        "at_day",
+    ]
+
+
+def test_specs_follow_each_other() -> None:
+    """Ids and names are never used for another thing, and a spec that was there comes back."""
+    first = partition_spec(["bucket(4, user_id)", "url"], SCHEMA)
+    wanted = partition_spec(["url", "bucket(8, user_id)", "day(event_time)"], SCHEMA)
+    second = next_spec(wanted, [first], 1001)
+    assert [(one.field_id, one.name) for one in second.fields] == [
+        (1001, "url"),
+        (1002, "user_id_bucket_"),
+        (1003, "event_time_day"),
+    ]
+    assert second.spec_id == 1
+    assert next_spec(partition_spec(["bucket(4, user_id)", "url"], SCHEMA), [first, second], 1003) == first
+    assert next_spec(partition_spec([NONE], SCHEMA), [first, second], 1003).is_unpartitioned()

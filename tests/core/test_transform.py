@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from tabletopic_kernel.core.evolution import VALUE, evolve, table_schema
+from tabletopic_kernel.core.evolution import VALUE, evolve
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.transform import decoded_columns, value_columns
 
 

@@ -313,3 +313,11 @@ def test_arrow_fields_are_nullable_where_columns_are_optional() -> None:
     assert arrow.field("f0").type == pa.large_list(pa.field("element", pa.large_string(), nullable=True))
     assert [field.nullable for field in arrow] == [False, False]
     assert arrow.field("f1").type == pa.large_binary()
+
+
+def test_fields_that_iceberg_cannot_tell_apart() -> None:
+    """A name with a dot that is also the path of another field is said to be the trouble."""
+    inner = {"type": "record", "name": "In", "fields": [{"name": "b", "type": "int"}]}
+    fields = [{"name": "a", "type": inner}, {"name": "a.b", "type": "int"}]
+    with pytest.raises(AvroSchemaError, match="without dots"):
+        iceberg_struct_of_avro(json.dumps({"type": "record", "name": "Row", "fields": fields}))

@@ -21,8 +21,8 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from tabletopic_kernel.adapters.catalog import create_table, open_catalog
 from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
 from tabletopic_kernel.core.dead_letter import SCHEMA as LETTERS
-from tabletopic_kernel.core.evolution import table_schema
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.plan import StagePlan, StageResult, WriterSchema

@@ -67,11 +67,27 @@ class FakeWorkbench(Workbench):
         """Two topics, one of them not switched on."""
         return {"clicks": 4, "web.orders": 1}
 
-    def plan(self, topic: str, given: Mapping[str, Any] | None = None) -> Plan:
-        """A plan with a column."""
-        self._ask("plan", (topic, dict(given or {})))
+    def plan(
+        self,
+        topic: str,
+        given: Mapping[str, Any] | None = None,
+        *,
+        schema: str | Path | None = None,
+        schema_type: str | None = None,
+    ) -> Plan:
+        """A plan with a column; a schema fits not quite."""
+        self._ask("plan", (topic, dict(given or {}), *([schema, schema_type] if schema else [])))
+        if schema is not None:
+            kept = PlanColumn("url", "string", True, None, "kept")
+            wrong = {"id": "is int in the table and string in the new schema"}
+            return Plan(topic, "default.clicks", False, [kept], incompatible=wrong, registry="it takes it")
         column = PlanColumn("url", "string", True, "<b>the page</b>", "new")
         return Plan(topic, f"default.{topic}", True, [column], ["hour(at)"], refused=["it is too late"])
+
+    def alter(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+        """Checks the settings, as the real one does."""
+        self._ask("alter", (topic, dict(given)))
+        return TopicWish(topic=topic, settings=self.settings_for(topic, given))
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
         """Checks the settings, as the real one does."""

@@ -89,6 +89,8 @@ export class PlanView implements IView<PlanData> {
         return this._trans.__('becomes optional');
       case 'widened':
         return this._trans.__('widened');
+      case 'renamed':
+        return this._trans.__('renamed');
     }
   }
 }

@@ -1,0 +1,69 @@
+"""What a writer's schema asks of a table: columns, and the names that they had before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.avro_schema import parse
+from tabletopic_kernel.core.evolution import VALUE, Evolution, evolve, known_by
+from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.transform import AFTER, BEFORE, value_columns
+from tabletopic_kernel.core.types import aliases_of
+from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.plan import WriterSchema
+
+
+@dataclass(frozen=True)
+class WriterColumns:
+    """Columns as ``table_columns.value_columns``; ``aliases`` of their fields by dotted path."""
+
+    schema: Schema
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> WriterColumns:
+    """What the records of a writer's schema need.
+
+    Raises:
+        BadSchemaError: the schema cannot be read.
+        NotAnEnvelopeError: change events are expected, and these are none.
+    """
+    decoded = make_decoder(schema_id, writer).iceberg_schema
+    columns = value_columns(decoded, settings.transform)
+    if writer.kind != "AVRO":
+        return WriterColumns(columns)
+    aliases = aliases_of(parse(writer.text, dict(writer.references)))
+    if settings.transform == "flatten_debezium":
+        rows = (AFTER, BEFORE)
+        parts = {path: path.partition(".") for path in aliases}
+        aliases = {rest: aliases[path] for path, (top, _, rest) in parts.items() if rest and top in rows}
+    elif columns is not decoded:
+        aliases = {f"{VALUE}.{path}": names for path, names in aliases.items()}
+    return WriterColumns(columns, aliases)
+
+
+def outcome(
+    table: TopicTable, columns: WriterColumns, schema_id: SchemaKey | None, settings: TopicSettings
+) -> Evolution:
+    """What fitting the columns would do to the table; ``schema_id`` of a registered schema, if it is one."""
+    metadata = table.table.metadata
+    known = None
+    if schema_id is not None and (covered := table.covered().get(schema_id)):
+        schemas = {one.schema_id: one for one in metadata.schemas}
+        if then := schemas.get(covered.table_schema_id):
+            known = known_by(then, dict(covered.renames))
+    return evolve(
+        metadata.schema(),
+        columns.schema,
+        metadata.last_column_id,
+        new_columns=settings.on_incompatible == "new_column",
+        aliases=columns.aliases,
+        former=table.former_names(),
+        known=known,
+        partition_names={one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields},
+    )

@@ -1,0 +1,47 @@
+"""Settings of a topic that is switched on: what may change, and what may not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from tabletopic_kernel.core.errors import SettingsError, UsageError
+from tabletopic_kernel.core.settings import TopicSettings
+
+# What a table is made of, or where it began: another value is another table.
+FIXED_SETTINGS = (
+    "namespace",
+    "table",
+    "start",
+    "value_format",
+    "key_format",
+    "transform",
+    "metadata_columns",
+)
+
+
+def validated(settings: Mapping[str, Any]) -> TopicSettings:
+    """The settings; raises SettingsError, which names the keys that are wrong."""
+    try:
+        return TopicSettings.model_validate(settings)
+    except ValidationError as error:
+        told = [
+            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
+            for one in error.errors()
+        ]
+        raise SettingsError("; ".join(told)) from None
+
+
+def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:
+    """The settings of now with those given on top; raises UsageError for one that cannot change."""
+    properties = {**now.table_properties, **given.get("table_properties", {})}
+    settings = validated({**now.model_dump(), **given, "table_properties": properties})
+    fixed = [name for name in FIXED_SETTINGS if getattr(settings, name) != getattr(now, name)]
+    if fixed:
+        raise UsageError(
+            f"{', '.join(fixed)} cannot change: the table is made with it. Fill another table with "
+            f"`tabletopic enable {topic} --table OTHER` and the new settings"
+        )
+    return settings

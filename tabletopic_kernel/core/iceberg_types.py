@@ -1,0 +1,85 @@
+"""Iceberg types: told in words, compared, given field ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StructType,
+)
+
+
+def suffix(kind: IcebergType) -> str:
+    """A type as part of a column's name.
+
+    >>> from pyiceberg.types import StringType
+    >>> suffix(ListType(1, DecimalType(9, 2))), suffix(MapType(1, StringType(), 2, StructType()))
+    ('list_decimal_9_2', 'map_struct')
+    """
+    if isinstance(kind, StructType):
+        return "struct"
+    if isinstance(kind, ListType):
+        return f"list_{suffix(kind.element_type)}"
+    if isinstance(kind, MapType):
+        return f"map_{suffix(kind.value_type)}"
+    return re.sub(r"\W+", "_", str(kind)).strip("_")
+
+
+def spell(kind: IcebergType) -> str:
+    """A type in words for people: without field ids and docs.
+
+    >>> from pyiceberg.types import NestedField
+    >>> spell(StructType(NestedField(3, "width", IntegerType(), required=True)))
+    'struct<width: int>'
+    """
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{one.name}: {spell(one.field_type)}' for one in kind.fields)}>"
+    if isinstance(kind, ListType):
+        return f"list<{spell(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{spell(kind.key_type)}, {spell(kind.value_type)}>"
+    return str(kind)
+
+
+def widens(narrow: IcebergType, wide: IcebergType) -> bool:
+    """Whether every value of ``narrow`` is one of ``wide`` (Iceberg spec, "Schema Evolution")."""
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
+        return narrow.scale == wide.scale and narrow.precision < wide.precision
+    return (type(narrow), type(wide)) in {(IntegerType, LongType), (FloatType, DoubleType)}
+
+
+def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
+    """The same type with new field ids from ``ids``, depth first."""
+    if isinstance(kind, StructType):
+        return StructType(
+            *(
+                column.model_copy(
+                    update={"field_id": next(ids), "field_type": with_fresh_ids(column.field_type, ids)}
+                )
+                for column in kind.fields
+            )
+        )
+    if isinstance(kind, ListType):
+        return ListType(
+            element_id=next(ids),
+            element_type=with_fresh_ids(kind.element_type, ids),
+            element_required=kind.element_required,
+        )
+    if isinstance(kind, MapType):
+        return MapType(
+            key_id=next(ids),
+            key_type=with_fresh_ids(kind.key_type, ids),
+            value_id=next(ids),
+            value_type=with_fresh_ids(kind.value_type, ids),
+            value_required=kind.value_required,
+        )
+    return kind
