@@ -57,7 +57,7 @@ def parse(value: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise JsonTextError("json_utf8", f"not UTF-8 at byte {error.start}") from None
     try:
-        found = _DECODER.decode(text)
+        found = _whole(text)
     except json.JSONDecodeError as error:
         raise JsonTextError("json_syntax", f"{error.msg} at character {error.pos}") from None
     except RecursionError:
@@ -70,6 +70,15 @@ def parse(value: bytes) -> Any:
         except UnicodeEncodeError:
             raise JsonTextError("json_surrogate", "half of a surrogate pair is no character") from None
     return found
+
+
+def _whole(text: str) -> Any:
+    """The value that fills the text. The scanner alone takes half the time of the decoder around it."""
+    try:
+        found, end = _SCAN(text, 0)
+    except StopIteration:  # white space at the beginning, or no value
+        return _DECODER.decode(text)
+    return found if end == len(text) else _DECODER.decode(text)
 
 
 def _too_deep() -> JsonTextError:
@@ -100,6 +109,7 @@ def _constant(word: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_constant
 )
+_SCAN: Final = _DECODER.scan_once
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 

@@ -81,6 +81,20 @@ def native_type(node: JsonType, *, loose: bool) -> pa.DataType:
     raise UnsupportedError("not a readable type")
 
 
+def with_integers(node: JsonType) -> JsonType | None:
+    """The part of a ``readable`` type that has integers; None if it has none."""
+    match node:
+        case Scalar("int" | "long"):
+            return node
+        case ListOf(items, optional):
+            inner = with_integers(items)
+            return inner and ListOf(inner, optional)
+        case Struct(fields):
+            kept = [replace(field, type=inner) for field in fields if (inner := with_integers(field.type))]
+            return Struct(tuple(kept), open=True) if kept else None
+    return None
+
+
 class Columns:
     """Converts one batch; ``suspects`` are the rows for the exact engine to judge."""
 
@@ -96,8 +110,6 @@ class Columns:
                 return self._list(node, array, target, rows)
             case Scalar("double"):
                 self._mark(~(np.abs(_floats(array)) < EXACT_DOUBLE), rows)  # also NaN and infinity
-            case Scalar("int" | "long") if pa.types.is_floating(array.type):
-                return self._odd_integers(array, target, rows)
             case Scalar(kind) if kind in _SHAPES:
                 return self._formatted(kind, array, target, rows)
         return array
@@ -137,9 +149,7 @@ class Columns:
 
     def _list(self, node: ListOf, array: pa.ListArray, target: pa.DataType, rows: Rows | None) -> pa.Array:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
-        parents = np.repeat(np.arange(len(array)), np.diff(offsets))
-        item_rows = parents if rows is None else rows[parents]
-        items = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        items, item_rows = _items(array, rows)
         if not node.optional and items.null_count:
             self._mark(~_valid(items), item_rows)
         items = self.convert(node.items, items, target.value_type, item_rows)
@@ -148,13 +158,21 @@ class Columns:
         buffers = [array.buffers()[0], pa.py_buffer(offsets - offsets[0])]
         return pa.Array.from_buffers(target, len(array), buffers, array.null_count, children=[items])
 
-    def _odd_integers(self, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
-        """Marks what is no integer, of integers that were read as doubles. The rest is a placeholder."""
-        floats = _floats(array)
-        limit = float((MAX_LONG if target == pa.int64() else MAX_INT) + 1)
-        good = (np.abs(floats) < limit) & (np.trunc(floats) == floats)
-        self._mark(~good, rows)
-        return pa.nulls(len(array), target)
+    def odd_integers(self, node: JsonType, array: pa.Array, rows: Rows | None) -> None:
+        """Marks what is no integer within its type's limits, of integers that were read as doubles.
+
+        ``node``: what ``with_integers`` leaves of a type.
+        """
+        match node:
+            case Struct(fields):
+                for at, field in enumerate(fields):
+                    self.odd_integers(field.type, array.field(at), rows)
+            case ListOf(items, _):
+                self.odd_integers(items, *_items(array, rows))
+            case Scalar(kind):
+                floats = _floats(array)
+                limit = float((MAX_LONG if kind == "long" else MAX_INT) + 1)
+                self._mark(~((np.abs(floats) < limit) & (np.trunc(floats) == floats)), rows)
 
     def _formatted(self, kind: str, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
         """Dates, times and UUIDs out of their text; what is not written as they are becomes null."""
@@ -187,6 +205,14 @@ class Columns:
             self.suspects |= bad
         else:
             self.suspects[rows[bad]] = True
+
+
+def _items(array: pa.ListArray, rows: Rows | None) -> tuple[pa.Array, Rows]:
+    """The items of lists, and each item's row."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
+    parents = np.repeat(np.arange(len(array)), np.diff(offsets))
+    items = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    return items, parents if rows is None else rows[parents]
 
 
 def spread_uuids(found: pa.Array, like: pa.Array) -> pa.Array:

@@ -104,16 +104,21 @@ class _Compiler:
                 return self._struct(node)
 
     def _struct(self, node: Struct) -> Read:
-        fields = [(f.key, f.name, self.reader(f.type), f.optional) for f in node.fields]
+        fields = [(f.key, f.name, self.reader(f.type), _as_parsed(f.type), f.optional) for f in node.fields]
         known = frozenset(field.key for field in node.fields)
         lenient = self._lenient
 
         def read(value: Any) -> _Row:
             if type(value) is not dict:
                 raise mismatch("an object", value)
+            if not known.issuperset(value):
+                self._unknown(node, value, known)
             row: _Row = {}
-            for key, name, read_field, optional in fields:
+            for key, name, read_field, as_parsed, optional in fields:
                 cell = value.get(key)
+                if type(cell) is as_parsed:
+                    row[name] = cell
+                    continue
                 if cell is None:
                     if not optional:
                         raise _missing(key, key in value)
@@ -127,8 +132,6 @@ class _Compiler:
                         raise
                     self.has_left = True
                     row[name] = None
-            if not known.issuperset(value):
-                self._unknown(node, value, known)
             return row
 
         return read
@@ -208,6 +211,11 @@ class _Compiler:
             case ListOf(items):
                 return _left_of_list(self.left(items))
         return lambda value: NOTHING
+
+
+def _as_parsed(node: JsonType) -> type | None:
+    """The type of parsed values that are what the column stores, without a reader."""
+    return {"string": str, "boolean": bool}.get(node.kind) if isinstance(node, Scalar) else None
 
 
 def _left_of_object(known: dict[str, Read], others: Read | None) -> Read:

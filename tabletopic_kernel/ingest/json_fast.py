@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
 from tabletopic_kernel.core.json_types import JsonType, ListOf, Scalar, Struct
-from tabletopic_kernel.ingest.json_columns import Columns, native_type, readable, without_nulls
+from tabletopic_kernel.ingest.json_columns import Columns, native_type, readable, with_integers, without_nulls
 from tabletopic_kernel.ingest.json_records import Joined, Records
 from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 
@@ -51,7 +51,7 @@ class FastEngine:
         if isinstance(self._root, Struct) and not self._root.fields:
             raise UnsupportedError("no column that the native reader could read")
         self._read_schema = pa.schema([("", native_type(self._root, loose=False))])
-        self._loose_schema = pa.schema([("", native_type(self._root, loose=True))])
+        self._integers = with_integers(self._root)
         self._loose = False  # whether integers are looked for that are none, after there were some
         self._has_doubles = _has_doubles(self._root)
 
@@ -65,18 +65,33 @@ class FastEngine:
             raise NotRows("the group is larger than 32-bit offsets allow")
         if not self._loose:
             try:
-                return self._decode(records, self._read_schema)
+                return self._decode(records)
             except _NotNumbersError:
                 pass  # in a row that the reader does not tell
         # Read as doubles, integers that are none are seen, with their rows. The others are then read as
         # what they are: that 1.0000000000000001 is no integer, a double cannot say.
-        odd = self._decode(records, self._loose_schema).suspects
+        odd = self._odd_integers(records)
         self._loose = 0 < len(odd) * 8 < len(records)
-        return self._decode(records.without(odd), self._read_schema)
+        if len(odd) * 4 > len(records):  # not worth a second look
+            none = pa.RecordBatch.from_pylist([], schema=self._arrow_schema)
+            return FastRows(none, np.arange(len(records)))
+        return self._decode(records.without(odd))
 
-    def _decode(self, records: Joined, schema: pa.Schema) -> FastRows:
+    def _odd_integers(self, records: Joined) -> Offsets:
+        """Rows with a number that is no integer where one has to be; nothing else is looked at."""
+        if self._integers is None or not records.flat:
+            raise NotRows("a number is no integer")
+        schema = pa.schema([("", native_type(self._integers, loose=True))])
+        values = _read(records.text, schema, "ignore")
+        if len(values) != len(records):
+            raise NotRows("a record is no single JSON value")
+        rows = Columns(len(records))
+        rows.odd_integers(self._integers, values, None)
+        return np.flatnonzero(rows.suspects)
+
+    def _decode(self, records: Joined) -> FastRows:
         count = len(records)
-        values = _read(records.text, schema, may_infer=records.flat)
+        values = _read(records.text, self._read_schema, "infer" if records.flat else "error")
         if len(values) != count:
             raise NotRows("a record is no single JSON value")
         columns = Columns(count)
@@ -100,15 +115,13 @@ class _NotNumbersError(NotRows):
     """A number that is no integer where one has to be."""
 
 
-def _read(text: pa.Buffer, schema: pa.Schema, *, may_infer: bool) -> pa.Array:
-    """The records' values, with what the type does not have behind it; raises NotRows."""
+def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore", "error"]) -> pa.Array:
+    """The records' values; ``others``: what becomes of what the type does not have; raises NotRows."""
     try:
         table = pj.read_json(
             pa.BufferReader(text),
             read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=pj.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="infer" if may_infer else "error"
-            ),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
         )
     except pa.ArrowException as error:
         if "Failed to convert JSON to int" in str(error):

@@ -48,7 +48,7 @@ def _json_values(count: int) -> list[bytes]:
 
 CUT: dict[str, Damage] = {"cut": lambda value: value[:-3]}
 FRAMED: dict[str, Damage] = {
-    "without a schema id": lambda value: value[5:],
+    "without a schema id": lambda value: b"bad" + value[5:],
     "of an unknown id": lambda value: prefix(9) + value[5:],
 }
 FORMATS = {
@@ -101,10 +101,8 @@ def make_plan(root: str, form: Format) -> StagePlan:
 def _columns(form: Format) -> Schema:
     if form.writer.kind != "INFERRED":
         return make_decoder(7, form.writer).iceberg_schema
-    values = form.values(1_000)
-    values += [damage(value) for damage, value in zip(form.damage.values(), values, strict=False)]
     decoder = inferring_decoder(Schema())
-    decoder.decode(pa.array([*values[:1_000], b'{"more": {}}'], pa.binary()))
+    decoder.decode(pa.array([*form.values(1_000), b'{"x": 1, "more": {}}'], pa.binary()))
     needed: Schema = decoder.needed  # type: ignore[attr-defined]
     return needed
 
