@@ -109,7 +109,7 @@ def _constant(word: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_constant
 )
-_SCAN: Final = _DECODER.scan_once
+_SCAN: Final = _DECODER.scan_once  # type: ignore[attr-defined]
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 

@@ -184,13 +184,13 @@ class _Compiler:
 
     def left(self, node: JsonType) -> Read:
         """What of a value has no column, ``NOTHING`` if it all has one."""
-        if not (self._lenient or has_rest(node)):
+        if isinstance(node, Text) or not (self._lenient or has_rest(node)):
             return lambda value: NOTHING
-        read = self.reader(node)
+        read, as_parsed = self.reader(node), _as_parsed(node)
         inside = self.left_inside(node)
 
         def left(value: Any) -> Any:
-            if value is None:
+            if value is None or type(value) is as_parsed:
                 return NOTHING
             if self._lenient:
                 try:

@@ -12,7 +12,9 @@ rows it gives (``json_columns``) or before (``json_records``): those are for the
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -28,6 +30,12 @@ from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 # Arrow's 32-bit offsets of lists, and the reader's block size, must hold a group. Larger ones are halved.
 MAX_GROUP_BYTES: Final = 2**30
 _ROW: Final = re.compile(r"in row (\d+)$")
+_CHANGED: Final = re.compile(r"Column\((?:.*/)?(.+)\) changed from (\w+) to ")
+# What a value of each of the reader's kinds may begin with.
+_BEGINS: Final = {"string": b'"', "number": rb"\-0-9", "boolean": b"tf", "array": rb"\[", "object": rb"\{"}
+_MOST_CHANGED: Final = 8  # properties that are looked for
+# One row in so many may have such a value; more are for the exact engine, as they come.
+CHANGED_WORTH_IT: Final = 32
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -53,6 +61,7 @@ class FastEngine:
         self._read_schema = pa.schema([("", native_type(self._root, loose=False))])
         self._integers = with_integers(self._root)
         self._loose = False  # whether integers are looked for that are none, after there were some
+        self._changed: dict[str, re.Pattern[bytes]] = {}  # properties that had values of another kind
         self._has_doubles = _has_doubles(self._root)
 
     def join(self, records: Records) -> Joined | None:
@@ -63,6 +72,28 @@ class FastEngine:
         """Rows of the records; raises NotRows."""
         if records.text.size > MAX_GROUP_BYTES:
             raise NotRows("the group is larger than 32-bit offsets allow")
+        odd = _rows_with(self._changed.values(), records)
+        if 0 < len(odd) * CHANGED_WORTH_IT <= len(records):
+            records = records.without(odd)
+        else:  # it was a single one, or the same name means other things elsewhere, or all are bad
+            self._changed.clear()
+            if len(odd) * 4 > len(records):
+                return self._all_suspects(records)
+        try:
+            return self._decode_numbers(records)
+        except NotRows as verdict:
+            self._learn(str(verdict))
+            raise
+
+    def _learn(self, told: str) -> None:
+        """Look for the property of which the reader says that a value is of another kind, from now on."""
+        found = _CHANGED.search(told)
+        if found and found[2] in _BEGINS and len(self._changed) < _MOST_CHANGED:
+            name = re.escape(json.dumps(found[1], ensure_ascii=False).encode())
+            begins = _BEGINS[found[2]]
+            self._changed[found[1]] = re.compile(name + rb"\s*:\s*[^n\s" + begins + rb"]")
+
+    def _decode_numbers(self, records: Joined) -> FastRows:
         if not self._loose:
             try:
                 return self._decode(records)
@@ -73,9 +104,11 @@ class FastEngine:
         odd = self._odd_integers(records)
         self._loose = 0 < len(odd) * 8 < len(records)
         if len(odd) * 4 > len(records):  # not worth a second look
-            none = pa.RecordBatch.from_pylist([], schema=self._arrow_schema)
-            return FastRows(none, np.arange(len(records)))
+            return self._all_suspects(records)
         return self._decode(records.without(odd))
+
+    def _all_suspects(self, records: Joined) -> FastRows:
+        return FastRows(pa.RecordBatch.from_pylist([], schema=self._arrow_schema), np.arange(len(records)))
 
     def _odd_integers(self, records: Joined) -> Offsets:
         """Rows with a number that is no integer where one has to be; nothing else is looked at."""
@@ -131,6 +164,12 @@ def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore",
     if table.num_columns != 1 or table.column(0).num_chunks != 1:
         raise NotRows("a record is no single JSON value")
     return table.column(0).chunk(0)
+
+
+def _rows_with(patterns: Iterable[re.Pattern[bytes]], records: Joined) -> Offsets:
+    """Rows in which one of the patterns is found. They are suspects, for it may stand in a text."""
+    places = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
+    return np.unique(np.searchsorted(records.offsets, places, side="right") - 1)
 
 
 def _has_doubles(node: JsonType) -> bool:

@@ -2,7 +2,7 @@
 
 Each format is given ``DAMAGED`` damaged records (cut, grown, flipped, swapped, with giant numbers, nested
 deeply…) in batches with a few, some, many or only such records. 100,000 of each format:
-``TABLETOPIC_FUZZ=100 pytest tests/ingest/test_damage.py -n0``, about a minute for each.
+``TABLETOPIC_FUZZ=100 pytest tests/ingest/test_damage.py -n0``, some minutes.
 """
 
 from __future__ import annotations

@@ -414,3 +414,19 @@ def test_the_exact_engine_raises_refusals_only() -> None:
     decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
     with pytest.raises(Refusal, match="not UTF-8"):
         decoder._engines.exact.row(b"\xff")
+
+
+@pytest.mark.parametrize("every", [1, 3, 40, 100, 2_999])
+@pytest.mark.parametrize("also", [{}, {"geo": {"s": 1}}], ids=["its own name", "a name of two meanings"])
+def test_values_of_another_kind_are_named_however_many_there_are(every: int, also: dict[str, Any]) -> None:
+    """Once one was met, the like are looked for in the text; neighbours and reasons stay as they are."""
+    inner = {"type": "object", "properties": {"s": {"type": "integer"}}}
+    decoder = JsonSchemaDecoder(SCHEMA_ID, object_schema(s={"type": "string"}, geo=inner))
+    records = [{"s": "x", **also} if at % every else {"s": 5, **also} for at in range(3_000)]
+    for _ in range(2):  # what it learned does no harm to the next batch
+        batch, refused = decoder.decode(framed(*map(json.dumps, records)))
+        assert [bad.index for bad in refused] == list(range(0, 3_000, every))
+        assert {(bad.reason, bad.message) for bad in refused} == {
+            ("json_type", "s: a text is needed here, and it is the number 5")
+        }
+        assert plain_rows(batch.select(["s"])) == [{"s": "x"}] * (3_000 - len(refused))
