@@ -43,6 +43,9 @@ export class LagStatus extends Widget {
     if (trouble !== null) {
       return { text: trans.__('lag unknown'), more: trouble, warn: true };
     }
+    if (overview?.servers.state === 'unreachable') {
+      return { text: trans.__('servers away'), more: overview.servers.detail, warn: true };
+    }
     if (overview === null || overview.servers.state !== 'ready') {
       return { text: trans.__('no servers'), more: open, warn: false };
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import logging
 import struct
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -114,6 +116,8 @@ class Broker:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
         self.admin = make_admin(properties)
+        self._renewing = threading.Lock()
+        self._worn_out: list[AdminClient] = []
         self.address = self.properties.get("bootstrap.servers", "")
 
     def topics(self) -> list[str]:
@@ -266,8 +270,25 @@ class Broker:
         except KafkaException as error:
             raise self._trouble(error) from error
 
+    def _renew(self, worn_out: AdminClient) -> None:
+        """Another client, where the broker answers one.
+
+        A client that was there while the broker stood still finds no controller again, ever, though it gets
+        metadata. It is kept: letting go of it may abort the process.
+        """
+        with self._renewing:
+            if self.admin is not worn_out:
+                return
+            fresh = make_admin(self.properties)
+            with contextlib.suppress(KafkaException):
+                fresh.list_topics(timeout=_RECONNECT_S)
+                self._worn_out.append(worn_out)
+                self.admin = fresh
+
     def _trouble(self, error: KafkaException) -> RetryableError | ActionNeededError:
         problem = error.args[0]
+        if problem.code() == KafkaError._TIMED_OUT:
+            self._renew(self.admin)
         name = problem.name() if hasattr(problem, "name") else ""
         if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")

@@ -273,6 +273,14 @@ def test_as_gives_the_rows_themselves(run: Callable[[str], Any]) -> None:
     assert run("%lake --as df SELECT 1").n.tolist() == [1, 2]
 
 
+def test_as_polars_gives_a_frame_of_polars(run: Callable[[str], Any], shell: InteractiveShell) -> None:
+    """As the cell's value, and in a variable."""
+    polars = pytest.importorskip("polars")
+    assert run("%lake --as polars SELECT 1").to_dict(as_series=False) == {"n": [1, 2]}
+    run("%lake --as polars found << SELECT n FROM clicks")
+    assert isinstance(shell.user_ns["found"], polars.DataFrame)
+
+
 def test_polars_that_is_missing_is_told(fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has no Polars reads how to get it."""
     monkeypatch.setitem(sys.modules, "polars", None)

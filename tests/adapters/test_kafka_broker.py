@@ -1,0 +1,42 @@
+"""The broker's client after the broker stood still."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tabletopic_kernel.adapters import kafka
+from tabletopic_kernel.core.errors import RetryableError
+
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
+
+
+class Admin(SimpleNamespace):
+    """A client that gets metadata, or does not."""
+
+    answers = True
+
+    def list_topics(self, timeout: float) -> Any:
+        """Nothing, or too late."""
+        if not self.answers:
+            raise TIMED_OUT
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_client_that_finds_no_controller_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """By one that is answered; while the broker is away it stays, so that no clients pile up."""
+    monkeypatch.setattr(kafka, "make_admin", lambda _: Admin(answers=answers))
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    before = broker.admin
+    late: Future[Any] = Future()
+    late.set_exception(TIMED_OUT)
+    with pytest.raises(RetryableError, match="does not answer"):
+        broker._wait(late)
+    assert (broker.admin is not before) is answers
+    assert broker._worn_out == ([before] if answers else [])
