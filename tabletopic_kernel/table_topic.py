@@ -125,14 +125,19 @@ class TableTopic:
         from tabletopic_kernel.commit.history import topic_schema  # noqa: PLC0415
 
         return topic_schema(
-            self.name, ".".join(self._identifier()), self._table(), self._workbench.registry, version
+            self.name,
+            ".".join(self._identifier()),
+            self._table(),
+            self._workbench.registry,
+            version,
+            self._settings().subject_of(self.name),
         )
 
     def schema_diff(self, v1: int, v2: int) -> list[str]:
         """What version ``v2`` changes in the columns of ``v1``, one change a line."""
         from tabletopic_kernel.commit.history import schema_difference  # noqa: PLC0415
 
-        return schema_difference(self.name, self._workbench.registry, v1, v2)
+        return schema_difference(self._settings().subject_of(self.name), self._workbench.registry, v1, v2)
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
         """The table's snapshots, newest first; empty while there is no table."""

@@ -60,7 +60,7 @@ def candidate_writer(
     """
     if settings.value_format not in ("by_schema_id", "by_latest_schema"):
         raise UsageError(f"values of {topic} have no schema: value_format is {settings.value_format}")
-    subject = settings.value_subject or f"{topic}-value"
+    subject = settings.subject_of(topic)
     references: tuple[tuple[str, str], ...] = ()
     try:
         latest = registry.latest(subject)

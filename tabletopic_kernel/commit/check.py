@@ -147,7 +147,7 @@ def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[W
         return None, "JSON without a schema: the columns come with the records"
     if kind is not None:
         return writer_columns(WHOLE_TOPIC, WriterSchema(kind=kind), settings), "one column for the value"
-    subject = settings.value_subject or f"{topic}-value"
+    subject = settings.subject_of(topic)
     latest = registry.latest(subject)
     if latest is None:
         return None, f"no schema is registered as {subject} yet: the columns come with the first record"

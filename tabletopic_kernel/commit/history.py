@@ -118,9 +118,14 @@ def _snapshot(snapshot: Snapshot) -> TableSnapshot:
 
 
 def topic_schema(
-    topic: str, identifier: str, table: TopicTable | None, registry: Registry, version: int | None
+    topic: str,
+    identifier: str,
+    table: TopicTable | None,
+    registry: Registry,
+    version: int | None,
+    subject: str,
 ) -> TopicSchema:
-    """The table's columns (``version`` None), or those of one version of ``<topic>-value``.
+    """The table's columns (``version`` None), or those of one version of ``subject``.
 
     Without a table the newest registered version stands in for it.
 
@@ -128,10 +133,13 @@ def topic_schema(
         UsageError: there is no such version.
         RetryableError: the registry does not answer.
     """
-    subject = f"{topic}-value"
+    covered = [*table.covered().values(), *table.covered_keys().values()] if table else []
     known = {
-        (one.subject, one.version): SchemaVersionInfo(one.subject, one.version, one.id, one.table_schema_id)
-        for one in (table.covered().values() if table else ())
+        # A GUID may have no subject.
+        (one.subject or str(one.id), one.version): SchemaVersionInfo(
+            one.subject, one.version, one.id, one.table_schema_id
+        )
+        for one in covered
     }
     for number in registry.versions(subject):
         if (subject, number) not in known:
@@ -152,14 +160,13 @@ def topic_schema(
     )
 
 
-def schema_difference(topic: str, registry: Registry, before: int, after: int) -> list[str]:
-    """What a table of version ``before`` would change for ``after``, and what it would refuse, in words.
+def schema_difference(subject: str, registry: Registry, before: int, after: int) -> list[str]:
+    """What a table of version ``before`` would change for ``after`` of a subject, and refuse, in words.
 
     Raises:
         UsageError: there is no such version.
         RetryableError: the registry does not answer.
     """
-    subject = f"{topic}-value"
     old, new = (_columns(_version(registry, subject, number)) for number in (before, after))
     table = tidy(old.schema.as_struct())
     assert isinstance(table, StructType)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +12,18 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
-from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.commit.key_types import key_subject, key_writer
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA_HEADER
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.json_infer import merged_columns
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.core.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.ingest.decoders import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
+from tabletopic_kernel.ingest.letters import Refusals
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 from tabletopic_kernel.ingest.verdicts import Refused
 
@@ -29,7 +32,8 @@ from tabletopic_kernel.ingest.verdicts import Refused
 class PeekedRecord:
     """A record as it is in Kafka. ``value`` has its fields; where it cannot become a row, ``error`` says why.
 
-    Both are None for a record without a value. ``raw`` is the value's bytes with the schema id in front.
+    Both are None for a record without a value. ``raw`` is the value's bytes, ``key`` the key's;
+    ``key_value`` is the key as its schema says, where keys name one.
     """
 
     partition: int
@@ -40,6 +44,7 @@ class PeekedRecord:
     value: dict[str, Any] | None
     error: str | None
     raw: bytes | None
+    key_value: Any = None
 
 
 def peek(
@@ -90,45 +95,72 @@ def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[i
     return found
 
 
+@dataclass
+class _Found:
+    """What was made of some records' values, or of their keys, by position."""
+
+    ids: dict[int, SchemaKey] = field(default_factory=dict)
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
 def _decoded(
     messages: Sequence[Message], topic: str, settings: TopicSettings, registry: Registry
 ) -> list[PeekedRecord]:
-    values = pa.array([message.value() for message in messages], pa.binary())
-    ids: dict[int, SchemaKey] = {}
-    rows: dict[int, dict[str, Any]] = {}
-    errors: dict[int, str] = {}
+    headers = _headers(messages)
+    raw = pa.array([message.value() for message in messages], pa.binary())
     framed = settings.value_format == "by_schema_id"
-    groups, unframed = split(values, _headers(messages)) if framed else unsplit(values)
-    for index, position in enumerate(unframed.positions.tolist()):
-        errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
-    for group in groups:
-        if group.schema_id is None:
-            continue
-        positions = group.positions.tolist()
-        if group.schema_id != WHOLE_TOPIC:
-            ids.update(dict.fromkeys(positions, group.schema_id))
-        try:
-            decoded, refused = _decode(group, topic, settings, registry)
-        except (UnknownSchemaError, ActionNeededError) as error:
-            errors.update(dict.fromkeys(positions, str(error)))
-            continue
-        reasons = {positions[bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
-        errors.update(reasons)
-        good = [position for position in positions if position not in reasons]
-        rows.update(zip(good, decoded.to_pylist(maps_as_pydicts="lossy"), strict=True))
+    groups = split(raw, headers) if framed else unsplit(raw)
+    values = _found(*groups, lambda group: _decode(group, topic, settings, registry))
+    keys = _Found()
+    if settings.has_typed_keys:
+        named = split(pa.array([message.key() for message in messages], pa.binary()), headers, KEY_HEADER)
+        keys = _found(*named, lambda group: _decode_keys(group, topic, settings, registry))
     return [
         PeekedRecord(
             partition=message.partition() or 0,
             offset=message.offset() or 0,
             timestamp_ms=message.timestamp()[1],
             key=_bytes(message.key()),
-            schema_id=ids.get(at),
-            value=rows.get(at),
-            error=errors.get(at),
+            schema_id=values.ids.get(at),
+            value=values.rows.get(at),
+            error=values.errors.get(at) or (f"key: {keys.errors[at]}" if at in keys.errors else None),
             raw=_bytes(message.value()),
+            key_value=_alone(keys.rows.get(at)),
         )
         for at, message in enumerate(messages)
     ]
+
+
+def _found(
+    groups: Sequence[Group],
+    unframed: Refusals,
+    decode: Callable[[Group], tuple[pa.RecordBatch, list[Refused]]],
+) -> _Found:
+    found = _Found()
+    for index, position in enumerate(unframed.positions.tolist()):
+        found.errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
+    for group in groups:
+        if group.schema_id is None:
+            continue
+        positions = group.positions.tolist()
+        if group.schema_id != WHOLE_TOPIC:
+            found.ids.update(dict.fromkeys(positions, group.schema_id))
+        try:
+            decoded, refused = decode(group)
+        except (UnknownSchemaError, ActionNeededError) as error:
+            found.errors.update(dict.fromkeys(positions, str(error)))
+            continue
+        reasons = {positions[bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
+        found.errors.update(reasons)
+        good = [position for position in positions if position not in reasons]
+        found.rows.update(zip(good, decoded.to_pylist(maps_as_pydicts="lossy"), strict=True))
+    return found
+
+
+def _alone(key: dict[str, Any] | None) -> Any:
+    """A key that is no record is the value itself."""
+    return key[VALUE] if key is not None and list(key) == [VALUE] else key
 
 
 def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, list[Refused]]:
@@ -153,7 +185,7 @@ def _decode(
     if kind is not None:
         return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
     framed = settings.value_format == "by_schema_id"
-    subject = settings.value_subject or f"{topic}-value"
+    subject = settings.subject_of(topic)
     key = group.schema_id or 0
     found = find_schema(registry, key, subject) if framed else registry.latest(subject)
     if found is None:
@@ -166,6 +198,19 @@ def _decode(
         framed=framed,
         nanos=settings.value_nanos,
     )
+    return _by_schema(group, found, schema)
+
+
+def _decode_keys(
+    group: Group, topic: str, settings: TopicSettings, registry: Registry
+) -> tuple[pa.RecordBatch, list[Refused]]:
+    found = find_schema(registry, group.schema_id or 0, key_subject(topic))
+    return _by_schema(group, found, key_writer(found, settings))
+
+
+def _by_schema(
+    group: Group, found: RegisteredSchema, schema: WriterSchema
+) -> tuple[pa.RecordBatch, list[Refused]]:
     if fault := group.header_fault(schema.kind):
         raise ActionNeededError(f"{BAD_SCHEMA_HEADER}: {fault}")
     return make_decoder(found.id, schema).decode(group.values)

@@ -96,7 +96,7 @@ class SchemaKeeper:
 
     @property
     def _subject(self) -> str:
-        return self._settings.value_subject or f"{self._topic}-value"
+        return self._settings.subject_of(self._topic)
 
     def _find(self, schema_id: SchemaKey) -> RegisteredSchema:
         return find_schema(self._services.registry, schema_id, self._subject)

@@ -110,7 +110,10 @@ class TopicSettings(_Model):
         "or all are JSON without a schema, text, or bytes",
     )
     value_subject: str | None = Field(
-        None, min_length=1, description="subject of by_latest_schema; without it, the topic's and -value"
+        None,
+        min_length=1,
+        description="subject of the newest schema: with RecordNameStrategy the record's full name, with "
+        "TopicRecordNameStrategy topic-name; without it, topic-value",
     )
     value_message: str | None = Field(
         None,
@@ -155,6 +158,10 @@ class TopicSettings(_Model):
         "which are missing and go on behind them",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
+
+    def subject_of(self, topic: str) -> str:
+        """The registry's subject where the newest schema of the topic's values is looked for."""
+        return self.value_subject or f"{topic}-value"
 
     @property
     def has_typed_keys(self) -> bool:

@@ -170,6 +170,7 @@ class Worker:
             self._discard(result)
             if not needs.of_table:
                 self._check_share(result)
+                self._check_table(result)
             self._plan = self._listener.plan_for(needs)
             result = self._run(frame, offsets.records)
         self._check(result)
@@ -196,11 +197,18 @@ class Worker:
         if self._share.is_over(result.records, result.refused_count):
             self._discard(result)
             raise BadRecordError(self._explain_share(result))
-        if self._plan.table is None:
-            self._discard(result)
-            raise RetryableError(
-                f"no record of {self._spec.topic} could become a row yet; waiting for one that names a schema"
-            )
+        self._check_table(result)
+
+    def _check_table(self, result: StageResult) -> None:
+        """Records that cannot become rows wait while there is no table: its first columns come with a row."""
+        if self._plan.table is not None:
+            return
+        self._discard(result)
+        told = f": {_explain(self._spec.topic, result)}" if result.samples else ""
+        raise RetryableError(
+            f"{self._spec.topic} has no table yet, since none of its first {result.records:,} records can be "
+            f"a row{told}. The table comes with the first that can"
+        )
 
     def _check_share(self, result: StageResult) -> None:
         """As the last check of ``_check``, before a dead-letter table is made for this batch."""

@@ -116,7 +116,7 @@ def schema_table(schema: TopicSchema) -> Grid:
         + ("" if one.table_schema_id is not None else ": not in the table yet")
         for one in schema.versions
     ]
-    which = f"version {schema.version} of {schema.topic}-value" if schema.version else schema.table
+    which = f"version {schema.version} of the schema of {schema.topic}" if schema.version else schema.table
     return Grid(
         ("column", "type", "presence", "doc"), rows, which, versions or ["no registered versions yet"]
     )
@@ -158,7 +158,9 @@ def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
     """The newest records: fields, or why a record cannot become a row."""
     names = list(dict.fromkeys(name for one in records for name in (one.value or ())))
     bad = any(one.error for one in records)
-    columns = ("partition", "offset", "time", "schema id", *(["error"] if bad else []), *names)
+    keyed = any(one.key_value is not None for one in records)
+    more = [*(["error"] if bad else []), *(["key"] if keyed else [])]
+    columns = ("partition", "offset", "time", "schema id", *more, *names)
     rows: list[tuple[str | Cell, ...]] = [
         (
             str(one.partition),
@@ -166,6 +168,7 @@ def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
             clock(one.timestamp_ms),
             "-" if one.schema_id is None else str(one.schema_id),
             *([Cell(one.error or "", "bad")] if bad else []),
+            *([text(one.key_value)] if keyed else []),
             *(text(one.value.get(name)) if one.value else "" for name in names),
         )
         for one in records
