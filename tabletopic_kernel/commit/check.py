@@ -18,7 +18,7 @@ from tabletopic_kernel.commit.layout import partition_change
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
-from tabletopic_kernel.commit.writers import WriterColumns, outcome, writer_columns
+from tabletopic_kernel.commit.writers import WriterColumns, first_columns, outcome, writer_columns
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
 from tabletopic_kernel.core.evolution import KEY, VALUE, Change
 from tabletopic_kernel.core.iceberg_types import spell
@@ -119,6 +119,8 @@ def plan_enable(
     try:
         for text in settings.partition_by:
             parse_partition(text)
+        if settings.projection is not None:
+            _check_projection(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         if candidate is None:
             columns, origin = _columns(topic, settings, registry)
@@ -138,6 +140,12 @@ def plan_enable(
     except (UsageError, ActionNeededError) as error:
         plan.refused.append(str(error))
     return plan
+
+
+def _check_projection(text: str) -> None:
+    from tabletopic_kernel.ingest.sql_statement import statement  # noqa: PLC0415 - DuckDB, where it is needed
+
+    statement(text)
 
 
 def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[WriterColumns | None, str]:
@@ -172,7 +180,8 @@ def _plan_new(
     plan.notes.append(origin if columns is None else f"columns of {origin}")
     if columns is None:
         return
-    schema = table_schema(columns.schema, settings, key)
+    value, _ = first_columns(columns, settings)
+    schema = table_schema(value, settings, key)
     plan.columns = [_column(one, "new") for one in schema.fields]
     partition_spec(settings.partition_by, schema)
 
@@ -286,5 +295,7 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
             raise UsageError(
                 f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
             )
+    if settings.projection is not None:
+        return  # its outputs are the columns
     if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
         raise UsageError("the table was made with another transform; keep it, or choose another --table")

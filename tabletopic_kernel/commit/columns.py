@@ -9,12 +9,13 @@ from tabletopic_kernel.adapters.registry import RegisteredSchema
 from tabletopic_kernel.commit.covered import CoveredSchema
 from tabletopic_kernel.commit.key_types import newest_key_type
 from tabletopic_kernel.commit.layout import lay_out
+from tabletopic_kernel.commit.projected import Fitting
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.writers import WriterColumns, outcome
+from tabletopic_kernel.commit.writers import WriterColumns, first_columns, outcome
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.errors import HeadMovedError, RetryableError
-from tabletopic_kernel.core.evolution import Evolution, evolve
+from tabletopic_kernel.core.evolution import Evolution
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
@@ -51,11 +52,14 @@ class TableColumns:
             RetryableError: the catalog does not answer.
         """
         key = newest_key_type(self._topic, self._settings, self._services.registry)
-        schema = table_schema(columns.schema, self._settings, key)
+        value, batch = first_columns(columns, self._settings)
+        schema = table_schema(value, self._settings, key)
         spec = partition_spec(self._settings.partition_by, schema)
         table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
+        if batch is not None:
+            table.evolve(None, {}, epoch=1, batch=batch)
         if registered is not None:
-            fitted = evolve(schema, columns.schema, schema.highest_field_id, aliases=columns.aliases)
+            fitted = outcome(table, columns, None, self._settings)
             covered = {registered.id: _covered(registered, 0, fitted)}
             table.evolve(None, covered, epoch=1, former=fitted.former)
         self._tell_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
@@ -66,7 +70,7 @@ class TableColumns:
         if self.table is not None and (changes := lay_out(self.table, self._settings)):
             self._tell_changes(changes, None, self.table.table.metadata.current_schema_id)
 
-    def fit(self, columns: WriterColumns, registered: RegisteredSchema | None) -> Evolution:
+    def fit(self, columns: WriterColumns, registered: RegisteredSchema | None) -> Fitting:
         """Make the table, or its columns, fit; what was done, or would have to be if some are refused.
 
         Raises: as ``create`` and ``TopicTable.evolve``.
@@ -80,7 +84,7 @@ class TableColumns:
         for _ in range(_TRIES):
             outcome = self.outcome(columns, registered.id if registered else None)
             is_covered = registered is None or registered.id in table.covered()
-            if outcome.refused or (is_covered and not outcome.changes):
+            if outcome.refused or (is_covered and not outcome.is_needed):
                 return outcome
             try:
                 self._apply(table, outcome, registered)
@@ -89,7 +93,7 @@ class TableColumns:
                 table.reload()
         raise RetryableError(f"the schema of {table.identifier} keeps changing")
 
-    def outcome(self, columns: WriterColumns, schema_id: SchemaKey | None) -> Evolution:
+    def outcome(self, columns: WriterColumns, schema_id: SchemaKey | None) -> Fitting:
         """What fitting the columns, of a registered schema or of none, would do to the table there is."""
         assert self.table is not None
         return outcome(self.table, columns, schema_id, self._settings)
@@ -135,14 +139,14 @@ class TableColumns:
             )
         )
 
-    def _apply(self, table: TopicTable, outcome: Evolution, registered: RegisteredSchema | None) -> None:
+    def _apply(self, table: TopicTable, outcome: Fitting, registered: RegisteredSchema | None) -> None:
         assert self.ledger is not None
         schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
         covered = table.covered()
         if registered is not None:
             covered.setdefault(registered.id, _covered(registered, schema_id, outcome))
         new = outcome.schema if outcome.changes else None
-        table.evolve(new, covered, self.ledger.epoch, outcome.former)
+        table.evolve(new, covered, self.ledger.epoch, outcome.former, outcome.batch)
         if outcome.changes:
             self._tell_changes([str(change) for change in outcome.changes], registered, schema_id)
 

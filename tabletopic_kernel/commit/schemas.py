@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.key_schemas import KeySchemas
+from tabletopic_kernel.commit.projected import batch_columns
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.writers import WriterColumns, writer_columns
@@ -19,9 +20,16 @@ from tabletopic_kernel.core.dead_letter import (
     BAD_SCHEMA,
     INCOMPATIBLE_SCHEMA,
     NOT_AN_ENVELOPE,
+    PROJECTION_FAILED,
     UNKNOWN_SCHEMA,
 )
-from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.core.errors import (
+    ActionNeededError,
+    BadRecordError,
+    ProjectionError,
+    RetryableError,
+    TableTopicError,
+)
 from tabletopic_kernel.core.evolution import Evolution
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
@@ -35,11 +43,19 @@ from tabletopic_kernel.core.transform import (
 )
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Projection, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Values that name no schema, by value_format: the kind of their one writer schema.
 WITHOUT_SCHEMA = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
+# Why the records of a schema are refused.
+_REASONS: dict[type[TableTopicError], str] = {
+    BadSchemaError: BAD_SCHEMA,
+    NotAnEnvelopeError: NOT_AN_ENVELOPE,
+    ProjectionError: PROJECTION_FAILED,
+}
+# What keeps a schema from being taken over; it is asked for again when a record needs it.
+_CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *_REASONS)
 _NO_COLUMNS = WriterColumns(Schema())  # what a tombstone brings: every column of the value must be optional
 
 
@@ -90,7 +106,7 @@ class SchemaKeeper:
             return None
         try:
             return self._columns.create(self._columns_of(latest.id, self._writer(latest)), latest)
-        except (BadSchemaError, NotAnEnvelopeError) as error:  # records of other schemas may come
+        except tuple(_REASONS) as error:  # records of other schemas may come
             _LOG.warning("%s: %s", self._topic, error)
             return None
 
@@ -115,6 +131,8 @@ class SchemaKeeper:
         self._keys.adopt()
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
             self._whole = WriterSchema(kind=kind, framed=False)
+            if table is not None and self._settings.projection and kind != "INFERRED":
+                self._columns.fit(self._columns_of(WHOLE_TOPIC, self._whole), None)
             return
         if self._follows_latest:
             return  # each batch asks
@@ -124,10 +142,10 @@ class SchemaKeeper:
                 writer = self._writer(registered)
                 columns = self._columns_of(schema_id, writer)
                 outcome = self._columns.outcome(columns, schema_id)
-            except (RetryableError, UnknownSchemaError, BadSchemaError, NotAnEnvelopeError) as error:
-                _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
+            except _CANNOT as error:
+                _LOG.warning("%s: %s", self._topic, error)
                 continue
-            if not (outcome.changes or outcome.refused):
+            if not (outcome.is_needed or outcome.refused):
                 self._remember(schema_id, writer, columns, outcome)
 
     def needed_table(self) -> TopicTable:
@@ -162,6 +180,7 @@ class SchemaKeeper:
             covers_tombstones=not any(column.required for column in columns),
             transform=settings.transform,
             inferred=self._inferred(),
+            projection=self._projection(),
             framed=framed,
             follows_latest=self._follows_latest,
             errors=settings.errors,
@@ -210,13 +229,10 @@ class SchemaKeeper:
         writer = self._writer(registered)
         try:
             columns = self._columns_of(registered.id, writer)
-        except BadSchemaError as error:
-            self._refuse(registered.id, BAD_SCHEMA, str(error), self._refused)
+            outcome = self._columns.fit(columns, registered)
+        except tuple(_REASONS) as error:
+            self._refuse(registered.id, _REASONS[type(error)], str(error), self._refused)
             return
-        except NotAnEnvelopeError as error:
-            self._refuse(registered.id, NOT_AN_ENVELOPE, str(error), self._refused)
-            return
-        outcome = self._columns.fit(columns, registered)
         if outcome.refused:
             self._refuse_columns(outcome, registered)
         else:
@@ -255,8 +271,15 @@ class SchemaKeeper:
 
     def _inferred(self) -> Schema:
         """What JSON without a schema is decoded to now."""
-        table = self.table.table.schema() if self.table else Schema()
-        return decoded_columns(table, self._settings.transform, self._learned)
+        columns = self.table.table.schema() if self.table else Schema()
+        if self.table is not None and self._settings.projection is not None:
+            columns = batch_columns(self.table)
+        return decoded_columns(columns, self._settings.transform, self._learned)
+
+    def _projection(self) -> Projection | None:
+        if self._settings.projection is None or self.table is None:
+            return None
+        return Projection(self._settings.projection, batch_columns(self.table))
 
     def _writer(self, registered: RegisteredSchema) -> WriterSchema:
         return WriterSchema(
@@ -270,6 +293,8 @@ class SchemaKeeper:
 
     def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> WriterColumns:
         columns = writer_columns(schema_id, writer, self._settings)
+        if self._settings.projection is not None:
+            return columns  # its outputs' names count
         if clash := clashing_names(columns.schema, self._settings):
             raise BadSchemaError(
                 f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "

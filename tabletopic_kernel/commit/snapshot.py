@@ -49,6 +49,7 @@ from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.plan import TablePlan
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
+BATCH_PROPERTY = f"{PREFIX}batch-columns"
 
 
 class TopicTable:
@@ -202,10 +203,12 @@ class TopicTable:
         covered: Mapping[SchemaKey, CoveredSchema],
         epoch: int,
         former: Mapping[int, tuple[str, ...]] | None = None,
+        batch: Schema | None = None,
     ) -> None:
         """Make ``schema`` current (None: columns stay) and note that ``covered`` schemas now fit.
 
-        ``former``: names that columns had, by field id (None: as noted).
+        ``former``: names that columns had, by field id (None: as noted); ``batch``: see ``batch_columns``
+        (None: as noted).
 
         A metadata-only commit of its own, before any row that needs it is staged.
 
@@ -215,6 +218,8 @@ class TopicTable:
             RetryableError: the catalog does not answer.
         """
         noted = covered_property(covered.values()) | former_names_property(former or {})
+        if batch is not None:
+            noted[BATCH_PROPERTY] = batch.model_dump_json()
         self._change(self._schema_updates(schema, noted), epoch)
 
     def evolve_key(
@@ -264,6 +269,12 @@ class TopicTable:
     def former_names(self) -> dict[int, tuple[str, ...]]:
         """Names that columns had before, by field id."""
         return former_names_of(self.table.properties)
+
+    @property
+    def batch_columns(self) -> Schema | None:
+        """The columns that a projection reads (``commit/projected.py``); None where there was none."""
+        noted = self.table.properties.get(BATCH_PROPERTY)
+        return Schema.model_validate_json(noted) if noted is not None else None
 
     @property
     def rows(self) -> int:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.commit.projected import Fitting, first_fitting, fitting
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.avro_schema import parse
-from tabletopic_kernel.core.evolution import VALUE, Evolution, evolve, known_by
+from tabletopic_kernel.core.evolution import VALUE, evolve, known_by
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.transform import AFTER, BEFORE, value_columns
 from tabletopic_kernel.core.types import aliases_of
@@ -47,17 +48,35 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
     return WriterColumns(columns, aliases)
 
 
+def first_columns(columns: WriterColumns, settings: TopicSettings) -> tuple[Schema, Schema | None]:
+    """The value's columns of a new table, and those that its projection reads; None: it has none.
+
+    Raises:
+        ProjectionError: the projection and the columns do not go together.
+    """
+    if settings.projection is None:
+        return columns.schema, None
+    outputs, batch = first_fitting(columns.schema, settings)
+    return outputs, batch.schema
+
+
 def outcome(
     table: TopicTable, columns: WriterColumns, schema_id: SchemaKey | None, settings: TopicSettings
-) -> Evolution:
-    """What fitting the columns would do to the table; ``schema_id`` of a registered schema, if it is one."""
+) -> Fitting:
+    """What fitting the columns would do to the table; ``schema_id`` of a registered schema, if it is one.
+
+    Raises:
+        ProjectionError: the projection and the columns do not go together.
+    """
+    if settings.projection is not None:
+        return fitting(table, columns.schema, settings)
     metadata = table.table.metadata
     known = None
     if schema_id is not None and (covered := table.covered().get(schema_id)):
         schemas = {one.schema_id: one for one in metadata.schemas}
         if then := schemas.get(covered.table_schema_id):
             known = known_by(then, dict(covered.renames))
-    return evolve(
+    found = evolve(
         metadata.schema(),
         columns.schema,
         metadata.last_column_id,
@@ -67,3 +86,4 @@ def outcome(
         known=known,
         partition_names={one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields},
     )
+    return Fitting.of(found)

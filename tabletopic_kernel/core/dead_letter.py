@@ -30,6 +30,7 @@ BAD_SCHEMA: Final = "bad_schema"  # it has it, and it cannot be read
 INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss
 KEY_NOT_TEXT: Final = "key_not_text"
 NOT_AN_ENVELOPE: Final = "not_an_envelope"  # Debezium's change events are expected, and this is none
+PROJECTION_FAILED: Final = "projection_failed"
 DOES_NOT_FIT: Final = "does_not_fit"  # a value that the table's column cannot hold
 
 _HEADER = StructType(

@@ -29,6 +29,13 @@ class SettingsError(UsageError):
     """A setting is unknown or wrong; the message names source, key and allowed values."""
 
 
+class ProjectionError(UsageError):
+    """A projection that cannot be used: its shape is not allowed, or it does not go with the columns."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the projection cannot be used: {why}")
+
+
 class ActionNeededError(TableTopicError):
     """Work stopped and a person must decide: foreign table, gap, re-created topic, bad record."""
 

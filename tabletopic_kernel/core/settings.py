@@ -135,6 +135,12 @@ class TopicSettings(_Model):
         description="flatten: value fields are columns; none: one _kafka_value column; flatten_debezium: the "
         "rows of change events, with _cdc",
     )
+    projection: str | None = Field(
+        None,
+        min_length=1,
+        description="SELECT … FROM batch, with or without a WHERE: what the transform gives, as the table "
+        "shall have it",
+    )
     metadata_columns: tuple[MetadataColumn, ...] = Field(
         ("key", "header", "metadata"), description="which _kafka_* columns the table has"
     )

@@ -26,6 +26,7 @@ ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": 
 # Events that tell of no row, and the word that they are counted under.
 ROWLESS_OPS: Final = {"t": "truncate", "m": "message"}
 TOMBSTONE: Final = "tombstone"
+FILTERED: Final = "filtered"  # by the WHERE of a projection
 
 CDC_STRUCT: Final = StructType(
     NestedField(1, "op", StringType(), required=False, doc="I insert, U update, D delete"),

@@ -56,6 +56,14 @@ class KeyPlan:
 
 
 @dataclass(frozen=True)
+class Projection:
+    """A SELECT, and the columns of the ``batch`` that it reads."""
+
+    text: str
+    columns: Schema
+
+
+@dataclass(frozen=True)
 class StagePlan:
     """Everything a task needs, sent with it.
 
@@ -81,6 +89,7 @@ class StagePlan:
     unknown_schemas: frozenset[SchemaKey] = frozenset()
     # What JSON without a schema is decoded to; columns that it lacks come back as needs.
     inferred: Schema | None = None
+    projection: Projection | None = None
     # The one schema is the newest of a subject, so each batch asks which that is.
     follows_latest: bool = False
     # Of keys that name their schema; None: they do not, or no column wants them.

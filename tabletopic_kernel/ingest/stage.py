@@ -29,7 +29,8 @@ from tabletopic_kernel.ingest.keys import KeyColumns, KeyReader
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
 from tabletopic_kernel.ingest.relabel import relabel
-from tabletopic_kernel.ingest.transform import Step, make_step
+from tabletopic_kernel.ingest.rows import Rows
+from tabletopic_kernel.ingest.transform import Step, make_projection, make_step
 from tabletopic_kernel.ingest.verdicts import Refused
 
 RESULT_SCHEMA = "result binary"
@@ -105,7 +106,7 @@ class Stage:
         positions, values = group.positions, group.values
         if group.schema_id is None and self._plan.transform == "flatten_debezium":
             # It follows a delete, for the sake of compaction, and tells nothing that the delete has not.
-            self._pass_over({TOMBSTONE: len(positions)})
+            self._result.passed_over = added(self._result.passed_over, {TOMBSTONE: len(positions)})
             return
         if group.schema_id is not None and group.schema_id in self._plan.refused_schemas:
             reason, message = self._plan.refused_schemas[group.schema_id]
@@ -130,6 +131,9 @@ class Stage:
             if self._void:
                 return
             columns, positions = self._transformed(batch, rows, positions, group.schema_id)
+        if self._loaded.projection is not None:
+            found = self._loaded.projection.rows(columns, len(positions))
+            columns, positions = self._taken(batch, found, positions, group.schema_id)
         if self._void or not len(positions):
             return
         source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
@@ -148,11 +152,17 @@ class Stage:
         if len(positions) < len(batch):
             offsets = offsets.take(pa.array(positions))
         found = self._loaded.step(schema_id).rows(rows, offsets)
-        self._refuse(batch, _refusals(positions, schema_id, found.refused))
-        self._pass_over(found.passed_over)
+        columns, positions = self._taken(batch, found, positions, schema_id)
         renames = self._plan.schemas[schema_id].renames
-        columns = relabel(found.columns, dict(renames)) if renames else found.columns
-        return columns, positions if len(found.kept) == len(positions) else positions[found.kept]
+        return relabel(columns, dict(renames)) if renames else columns, positions
+
+    def _taken(
+        self, batch: pa.RecordBatch, found: Rows, positions: Positions, schema_id: SchemaKey | None
+    ) -> tuple[dict[str, pa.Array], Positions]:
+        """What a transform made of the records at ``positions``: the columns of those that it kept."""
+        self._refuse(batch, _refusals(positions, schema_id, found.refused))
+        self._result.passed_over = added(self._result.passed_over, found.passed_over)
+        return found.columns, positions if len(found.kept) == len(positions) else positions[found.kept]
 
     def _hold(
         self,
@@ -177,9 +187,6 @@ class Stage:
             return
         self._result.rows += len(rows)
         self._result.files += self._rows.add(rows)
-
-    def _pass_over(self, counts: Mapping[str, int]) -> None:
-        self._result.passed_over = added(self._result.passed_over, counts)
 
     def _refuse(self, batch: pa.RecordBatch, refused: Refusals) -> None:
         if not len(refused):
@@ -230,6 +237,7 @@ class LoadedPlan:
         self._inferring: Decoder | None = None
         self._steps: dict[SchemaKey, Step] = {}
         self.keys = KeyReader(plan, self.target)
+        self.projection = make_projection(plan.projection) if plan.projection else None
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder of a schema id that the plan covers."""
@@ -263,7 +271,7 @@ def _load_plan(pickled: bytes) -> LoadedPlan:
     return _LOADED[key]
 
 
-def _refusals(positions: Positions, schema_id: SchemaKey, refused: list[Refused]) -> Refusals:
+def _refusals(positions: Positions, schema_id: SchemaKey | None, refused: list[Refused]) -> Refusals:
     chosen = positions[[bad.index for bad in refused]] if refused else positions[:0]
     return Refusals(chosen, schema_id, [bad.reason for bad in refused], [bad.message for bad in refused])
 

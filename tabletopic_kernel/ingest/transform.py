@@ -5,7 +5,7 @@ What it does to columns, without rows, is ``core/transform.py``.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -13,7 +13,11 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.transform import Transform
 from tabletopic_kernel.ingest.debezium import Unwrap
+from tabletopic_kernel.ingest.plan import Projection
 from tabletopic_kernel.ingest.rows import Rows, every
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.ingest.sql_projection import SqlProjection
 
 
 class Step(Protocol):
@@ -33,6 +37,13 @@ def make_step(transform: Transform, decoded: Schema) -> Step:
             return WholeValue()
         case "flatten_debezium":
             return Unwrap(decoded)
+
+
+def make_projection(plan: Projection) -> SqlProjection:
+    """The projection of a plan."""
+    from tabletopic_kernel.ingest import sql_projection  # noqa: PLC0415 - DuckDB, where it is needed
+
+    return sql_projection.SqlProjection(plan.text, plan.columns)
 
 
 class Flatten:

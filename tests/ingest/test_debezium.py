@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 from datetime import UTC, datetime
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.json_payload import payloads
 from tests.commit.conftest import FakeRegistry
-from tests.ingest.whole_path import Path, without
+from tests.ingest.whole_path import Path, avro_values, without
 
 # The shapes of Debezium's PostgreSQL connector 2.x, as its documentation and Confluent's Avro converter
 # give them.
@@ -167,16 +164,6 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     )
 
 
-def avro(schema_id: int, schema: dict[str, Any], *events: dict[str, Any]) -> list[bytes]:
-    """Events in Confluent's wire format."""
-    found = []
-    for one in events:
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, schema, one)
-        found.append(prefix(schema_id) + out.getvalue())
-    return found
-
-
 def of_avro(catalog: Catalog, **schemas: dict[str, Any]) -> Path:
     """A topic of change events in Avro; ``v3`` is the schema with id 3."""
     registry = FakeRegistry({int(name[1:]): json.dumps(schema) for name, schema in schemas.items()})
@@ -205,7 +192,7 @@ def plain(payload: Any) -> bytes:
 def test_events_in_avro_become_rows(catalog: Catalog) -> None:
     """A row has the columns of after, of a delete those of before, and _cdc says what was done and when."""
     path = of_avro(catalog, v1=envelope(*COLUMNS))
-    assert path.send(*avro(1, envelope(*COLUMNS), *EVENTS)) == ROWS
+    assert path.send(*avro_values(1, envelope(*COLUMNS), *EVENTS)) == ROWS
     assert {name: kind for name, kind in path.columns().items() if name != "_cdc"} == {
         "id": "int",
         "first_name": "string",
@@ -238,14 +225,16 @@ def test_columns_added_in_the_source_are_added_through_the_envelope(catalog: Cat
     """A new version of the envelope adds the column; older events after newer ones have null there."""
     old, new = envelope(*COLUMNS), envelope(*COLUMNS, MORE)
     path = of_avro(catalog, v1=old)
-    path.send(*avro(1, old, EVENTS[1]))
+    path.send(*avro_values(1, old, EVENTS[1]))
     path.registry.schemas[2] = json.dumps(new)
     rich = {**ANNE, "balance": None}
-    found = path.send(*avro(2, new, event("u", rich, rich), event("d", rich, None)), *avro(1, old, EVENTS[1]))
+    found = path.send(
+        *avro_values(2, new, event("u", rich, rich), event("d", rich, None)), *avro_values(1, old, EVENTS[1])
+    )
     assert [(row["balance"], row["_cdc"]["op"]) for row in found] == [(None, "U"), (None, "D"), (None, "I")]
     assert path.columns()["balance"] == "decimal(9, 2)"
     path.restart()
-    assert len(path.send(*avro(2, new, event("c", None, rich)), *avro(1, old, EVENTS[1]))) == 2
+    assert len(path.send(*avro_values(2, new, event("c", None, rich)), *avro_values(1, old, EVENTS[1]))) == 2
 
 
 def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
@@ -260,7 +249,7 @@ def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
 def test_what_tells_of_no_row_is_counted(catalog: Catalog) -> None:
     """Tombstones, truncates and messages are neither rows nor letters."""
     path = of_avro(catalog, v1=envelope(*COLUMNS))
-    rowless = avro(1, envelope(*COLUMNS), event("t", None, None), event("m", None, None))
+    rowless = avro_values(1, envelope(*COLUMNS), event("t", None, None), event("m", None, None))
     assert path.send(None, *rowless, None, None) == []
     assert path.result.passed_over == {"tombstone": 3, "truncate": 1, "message": 1}
     assert (path.letters, path.result.refused) == ({}, {})
@@ -275,7 +264,7 @@ def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:
         event("d", None, None),
         event("c", None, ANNE, 10**17),
     ]
-    found = path.send(*avro(1, envelope(*COLUMNS), EVENTS[1], *bad, EVENTS[2]))
+    found = path.send(*avro_values(1, envelope(*COLUMNS), EVENTS[1], *bad, EVENTS[2]))
     assert [row["@"] for row in found] == [0, 5]
     assert path.letters == dict.fromkeys((1, 2, 3, 4), "not_an_envelope")
     assert [path.messages[at].split(";")[0] for at in (1, 2, 3, 4)] == [
@@ -291,7 +280,7 @@ def test_a_schema_that_is_no_envelope_refuses_its_records(catalog: Catalog) -> N
     ordinary = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
     path = of_avro(catalog, v1=envelope(*COLUMNS))
     path.registry.schemas[2] = json.dumps(ordinary)
-    found = path.send(*avro(2, ordinary, {"id": 1}), *avro(1, envelope(*COLUMNS), EVENTS[1]))
+    found = path.send(*avro_values(2, ordinary, {"id": 1}), *avro_values(1, envelope(*COLUMNS), EVENTS[1]))
     assert [row["id"] for row in found] == [1]
     assert path.letters == {0: "not_an_envelope"}
     assert "no field op of text" in path.messages[0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
@@ -20,6 +22,7 @@ from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.plan import StageResult
 from tabletopic_kernel.ingest.stage import LoadedPlan, Stage
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
@@ -127,6 +130,16 @@ def _is_metadata(name: str) -> bool:
 
 def _path(file: DataFile) -> str:
     return file.file_path.removeprefix("file://")
+
+
+def avro_values(schema_id: int, schema: dict[str, Any], *records: dict[str, Any]) -> list[bytes]:
+    """Records in Confluent's wire format."""
+    found = []
+    for one in records:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, one)
+        found.append(prefix(schema_id) + out.getvalue())
+    return found
 
 
 def without(rows: Sequence[dict[str, Any]], *names: str) -> list[dict[str, Any]]:

@@ -1,0 +1,209 @@
+"""A SQL projection over decoded rows: one SELECT, run by DuckDB on each Arrow batch.
+
+What it may say is checked in ``sql_statement``. A hidden column numbers the rows, so what comes out is tied
+to its record by that number, whatever DuckDB does in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.core.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
+from tabletopic_kernel.core.errors import InternalError, ProjectionError
+from tabletopic_kernel.core.transform import FILTERED
+from tabletopic_kernel.core.types import arrow_schema_of
+from tabletopic_kernel.ingest.conform import conform
+from tabletopic_kernel.ingest.letters import Positions
+from tabletopic_kernel.ingest.rows import Rows, every
+from tabletopic_kernel.ingest.sql_statement import ROW, TABLE, connect, statement
+from tabletopic_kernel.ingest.sql_types import beyond_calendar, columns_of
+from tabletopic_kernel.ingest.verdicts import Refused
+
+# What the values of a record can lead to. Any other error of DuckDB is trouble, and no letter (I9).
+_OF_VALUES: Final = (
+    duckdb.ConversionException,
+    duckdb.InvalidInputException,
+    duckdb.OutOfRangeException,
+    duckdb.OutOfMemoryException,
+    duckdb.TypeMismatchException,
+    duckdb.ConstraintException,
+    duckdb.NotImplementedException,
+    duckdb.SyntaxException,  # of a pattern or a format, say
+)
+# Records of a batch that are run alone for the sake of their own message.
+_MESSAGES: Final = 10
+
+
+class SqlProjection:
+    """A projection of rows with the columns ``batch``. Not for use by two threads at once.
+
+    Raises:
+        ProjectionError: it is not allowed, or does not go with these columns.
+    """
+
+    def __init__(self, text: str, batch: Schema) -> None:
+        self._statement = statement(text)
+        fields = [field.with_nullable(True) for field in arrow_schema_of(batch)]
+        self._input = pa.schema(fields)
+        nothing = pa.Table.from_batches([], self._input.append(pa.field(ROW, pa.int64())))
+        connection = connect()
+        connection.register(TABLE, nothing)
+        try:
+            found = connection.sql(self._statement.query)
+            names, types = found.columns, found.types
+        except duckdb.Error as error:
+            together = "an expression puts rows together, and each record is a row by itself"
+            is_together = ROW in str(error) and "GROUP BY" in str(error)
+            raise ProjectionError(together if is_together else _message(error)) from error
+        # A * has the hidden column too; the one that counts is the last.
+        self._outputs = [at for at, name in enumerate(names[:-1]) if name != ROW]
+        chosen = [names[at] for at in self._outputs], [types[at] for at in self._outputs]
+        self.iceberg_schema = columns_of(*chosen)
+
+    def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
+        """What becomes of ``count`` rows with these columns; those that are missing are null."""
+        run = _Run(self, count)
+        run.take(columns, every(count))
+        return run.rows()
+
+    def numbered(self, columns: Mapping[str, pa.Array], rows: Positions) -> pa.Table:
+        """The batch that the statement reads; raises pyarrow.ArrowInvalid."""
+        batch = conform(columns, len(rows), self._input)
+        return pa.Table.from_batches([batch]).append_column(ROW, pa.array(rows))
+
+    def select(self, table: pa.Table) -> pa.Table:
+        """The projection of a numbered batch, numbered as it is; raises duckdb.Error."""
+        found = _run(self._statement.query, table)
+        return found.select([*self._outputs, found.num_columns - 1])
+
+    def failing(self, table: pa.Table) -> dict[int, str]:
+        """Rows that fail, with the output that does; empty where that cannot be told."""
+        try:
+            found = _run(self._statement.probe, table)
+        except _OF_VALUES:
+            return {}
+        found = found.filter(pc.is_valid(found["failed"]))
+        return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))
+
+
+class _Run:
+    """One batch under way."""
+
+    def __init__(self, projection: SqlProjection, count: int) -> None:
+        self._projection = projection
+        self._count = count
+        self._found: list[pa.Table] = []
+        self._refused: dict[int, Refused] = {}
+
+    def take(self, columns: Mapping[str, pa.Array], rows: Positions) -> None:
+        """Project these rows."""
+        try:
+            table = self._projection.numbered(columns, rows)
+        except pa.ArrowInvalid as error:
+            if len(rows) == 1:
+                self._refuse(int(rows[0]), DOES_NOT_FIT, str(error))
+                return
+            middle = len(rows) // 2
+            for start, stop in ((0, middle), (middle, len(rows))):
+                part = {name: array.slice(start, stop - start) for name, array in columns.items()}
+                self.take(part, rows[start:stop])
+            return
+        self._query(table)
+
+    def _query(self, table: pa.Table) -> None:
+        try:
+            found = self._projection.select(table)
+        except _OF_VALUES as error:
+            self._without_failing(table, error)
+            return
+        self._found.append(self._within_calendar(found))
+
+    def _without_failing(self, table: pa.Table, error: duckdb.Error) -> None:
+        """The same for those rows that do not fail; the others are refused, each with its reason."""
+        if len(table) == 1:
+            self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, _first_line(error))
+            return
+        failing = self._projection.failing(table)
+        if not failing:  # memory, or an error that TRY does not see
+            middle = len(table) // 2
+            self._query(table.slice(0, middle))
+            self._query(table.slice(middle))
+            return
+        fails = pc.is_in(table[ROW], pa.array(list(failing), pa.int64()))
+        bad = table.filter(fails)
+        for at, row in enumerate(bad[ROW].to_pylist()):
+            told = "fails on this record"
+            if at < _MESSAGES:
+                told = self._message(bad.slice(at, 1)) or told
+            self._refuse(row, PROJECTION_FAILED, f"{failing[row]}: {told}")
+        rest = table.filter(pc.invert(fails))
+        if len(rest):
+            self._query(rest)
+
+    def _message(self, row: pa.Table) -> str | None:
+        try:
+            self._projection.select(row)
+        except _OF_VALUES as error:
+            return _first_line(error)
+        return None
+
+    def _within_calendar(self, found: pa.Table) -> pa.Table:
+        far = np.zeros(len(found), np.bool_)
+        for column in found.columns:
+            far |= beyond_calendar(column)
+        if not far.any():
+            return found
+        for row in found[ROW].filter(pa.array(far)).to_pylist():
+            self._refuse(row, DOES_NOT_FIT, "a date or time that is not in the years 0001 to 9999")
+        return found.filter(pa.array(~far))
+
+    def _refuse(self, row: int, reason: str, message: str) -> None:
+        self._refused[row] = Refused(row, reason, message)
+
+    def rows(self) -> Rows:
+        """What was found, in the order of the rows."""
+        refused = [self._refused[row] for row in sorted(self._refused)]
+        if not self._found:
+            filtered = self._count - len(refused)
+            return Rows({}, np.empty(0, np.int64), refused, {FILTERED: filtered} if filtered else {})
+        table = self._found[0] if len(self._found) == 1 else pa.concat_tables(self._found)
+        kept = table[ROW].to_numpy()
+        if (np.diff(kept) <= 0).any():
+            order = np.argsort(kept, kind="stable")
+            table, kept = table.take(pa.array(order)), kept[order]
+        if (np.diff(kept) <= 0).any() or (len(kept) and not 0 <= kept[0] <= kept[-1] < self._count):
+            raise InternalError("a projection gave a row twice; rows would be tied to the wrong records (I1)")
+        table = table.combine_chunks()
+        columns = {name: _whole(table[name]) for name in table.column_names if name != ROW}
+        filtered = self._count - len(kept) - len(refused)
+        return Rows(columns, kept, refused, {FILTERED: filtered} if filtered else {})
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+
+def _run(query: str, table: pa.Table) -> pa.Table:
+    connection = connect()
+    try:
+        connection.register(TABLE, table)
+        return connection.execute(query).to_arrow_table()
+    finally:
+        connection.close()
+
+
+def _message(error: duckdb.Error) -> str:
+    """What is wrong, in DuckDB's words, without its pointer into the statement."""
+    lines = str(error).split("\n\nLINE ")[0].splitlines()
+    return " ".join(line.strip() for line in lines if line.strip() and ROW not in line)
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]
