@@ -14,6 +14,7 @@ from tabletopic_kernel.dashboard.parts import (
     heading,
     moment,
     note,
+    passed_over,
     state_html,
     table,
 )
@@ -241,8 +242,9 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
     topic = view.topic(name)
     told = topic.progress
     refused = dict(told.refused) if told else {}
+    passed = passed_over(told.passed_over if told else {})
     if not refused and not topic.letters:
-        return heading("Dead letters", "None: every record became a row.")
+        return heading("Dead letters", f"None.{passed}" if passed else "None: every record became a row.")
     most = max(refused.values(), default=1)
     counts: list[list[Cell]] = [
         [
@@ -255,7 +257,7 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
     where = f" in {told.dead_letter_table}" if told and told.dead_letter_table else ""
     waiting = f"{amounts.number(told.dead_letters if told else None)} wait{where}"
     html = heading(
-        "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}."
+        "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
     )
     if counts:
         html += table(["reason", "records", "share"], counts, right=["records"], long=["share"])

@@ -11,6 +11,7 @@ from typing import Any
 from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.projection import NO_HOST
 from tabletopic_kernel.dashboard.look import Palette, part_css
+from tabletopic_kernel.shown import amounts
 
 # Mark and meaning of each state; the text says it too, colours only help.
 STATES: Mapping[str, tuple[str, str]] = {
@@ -150,3 +151,9 @@ class Part:
         """Show this."""
         if self.pane.object != html:
             self.pane.object = html
+
+
+def passed_over(counts: Mapping[str, int]) -> str:
+    """A sentence on records that asked for no row, by reason; empty where there are none."""
+    told = ", ".join(f"{amounts.number(count)} {reason}" for reason, count in sorted(counts.items()))
+    return f" Passed over, as they ask for no row: {told}." if told else ""

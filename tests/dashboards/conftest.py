@@ -34,6 +34,7 @@ def progress(topic: str, number: int, state: State = State.RUNNING, error: str |
         last_commit_ms=NOW - 1_000,
         commit_interval_ms=5_000,
         refused={"invalid": 12, "unknown_schema": 3},
+        passed_over={"filtered": 2_000},
         dead_letters=15,
         dead_letter_table=f"default.{topic}__dead_letters",
     )

@@ -215,6 +215,7 @@ def test_a_row_fails_alone() -> None:
     assert found.passed_over == {"filtered": 1}
 
 
+@pytest.mark.integration
 def test_too_much_memory_is_the_fault_of_a_record() -> None:
     """A record that asks for more than a projection may have is refused; its neighbours are rows."""
     projection = SqlProjection("SELECT id, repeat(lpad('x', 10000, 'x'), id) AS text FROM batch", BATCH)

@@ -1,0 +1,72 @@
+"""Change events and a projection, on the real broker, registry, Spark and catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.workbench import Workbench
+from tests.ingest.test_debezium import COLUMNS, MORE, envelope, event
+from tests.integration.conftest import Sender, letters_by_place, rows_by_place
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+V1, V2 = json.dumps(envelope(*COLUMNS)), json.dumps(envelope(*COLUMNS, MORE))
+FIRST = "SELECT id, CAST(first_name AS INT) AS number, _cdc FROM batch WHERE _cdc.op <> 'D'"
+SECOND = (
+    "SELECT * EXCLUDE (email, first_name), TRY_CAST(first_name AS INT) AS number FROM batch "
+    "WHERE _cdc.op <> 'D' AND first_name <> 'drop'"
+)
+
+
+def row(number: int, name: str) -> dict[str, Any]:
+    """A row of the source's table."""
+    return {"id": number, "first_name": name, "email": None}
+
+
+def test_change_events_under_a_projection(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Each record is a row, a letter or counted as passed over; another projection takes letters back."""
+    sender = new_topic()
+    sender.avro(V1, event("c", None, row(1, "10")), event("u", row(1, "10"), row(1, "11")))
+    wrong = bench.plan(sender.topic, {"projection": "SELECT count(*) AS n FROM batch"})
+    assert "puts rows together" in wrong.refused[0]
+    settings = {"commit_interval_ms": "500ms", "transform": "flatten_debezium", "projection": FIRST}
+    assert [one.name for one in bench.plan(sender.topic, settings).columns][:3] == ["id", "number", "_cdc"]
+    bench.enable(sender.topic, settings)
+    caught_up(sender.topic)
+    sender.avro(V1, event("d", row(1, "11"), None))
+    sender.raw(None)
+    sender.avro(
+        V1, event("c", None, row(2, "keep")), event("c", None, row(3, "drop")), event("t", None, None)
+    )
+    status = caught_up(sender.topic)
+    assert status.passed_over == {"filtered": 1, "tombstone": 1, "truncate": 1}
+    assert (status.rows, status.dead_letters, status.refused) == (2, 2, {"projection_failed": 2})
+    assert {place for _, place in letters_by_place(bench, sender.topic)} == {4, 5}
+
+    bench.alter(sender.topic, {"projection": SECOND})
+    sender.avro(V2, event("c", None, {**row(4, "40"), "balance": None}))
+    caught_up(sender.topic)
+    outcome = bench.replay(sender.topic)
+    assert outcome is not None
+    assert (outcome.rows, outcome.stayed, outcome.error) == (1, {}, None)
+    status = caught_up(sender.topic)
+    assert status.passed_over == {"filtered": 2, "tombstone": 1, "truncate": 1}
+    assert status.dead_letters == 0
+    found = {
+        place: (one["id"], one["number"], one["_cdc"]["op"], one["_cdc"]["offset"])
+        for (_, place), one in rows_by_place(bench, sender.topic).items()
+    }
+    assert found == {0: (1, 10, "I", 0), 1: (1, 11, "U", 1), 4: (2, None, "I", 4), 7: (4, 40, "I", 7)}
+    table = bench.table_of(sender.topic)
+    answer = bench.query(f"SELECT id, number, _cdc.source, balance FROM {table} ORDER BY id, number")
+    assert answer.rows.to_pylist()[-1] == {
+        "id": 4,
+        "number": 40,
+        "source": "public.customers",
+        "balance": None,
+    }
