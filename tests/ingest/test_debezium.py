@@ -12,7 +12,12 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.transform import value_columns
+from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.json_payload import payloads
+from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.transform import make_step
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.whole_path import Path, avro_values, without
 
@@ -299,6 +304,59 @@ def test_json_that_is_no_event_is_a_letter(catalog: Catalog) -> None:
     found = path.send(plain(EVENTS[1]), b'{"a":1}', b'{"op":"c","after":"text"}', plain(EVENTS[2]))
     assert [row["first_name"] for row in found] == ["Anne", "Anne Marie"]
     assert path.letters == {5: "not_an_envelope", 6: "not_an_envelope"}
+
+
+# As Confluent's converters write the envelope's schema: a null is one of two, and unset in Protobuf.
+_NULL_OR = {"oneOf": [{"type": "null"}, {"type": "object", "properties": {"id": {"type": "integer"}}}]}
+_PLACE = {name: {"type": "string"} for name in ("db", "schema", "table")} | {"ts_ms": {"type": "integer"}}
+ENVELOPES = {
+    "JSON": json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "before": _NULL_OR,
+                "after": _NULL_OR,
+                "source": {"type": "object", "properties": _PLACE},
+                "op": {"type": "string"},
+                "ts_ms": {"oneOf": [{"type": "null"}, {"type": "integer"}]},
+            },
+        }
+    ),
+    "PROTOBUF": """syntax = "proto3";
+        message Envelope { Value before = 1; Value after = 2; Source source = 3; string op = 4;
+          optional int64 ts_ms = 5; }
+        message Value { int64 id = 1; }
+        message Source { string db = 1; string schema = 2; string table = 3; int64 ts_ms = 4; }""",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "insert", "delete"),
+    [
+        (
+            "JSON",
+            b'{"after":{"id":7},"before":null,"op":"c","ts_ms":1,"source":{"schema":"s","table":"t"}}',
+            b'{"after":null,"before":{"id":8},"op":"d","ts_ms":null,"source":{"db":"d","table":"t"}}',
+        ),
+        (  # fields 2, 4, 5, 3; then 1, 4, 3
+            "PROTOBUF",
+            b"\x00\x12\x02\x08\x07\x22\x01c\x28\x01\x1a\x06\x12\x01s\x1a\x01t",
+            b"\x00\x0a\x02\x08\x08\x22\x01d\x1a\x06\x12\x01s\x1a\x01t",
+        ),
+    ],
+)
+def test_envelopes_of_other_formats(kind: str, insert: bytes, delete: bytes) -> None:
+    """Events by a JSON Schema or in Protobuf are the same rows."""
+    decoder = make_decoder(5, WriterSchema(ENVELOPES[kind], kind=kind))
+    values = pa.array([prefix(5) + insert, prefix(5) + delete], pa.binary())
+    batch, refused = decoder.decode(values)
+    assert refused == []
+    found = make_step("flatten_debezium", decoder.iceberg_schema).rows(batch, pa.array([3, 4]))
+    assert found.columns["id"].to_pylist() == [7, 8]
+    assert [one["op"] for one in found.columns["_cdc"].to_pylist()] == ["I", "D"]
+    assert found.columns["_cdc"][0]["source"].as_py() == "s.t"
+    columns = value_columns(decoder.iceberg_schema, "flatten_debezium")
+    assert {"id", "_cdc"} <= {one.name for one in columns.fields} == set(found.columns)
 
 
 def test_the_source_of_a_database_without_schemas(catalog: Catalog) -> None:
