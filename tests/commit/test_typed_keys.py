@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.schema_registry import Schema as Registered
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
@@ -25,6 +26,7 @@ from tabletopic_kernel.adapters.kafka import Broker
 from tabletopic_kernel.adapters.protoc import compile_schema
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.commit.control_log import ControlLog
+from tabletopic_kernel.commit.replay import stage_letters
 from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
@@ -35,7 +37,7 @@ from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.wire import KEY_HEADER, prefix
 from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import StageTask
+from tabletopic_kernel.ingest.stage import LoadedPlan, StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.commit.conftest import IDENTIFIER, TOPIC, FakeBroker, FakeControl
 
@@ -193,8 +195,12 @@ class Topic:
 
     def letters(self) -> dict[int, dict[str, Any]]:
         """Letters by offset."""
+        return {one["offset"]: one for one in self.letters_table().to_pylist()}
+
+    def letters_table(self) -> pa.Table:
+        """All letters."""
         self._letters.table.refresh()
-        return {one["offset"]: one for one in self._letters.table.scan().to_arrow().to_pylist()}
+        return self._letters.table.scan().to_arrow()
 
     def type_of_key(self) -> str:
         """The column's type."""
@@ -378,3 +384,24 @@ def test_values_that_are_bytes_alone(catalog: Catalog) -> None:
     values = [topic.avro('"bytes"', value, MessageField.VALUE) for value in (b"\0\xff", b"", b"a")]
     topic.send(None, None, None, values=values)
     assert [row["_kafka_value"] for _, row in sorted(topic.rows().items())] == [b"\0\xff", b"", b"a"]
+
+
+def test_letters_of_bare_records_are_replayed(topic: Topic) -> None:
+    """A letter keeps the headers that name its schemas, so it is read again as the record was."""
+    topic.send(topic.key(K1, {"id": 1}))
+    headers: list[Any] = []
+    guid = {"schema.id.serializer": header_schema_id_serializer}
+    key = topic.avro(K_TEXT, {"id": "one"}, MessageField.KEY, headers, **guid)
+    value = topic.avro(VALUE, {"n": 9}, MessageField.VALUE, headers, **guid)
+    topic.send(key, headers=[[{"key": name, "value": text} for name, text in headers]], values=[value])
+    letters = topic.letters_table()
+    assert letters["reason"].to_pylist() == ["key_incompatible_schema"]
+    topic.settings = TopicSettings(key_format="by_schema_id", on_incompatible="new_column")
+    topic.take_over()
+    while (tried := stage_letters(letters, LoadedPlan(topic.keeper.plan()))).result.needs:
+        needs = tried.result.needs
+        topic.keeper.cover(needs.schema_ids, needs.columns, needs.key_ids)
+    assert (tried.result.rows, tried.stayed) == (1, {})
+    (file,) = tried.result.files
+    (row,) = pq.read_table(file.file_path.removeprefix("file://")).to_pylist()
+    assert (row["n"], row["_kafka_key"]) == (9, {"id": None, "id_string": "one"})
