@@ -18,7 +18,13 @@ from tabletopic_kernel.commit.layout import partition_change
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
-from tabletopic_kernel.commit.writers import WriterColumns, first_columns, outcome, writer_columns
+from tabletopic_kernel.commit.writers import (
+    WriterColumns,
+    first_columns,
+    names_of_before,
+    outcome,
+    writer_columns,
+)
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
 from tabletopic_kernel.core.evolution import KEY, VALUE, Change
 from tabletopic_kernel.core.iceberg_types import spell
@@ -183,7 +189,7 @@ def _plan_new(
     value, _ = first_columns(columns, settings)
     schema = table_schema(value, settings, key)
     plan.columns = [_column(one, "new") for one in schema.fields]
-    partition_spec(settings.partition_by, schema)
+    partition_spec(settings.partition_by, schema, names_of_before(schema, columns, settings))
 
 
 def _plan_old(

@@ -12,7 +12,7 @@ from tabletopic_kernel.commit.layout import lay_out
 from tabletopic_kernel.commit.projected import Fitting
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.writers import WriterColumns, first_columns, outcome
+from tabletopic_kernel.commit.writers import WriterColumns, first_columns, names_of_before, outcome
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.core.evolution import Evolution
@@ -54,7 +54,8 @@ class TableColumns:
         key = newest_key_type(self._topic, self._settings, self._services.registry)
         value, batch = first_columns(columns, self._settings)
         schema = table_schema(value, self._settings, key)
-        spec = partition_spec(self._settings.partition_by, schema)
+        former = names_of_before(schema, columns, self._settings)
+        spec = partition_spec(self._settings.partition_by, schema, former)
         table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
         if batch is not None:
             table.evolve(None, {}, epoch=1, batch=batch)

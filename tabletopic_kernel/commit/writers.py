@@ -60,6 +60,15 @@ def first_columns(columns: WriterColumns, settings: TopicSettings) -> tuple[Sche
     return outputs, batch.schema
 
 
+def names_of_before(
+    schema: Schema, columns: WriterColumns, settings: TopicSettings
+) -> Mapping[int, tuple[str, ...]]:
+    """By field id, the names that aliases tell of the columns of a new table's ``schema``."""
+    if settings.projection is not None:  # it names its columns itself
+        return {}
+    return evolve(schema, columns.schema, schema.highest_field_id, aliases=columns.aliases).former
+
+
 def outcome(
     table: TopicTable, columns: WriterColumns, schema_id: SchemaKey | None, settings: TopicSettings
 ) -> Fitting:
