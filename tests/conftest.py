@@ -4,9 +4,14 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tabletopic_kernel.local import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("tabletopic", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tabletopic")
 
 # A shell ignores Ctrl-C for what it starts in the background, and children inherit that: the tests of
 # Ctrl-C would wait for ever there.
