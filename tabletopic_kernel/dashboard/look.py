@@ -86,7 +86,7 @@ a:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: 2px; }}
 .note {{ border-left: 4px solid {colours.warn}; background: {colours.card}; padding: 8px 12px; margin: 8px 0;
   overflow-wrap: anywhere; white-space: pre-line; }}
 .note.is-bad {{ border-color: {colours.bad}; }} .note.is-info {{ border-color: {colours.link}; }}
-dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(128px, 1fr)); gap: 8px; margin: 8px 0; }}
+dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 8px; margin: 8px 0; }}
 dl > div {{ background: {colours.card}; border: 1px solid {colours.grid}; border-radius: 6px;
   padding: 6px 10px; }}
 dt {{ color: {colours.muted}; font-size: 12px; }}
