@@ -277,18 +277,29 @@ def _refusals(positions: Positions, schema_id: SchemaKey | None, refused: list[R
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches until a group is worth a call of the fast engine."""
+    """Join small batches until a group is worth a call of the fast engine; cut those that are too long."""
     held: list[pa.RecordBatch] = []
     records = size = 0
     for batch in batches:
-        held.append(batch)
-        records += len(batch)
-        size += batch.nbytes
-        if records >= _GROUP_RECORDS or size >= _GROUP_BYTES:
-            yield _concat(held)
-            held, records, size = [], 0, 0
+        for part in _cut(batch):
+            held.append(part)
+            records += len(part)
+            size += part.nbytes
+            if records >= _GROUP_RECORDS or size >= _GROUP_BYTES:
+                yield _concat(held)
+                held, records, size = [], 0, 0
     if held:
         yield _concat(held)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most ``_GROUP_BYTES``, or one record."""
+    if batch.nbytes <= _GROUP_BYTES or len(batch) < 2:
+        yield batch
+        return
+    middle = len(batch) // 2
+    yield from _cut(batch.slice(0, middle))
+    yield from _cut(batch.slice(middle))
 
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from tabletopic_kernel.core.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.ingest import stage
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.plan import StagePlan, StageResult, WriterSchema
 from tabletopic_kernel.ingest.stage import StageTask
@@ -294,3 +295,22 @@ def test_every_record_is_a_row_or_a_letter_once(
     assert sorted([*in_rows, *in_letters]) == list(range(100, 100 + len(kept)))
     assert all(kept[offset - 100] == value for offset, value in in_letters.items())
     assert (result.rows, result.refused_count) == (len(in_rows), len(in_letters))
+
+
+def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decoded at once is bounded, however many bytes come at once; no record is lost or doubled."""
+    monkeypatch.setattr(stage, "_GROUP_BYTES", 10_000)
+    taken: list[int] = []
+    take = stage.Stage.take
+
+    def note(self: stage.Stage, part: pa.RecordBatch) -> None:
+        taken.append(part.nbytes)
+        take(self, part)
+
+    monkeypatch.setattr(stage.Stage, "take", note)
+    bad = good(1) + b"x" * 25_000
+    result = run(plan, batch(*map(good, range(500)), bad, *map(good, range(500, 1_000))), batch(good(1_000)))
+    assert [row["id"] for row in rows(result.files)] == list(range(1_001))
+    assert [row["value"] for row in rows(result.letters)] == [bad]
+    assert sorted(size for size in taken if size > 10_000 * 2) == [max(taken)]
+    assert len(taken) > 5
