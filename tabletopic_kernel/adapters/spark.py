@@ -43,7 +43,6 @@ appender.file.strategy.max = 3
 """
 
 ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 _CHECKPOINT = "tabletopic-checkpoint-"
 
@@ -58,9 +57,10 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",
-    # Until the length of a topic's records is known; the worker sets both by it after the first batch.
+    # Until the length of a topic's records is known; the worker sets the number by it after the first batch.
+    # The bytes bound a Python worker's memory, whatever comes (ADR 0006).
     ARROW_RECORDS: "2000",
-    ARROW_BYTES: str(16 * 1024**2),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024**2),
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "tabletopic_kernel.ingest.daemon",  # its workers have loaded everything
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one

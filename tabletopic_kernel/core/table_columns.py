@@ -58,7 +58,7 @@ def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) ->
         if (kind := kinds[settings.key_format]) is not None:
             columns.append(_key_column(kind))
     if "header" in settings.metadata_columns:
-        headers = MapType(key_id=1, key_type=StringType(), value_id=2, value_type=BinaryType())
+        headers = MapType(1, StringType(), 2, BinaryType(), value_required=False)  # Kafka has null values
         columns.append(
             NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
         )

@@ -108,7 +108,9 @@ class FastEngine:
         return self._decode(records.without(odd))
 
     def _all_suspects(self, records: Joined) -> FastRows:
-        return FastRows(pa.RecordBatch.from_pylist([], schema=self._arrow_schema), np.arange(len(records)))
+        none = [pa.nulls(0, field.type) for field in self._arrow_schema]
+        every = np.arange(len(records))
+        return FastRows(pa.RecordBatch.from_arrays(none, schema=self._arrow_schema), every)
 
     def _odd_integers(self, records: Joined) -> Offsets:
         """Rows with a number that is no integer where one has to be; nothing else is looked at."""

@@ -29,6 +29,19 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
     return columns
 
 
+def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with null for headers that are none: Spark hands them over as empty lists."""
+    headers = headers_of(batch)
+    if headers is None or headers.null_count == len(headers):
+        return batch
+    present = pc.fill_null(pc.greater(pc.list_value_length(headers), 0), False)
+    if pc.all(present).as_py():
+        return batch
+    nulls = pa.nulls(len(headers), headers.type)
+    kept = pc.if_else(present, headers, nulls) if pc.any(present).as_py() else nulls
+    return batch.set_column(batch.schema.get_field_index("headers"), "headers", kept)
+
+
 def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
     """The headers of a batch; None where the source did not read them."""
     return batch.column("headers") if "headers" in batch.schema.names else None

@@ -24,7 +24,12 @@ from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.held import Held
-from tabletopic_kernel.ingest.kafka_columns import headers_of, kafka_columns, note_newest
+from tabletopic_kernel.ingest.kafka_columns import (
+    headers_of,
+    kafka_columns,
+    note_newest,
+    with_null_headers,
+)
 from tabletopic_kernel.ingest.keys import KeyColumns, KeyReader
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
@@ -53,7 +58,7 @@ class StageTask:
         """Stage all records of the task."""
         stage = Stage(_load_plan(self._plan))
         for batch in _merged(batches):
-            stage.take(batch)
+            stage.take(with_null_headers(batch))
         result = pickle.dumps(stage.finish())
         yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 

@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tabletopic_kernel.adapters.spark import ARROW_BYTES, ARROW_RECORDS, new_checkpoint
+from tabletopic_kernel.adapters.spark import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.core.refused_share import RefusedShare
@@ -27,10 +27,9 @@ _RECORDS_PER_TASK = 50_000
 # One Arrow batch between the JVM and Python: bytes aimed at, and the most records.
 _ARROW_BATCH_BYTES = 16 * 1024**2
 _ARROW_BATCH_RECORDS = 32_768
-# Spark's own limit by bytes walks through the column of headers again for every record: 40 µs a record at
-# ten thousand to a batch. Short records are bounded by their number instead.
-_SHORT_RECORD_BYTES = 4_096
-_UNLIMITED = 2**31 - 1
+# Spark looks for each record at how many bytes the batch has, and walks back to the last list that is not
+# null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0006).
+_HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
 _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
 
 
@@ -231,23 +230,25 @@ class Worker:
         # A pool for each topic: the FAIR scheduler shares the cores between pools.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
         tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
-        columns = [name for name in SOURCE_COLUMNS if name != "headers" or self._spec.headers]
+        names = [name for name in SOURCE_COLUMNS if name != "headers" or self._spec.headers]
+        columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
         task: Any = StageTask(self._plan)  # the stubs want a function of any iterable
-        staged = frame.coalesce(tasks).select(*columns).mapInArrow(task, RESULT_SCHEMA)
+        staged = frame.coalesce(tasks).selectExpr(*columns).mapInArrow(task, RESULT_SCHEMA)
         total = StageResult()
         for row in staged.collect():
             total.add(row["result"])
         return total
 
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
-        """Size the next batches' Arrow transfer by the records' length, so that long ones fit in memory."""
+        """Let the next batches of the Arrow transfer be as long as is good for records of this length.
+
+        Whatever their length turns out to be: Spark's limit by bytes bounds each (ADR 0006).
+        """
         if not result.records:
             return
         average = max(1, result.value_bytes // result.records)
         records = max(1, min(_ARROW_BATCH_RECORDS, _ARROW_BATCH_BYTES // average))
-        conf = frame.sparkSession.conf
-        conf.set(ARROW_RECORDS, str(records))
-        conf.set(ARROW_BYTES, str(_UNLIMITED if average < _SHORT_RECORD_BYTES else _ARROW_BATCH_BYTES))
+        frame.sparkSession.conf.set(ARROW_RECORDS, str(records))
 
 
 def _explain(topic: str, result: StageResult) -> str:

@@ -100,7 +100,8 @@ def _as_plain(value: Any, kind: IcebergType) -> Any:
 def as_pyiceberg_reads(rows: list[dict[str, Any]], schema: Schema) -> list[dict[str, Any]]:
     """What PyIceberg 0.12 makes of the rows: absent lists and maps of structs are empty ones to it.
 
-    The nulls are in the file, and DuckDB and Spark read them (``ArrowProjectionVisitor`` loses them).
+    The nulls are in the file, and DuckDB and Spark read them (``ArrowProjectionVisitor`` loses them, but not
+    below lists and maps of anything else, which it takes as they are).
     """
     return [
         {field.name: _without_null_lists(row[field.name], field.field_type) for field in schema.fields}
@@ -112,12 +113,8 @@ def _without_null_lists(value: Any, kind: IcebergType) -> Any:
     match kind:
         case StructType() if value is not None:
             return {f.name: _without_null_lists(value[f.name], f.field_type) for f in kind.fields}
-        case ListType():
-            if value is None:
-                return [] if isinstance(kind.element_type, StructType) else None
-            return [_without_null_lists(item, kind.element_type) for item in value]
-        case MapType():
-            if value is None:
-                return [] if isinstance(kind.value_type, StructType) else None
-            return [(key, _without_null_lists(item, kind.value_type)) for key, item in value]
+        case ListType() if isinstance(kind.element_type, StructType):
+            return [_without_null_lists(item, kind.element_type) for item in value or []]
+        case MapType() if isinstance(kind.value_type, StructType):
+            return [(key, _without_null_lists(item, kind.value_type)) for key, item in value or []]
     return value

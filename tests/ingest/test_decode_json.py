@@ -421,7 +421,8 @@ def test_the_exact_engine_raises_refusals_only() -> None:
 def test_values_of_another_kind_are_named_however_many_there_are(every: int, also: dict[str, Any]) -> None:
     """Once one was met, the like are looked for in the text; neighbours and reasons stay as they are."""
     inner = {"type": "object", "properties": {"s": {"type": "integer"}}}
-    decoder = JsonSchemaDecoder(SCHEMA_ID, object_schema(s={"type": "string"}, geo=inner))
+    ids = {"type": "array", "items": {"type": "string", "format": "uuid"}}
+    decoder = JsonSchemaDecoder(SCHEMA_ID, object_schema(s={"type": "string"}, geo=inner, ids=ids))
     records = [{"s": "x", **also} if at % every else {"s": 5, **also} for at in range(3_000)]
     for _ in range(2):  # what it learned does no harm to the next batch
         batch, refused = decoder.decode(framed(*map(json.dumps, records)))

@@ -314,3 +314,16 @@ def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.Mon
     assert [row["value"] for row in rows(result.letters)] == [bad]
     assert sorted(size for size in taken if size > 10_000 * 2) == [max(taken)]
     assert len(taken) > 5
+
+
+@pytest.mark.parametrize("given", [None, [], [{"key": "a", "value": b"1"}], [{"key": "a", "value": None}]])
+@pytest.mark.parametrize("first", [[], [{"key": "b", "value": b"2"}]])
+def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, given: Any) -> None:
+    """Spark hands over an empty list where a record has no headers; table and letters have null."""
+    batches = [batch(good(0), headers=first), batch(good(1), b"bad", headers=given)]
+    result = run(plan, pa.concat_batches(batches))
+    wanted = [
+        [(one["key"], one["value"]) for one in headers] if headers else None for headers in (first, given)
+    ]
+    assert [row["_kafka_header"] for row in rows(result.files)] == wanted
+    assert [row["headers"] for row in rows(result.letters)] == [given or None]
