@@ -80,9 +80,9 @@ def _with_all_below(held: list[ProcessId]) -> list[ProcessId]:
     for one in held:
         with contextlib.suppress(psutil.NoSuchProcess):
             root = psutil.Process(one.pid)
-            if abs(root.create_time() - one.start_time_s) < 1:
+            if one.names(root):
                 tree = [root, *root.children(recursive=True)]
-                found += [ProcessId(process.pid, process.create_time()) for process in tree]
+                found += [ProcessId.of(process) for process in tree]
     return found
 
 

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import psutil
 
+# The kernel tells the time of boot, to which a start time is added, in whole seconds and anew each time: it
+# may differ by one or two while the clock is being adjusted. No pid is used again so soon.
+_START_TOLERANCE_S = 3.0
 # Settings of other installations that Kafka, Quarkus or log4j would take from the environment.
 _FOREIGN_SETTINGS = ("APICURIO_", "KAFKA_", "LOG4J_", "QUARKUS_", "REGISTRY_", "CLASSPATH")
 
@@ -37,6 +40,15 @@ class ProcessId:
 
     pid: int
     start_time_s: float
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> ProcessId:
+        """The identity of a process; raises psutil.NoSuchProcess."""
+        return cls(process.pid, process.create_time())
+
+    def names(self, process: psutil.Process) -> bool:
+        """Whether ``process`` is this one, and not another with its pid; raises psutil.NoSuchProcess."""
+        return process.pid == self.pid and abs(process.create_time() - self.start_time_s) < _START_TOLERANCE_S
 
 
 def mark(name: str, state_dir: Path) -> str:
@@ -67,7 +79,7 @@ def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
             start_new_session=True,
         )
     _children[child.pid] = child
-    return ProcessId(child.pid, psutil.Process(child.pid).create_time())
+    return ProcessId.of(psutil.Process(child.pid))
 
 
 def is_alive(process: ProcessId, its_mark: str) -> bool:
@@ -77,7 +89,7 @@ def is_alive(process: ProcessId, its_mark: str) -> bool:
         found = psutil.Process(process.pid)
         if found.status() == psutil.STATUS_ZOMBIE:
             return False
-        return abs(found.create_time() - process.start_time_s) < 1 or its_mark in found.cmdline()
+        return process.names(found) or its_mark in found.cmdline()
     except psutil.Error:  # gone, or somebody else's
         return False
 
@@ -93,7 +105,7 @@ def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
         with contextlib.suppress(psutil.Error):
             carried = set(marks).intersection(process.cmdline())
             if carried and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append((carried.pop(), ProcessId(process.pid, process.create_time())))
+                found.append((carried.pop(), ProcessId.of(process)))
     return found
 
 

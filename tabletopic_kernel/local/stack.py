@@ -200,7 +200,7 @@ class LocalStack:
             raise
 
     def _watcher_command(self, missing: list[str]) -> list[str]:
-        parent = ProcessId(os.getpid(), psutil.Process().create_time())
+        parent = ProcessId.of(psutil.Process())
         return watcher.command(self._mark(watcher.NAME), self.state_dir, parent, missing)
 
     def _spawn(

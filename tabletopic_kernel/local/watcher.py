@@ -37,7 +37,7 @@ def _wait_for_end(parent: ProcessId) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         # Looked up once: from here on psutil knows it from another with its pid, whatever the clock does.
         process = psutil.Process(parent.pid)
-        if abs(process.create_time() - parent.start_time_s) >= 1:
+        if not parent.names(process):
             return
         # A zombie is waited for by its own parent, perhaps never.
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:

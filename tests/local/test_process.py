@@ -26,7 +26,8 @@ def test_a_process_is_known_by_pid_and_start_time(tmp_path: Path) -> None:
     assert process.is_alive(started, its_mark)
     assert process.is_alive(reused, its_mark)  # the clock was set
     assert not process.is_alive(reused, process.mark("y", tmp_path))
-    assert process.find([its_mark]) == [(its_mark, started)]
+    [(carried, found)] = process.find([its_mark])
+    assert (carried, found.pid) == (its_mark, started.pid)
     process.stop([started], 10)
     assert not process.is_alive(started, its_mark)
     assert process.find([its_mark]) == []

@@ -273,8 +273,8 @@ def test_a_query_can_be_interrupted(lake: DuckLake) -> None:
     assert main is not None
     assert one(lake, "SELECT count(*) FROM clicks") == 3
     for limit in (None, 5):
-        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
             lake.query(endless, limit=limit)
     assert one(lake, "SELECT count(*) FROM clicks") == 3
 
