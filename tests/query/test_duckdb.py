@@ -272,10 +272,14 @@ def test_a_query_can_be_interrupted(lake: DuckLake) -> None:
     main = threading.main_thread().ident
     assert main is not None
     assert one(lake, "SELECT count(*) FROM clicks") == 3
+
+    def interrupted(limit: int | None) -> None:
+        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+        lake.query(endless, limit=limit)
+
     for limit in (None, 5):
         with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
-            lake.query(endless, limit=limit)
+            interrupted(limit)
     assert one(lake, "SELECT count(*) FROM clicks") == 3
 
 
