@@ -19,6 +19,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def signals_stay() -> Iterator[None]:
+    """A test that leaves a handler of Ctrl-C behind is told here, not by another test that hangs."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    left = signal.getsignal(signal.SIGINT)
+    if left is not before:
+        signal.signal(signal.SIGINT, before)
+        pytest.fail(f"left a handler of SIGINT: {left}")
+
+
 @pytest.fixture(scope="session")
 def class_archive() -> None:
     """Made first of all: every Spark of the run then starts with half the work."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 import duckdb
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tabletopic_kernel.query.interrupt import result_of
 
 T = TypeVar("T")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
@@ -89,7 +90,7 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
 
     try:
         threading.Thread(target=run, name="duckdb", daemon=True).start()
-        return outcome.result()
+        return result_of(outcome)
     except BaseException:  # Ctrl-C or another signal's; after an error of the work itself there is no loop
         begun.wait(1)  # a signal may come while the thread is starting
         # Again and again: an interrupt between two of its statements is forgotten by DuckDB.

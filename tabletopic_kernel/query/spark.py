@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.core.errors import ActionNeededError, UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.query.interrupt import result_of
 from tabletopic_kernel.query.parameters import respelled
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class SparkLake:
 
         threading.Thread(target=run, name="spark query", daemon=True).start()
         try:
-            return outcome.result()
+            return result_of(outcome)
         except KeyboardInterrupt:
             # Again and again: the query may just be planned, and its first job begin a moment later.
             for _ in range(_CANCEL_TRIES):
