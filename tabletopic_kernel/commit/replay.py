@@ -29,8 +29,9 @@ from tabletopic_kernel.core.errors import TableTopicError, UsageError
 from tabletopic_kernel.core.ledger import StagedOffsets, added
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.ingest.letters import Positions, Refusals
+from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import Needs, StageResult
-from tabletopic_kernel.ingest.stage import SOURCE_COLUMNS, LoadedPlan, Stage
+from tabletopic_kernel.ingest.stage import SOURCE_COLUMNS, Stage
 from tabletopic_kernel.ingest.worker import StagedBatch
 
 # Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.

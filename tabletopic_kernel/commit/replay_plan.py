@@ -24,8 +24,8 @@ from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import StagePlan
-from tabletopic_kernel.ingest.stage import LoadedPlan
 
 
 @dataclass

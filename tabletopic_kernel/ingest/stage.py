@@ -5,7 +5,6 @@ Runs on the executors. A task returns one ``StageResult``; the bytes never pass 
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,15 +12,13 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.transform import TOMBSTONE
 from tabletopic_kernel.core.wire import SchemaKey
-from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.decoders import Decoder, InferringDecoder, cached_decoder, inferring_decoder
+from tabletopic_kernel.ingest.conform import conform
+from tabletopic_kernel.ingest.decoders import InferringDecoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.held import Held
 from tabletopic_kernel.ingest.kafka_columns import (
@@ -30,12 +27,12 @@ from tabletopic_kernel.ingest.kafka_columns import (
     note_newest,
     with_null_headers,
 )
-from tabletopic_kernel.ingest.keys import KeyColumns, KeyReader
+from tabletopic_kernel.ingest.keys import KeyColumns
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, RefusedRecord, StagePlan, StageResult, TablePlan
+from tabletopic_kernel.ingest.loaded import LoadedPlan, load_plan
+from tabletopic_kernel.ingest.plan import RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.relabel import relabel
 from tabletopic_kernel.ingest.rows import Rows
-from tabletopic_kernel.ingest.transform import Step, make_projection, make_step
 from tabletopic_kernel.ingest.verdicts import Refused
 
 RESULT_SCHEMA = "result binary"
@@ -56,7 +53,7 @@ class StageTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
-        stage = Stage(_load_plan(self._plan))
+        stage = Stage(load_plan(self._plan))
         for batch in _merged(batches):
             stage.take(with_null_headers(batch))
         result = pickle.dumps(stage.finish())
@@ -226,54 +223,6 @@ class Stage:
         if self._loaded.writer is not None:
             self._result.spec_id = self._loaded.writer.spec_id
         return self._result
-
-
-class LoadedPlan:
-    """A plan with what is costly to make; kept between the tasks of a Python worker."""
-
-    def __init__(self, plan: StagePlan) -> None:
-        self.plan = plan
-        self.writer = _writer(plan.table, plan.epoch)
-        self.letter_writer = _writer(plan.dead_letters, plan.epoch)
-        self.target = file_schema(self.writer.schema) if self.writer else None
-        self.letter_target = file_schema(self.letter_writer.schema) if self.letter_writer else None
-        whole = plan.schemas.get(WHOLE_TOPIC)
-        self.infers = whole is not None and whole.kind == "INFERRED"
-        self._inferring: Decoder | None = None
-        self._steps: dict[SchemaKey, Step] = {}
-        self.keys = KeyReader(plan, self.target)
-        self.projection = make_projection(plan.projection) if plan.projection else None
-
-    def decoder(self, schema_id: SchemaKey) -> Decoder:
-        """The decoder of a schema id that the plan covers."""
-        if not self.infers:
-            return cached_decoder(schema_id, self.plan.schemas[schema_id])
-        if self._inferring is None:
-            self._inferring = inferring_decoder(self.plan.inferred or Schema(), self.plan.transform)
-        return self._inferring
-
-    def step(self, schema_id: SchemaKey) -> Step:
-        """The transform of rows that were decoded by ``decoder``."""
-        if schema_id not in self._steps:
-            decoded = self.decoder(schema_id).iceberg_schema
-            self._steps[schema_id] = make_step(self.plan.transform, decoded)
-        return self._steps[schema_id]
-
-
-def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
-    return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
-
-
-_LOADED: dict[bytes, LoadedPlan] = {}
-
-
-def _load_plan(pickled: bytes) -> LoadedPlan:
-    key = hashlib.sha256(pickled).digest()
-    if key not in _LOADED:
-        while len(_LOADED) >= 64:  # plans of other topics, or of the table before it evolved
-            _LOADED.pop(next(iter(_LOADED)))
-        _LOADED[key] = LoadedPlan(pickle.loads(pickled))
-    return _LOADED[key]
 
 
 def _refusals(positions: Positions, schema_id: SchemaKey | None, refused: list[Refused]) -> Refusals:

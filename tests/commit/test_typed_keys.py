@@ -36,8 +36,9 @@ from tabletopic_kernel.core.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.wire import KEY_HEADER, prefix
+from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import LoadedPlan, StageTask
+from tabletopic_kernel.ingest.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.commit.conftest import IDENTIFIER, TOPIC, FakeBroker, FakeControl
 

@@ -23,8 +23,9 @@ from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import LoadedPlan, Stage
+from tabletopic_kernel.ingest.stage import Stage
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
 
 SOURCE = pa.schema(

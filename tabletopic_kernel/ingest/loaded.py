@@ -1,0 +1,65 @@
+"""What a task makes of its plan, and keeps for the next one: writers, decoders, transforms."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.adapters.datafiles import DataFileWriter
+from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.ingest.conform import file_schema
+from tabletopic_kernel.ingest.decoders import Decoder, cached_decoder, inferring_decoder
+from tabletopic_kernel.ingest.keys import KeyReader
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, TablePlan
+from tabletopic_kernel.ingest.transform import Step, make_projection, make_step
+
+
+class LoadedPlan:
+    """A plan with what is costly to make; kept between the tasks of a Python worker."""
+
+    def __init__(self, plan: StagePlan) -> None:
+        self.plan = plan
+        self.writer = _writer(plan.table, plan.epoch)
+        self.letter_writer = _writer(plan.dead_letters, plan.epoch)
+        self.target = file_schema(self.writer.schema) if self.writer else None
+        self.letter_target = file_schema(self.letter_writer.schema) if self.letter_writer else None
+        whole = plan.schemas.get(WHOLE_TOPIC)
+        self.infers = whole is not None and whole.kind == "INFERRED"
+        self._inferring: Decoder | None = None
+        self._steps: dict[SchemaKey, Step] = {}
+        self.keys = KeyReader(plan, self.target)
+        self.projection = make_projection(plan.projection) if plan.projection else None
+
+    def decoder(self, schema_id: SchemaKey) -> Decoder:
+        """The decoder of a schema id that the plan covers."""
+        if not self.infers:
+            return cached_decoder(schema_id, self.plan.schemas[schema_id])
+        if self._inferring is None:
+            self._inferring = inferring_decoder(self.plan.inferred or Schema(), self.plan.transform)
+        return self._inferring
+
+    def step(self, schema_id: SchemaKey) -> Step:
+        """The transform of rows that were decoded by ``decoder``."""
+        if schema_id not in self._steps:
+            decoded = self.decoder(schema_id).iceberg_schema
+            self._steps[schema_id] = make_step(self.plan.transform, decoded)
+        return self._steps[schema_id]
+
+
+def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
+    return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
+
+
+_LOADED: dict[bytes, LoadedPlan] = {}
+
+
+def load_plan(pickled: bytes) -> LoadedPlan:
+    """The plan of a task; the same object as long as the plan stays the same."""
+    key = hashlib.sha256(pickled).digest()
+    if key not in _LOADED:
+        while len(_LOADED) >= 64:  # plans of other topics, or of the table before it evolved
+            _LOADED.pop(next(iter(_LOADED)))
+        _LOADED[key] = LoadedPlan(pickle.loads(pickled))
+    return _LOADED[key]
