@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import cycle, islice
 from time import monotonic, sleep
@@ -105,6 +105,33 @@ def produce(
         stop=stop,
     )
     return stream.tallies if distinct is None else pool.tallies(sent)
+
+
+def send_in_circles(
+    bootstrap: Mapping[str, str],
+    topic: str,
+    records: Sequence[tuple[bytes, bytes]],
+    count: int,
+    *,
+    partitions: int = 4,
+    on_progress: Callable[[int], None] | None = None,
+) -> None:
+    """Send ``count`` records, those of ``records`` (key, value) again and again, until the broker has them.
+
+    Raises:
+        UsageError, RetryableError, ActionNeededError: as ``produce``.
+    """
+    _check(topic, count, None, partitions)
+    Broker(bootstrap).ensure_topic(topic, partitions, {})
+    stamped_by_client = ((key, value, 0) for key, value in islice(cycle(records), count))
+    _send_all(
+        _Sender(bootstrap, topic),
+        stamped_by_client,
+        pace=_Pace(None),
+        stamped=False,
+        on_progress=on_progress,
+        stop=None,
+    )
 
 
 def _check(topic: str, count: int, rate: float | None, partitions: int) -> None:

@@ -1,0 +1,127 @@
+"""``make bench``: CPU per record of the whole path beside its floor, and freshness at a quiet rate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as Screen
+from tqdm.auto import tqdm
+
+from tabletopic_kernel.bench.cost import cpu_of_path, floor, running_host
+from tabletopic_kernel.bench.freshness import advance, freshness_ms
+from tabletopic_kernel.bench.load import FORMATS, Format, make_load
+from tabletopic_kernel.core.errors import TableTopicError
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.local.progress import TerminalReport
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.workbench import Workbench
+
+_WARM_UP = 4_000_000  # records before counting begins: the JVM compiles its hot paths meanwhile
+_AIMS_US: dict[Format, float] = {"avro": 3.5, "protobuf": 3.0, "json": 5.0}
+
+
+@dataclass(frozen=True)
+class Result:
+    """CPU in µs per record; freshness in ms from a record's timestamp to its commit, None if not measured."""
+
+    format: Format
+    bytes_per_record: int
+    records: int
+    cpu_us_per_record: float
+    cpu_us_jvm: float
+    cpu_us_python: float
+    floor_us_per_record: float
+    records_per_second: float
+    freshness_records: int
+    freshness_p50_ms: float | None
+    freshness_p99_ms: float | None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run both measurements; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tabletopic_kernel.bench", description=__doc__)
+    parser.add_argument("--format", choices=FORMATS, default="avro", help="of the values (default: avro)")
+    parser.add_argument(
+        "--records", type=int, default=4_000_000, help="records counted (default: %(default)s)"
+    )
+    parser.add_argument("--warm-up", type=int, default=_WARM_UP, help="records before (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="length of the freshness run at 500 records/s; 0: without"
+    )
+    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder:
+        local = LocalStack(Path(folder), TerminalReport())
+        try:
+            stack = local.up(die_with_parent=True)
+            result = _measure(stack, given.format, given.records, given.warm_up, given.seconds)
+        except TableTopicError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return 1
+        finally:
+            local.down()
+    if given.json:
+        sys.stdout.write(json.dumps(asdict(result), indent=2) + "\n")
+    else:
+        Console().print(_screen(result))
+    return 0
+
+
+def _measure(stack: StackInfo, what: Format, records: int, warm_up: int, seconds: int) -> Result:
+    workbench = Workbench(Settings(state_dir=str(stack.state_dir)))
+    load = make_load(workbench, "load", what)
+    total = records + warm_up
+    with tqdm(total=total, desc="filling the topic", unit="rec", unit_scale=True) as bar:
+        load.send(workbench, total, advance(bar))
+    with running_host(stack) as host:
+        jvm, python, rate = cpu_of_path(workbench, host, load, records, warm_up)
+        waits = freshness_ms(workbench, seconds) if seconds else np.empty(0)
+    p50, p99 = (round(float(np.percentile(waits, part))) if len(waits) else None for part in (50, 99))
+    return Result(
+        format=what,
+        bytes_per_record=round(load.bytes_per_record),
+        records=records,
+        cpu_us_per_record=round(jvm + python, 2),
+        cpu_us_jvm=round(jvm, 2),
+        cpu_us_python=round(python, 2),
+        floor_us_per_record=round(floor(workbench, load, records // 4), 2),
+        records_per_second=round(rate),
+        freshness_records=len(waits),
+        freshness_p50_ms=p50,
+        freshness_p99_ms=p99,
+    )
+
+
+def _screen(result: Result) -> Screen:
+    title = f"Clickstream, {result.format}, 13 fields, {result.bytes_per_record} bytes"
+    screen = Screen(title=title, title_justify="left")
+    screen.add_column("what")
+    screen.add_column("measured", justify="right")
+    screen.add_column("aim", justify="right")
+    aim = _AIMS_US.get(result.format)
+    screen.add_row(
+        f"CPU per record, {result.records:,} records",
+        f"{result.cpu_us_per_record} µs",
+        f"≤ {aim} µs" if aim else "",
+    )
+    screen.add_row("  of it in the JVM", f"{result.cpu_us_jvm} µs", "")
+    screen.add_row("  of it in Python", f"{result.cpu_us_python} µs", "")
+    screen.add_row("floor: decode + Parquet, one process", f"{result.floor_us_per_record} µs", "")
+    screen.add_row("records per second, wall clock", f"{result.records_per_second:,.0f}", "")
+    if result.freshness_p50_ms is not None and result.freshness_p99_ms is not None:
+        screen.add_row("record to queryable at 500/s, median", f"{result.freshness_p50_ms:,.0f} ms", "")
+        screen.add_row(
+            "record to queryable at 500/s, p99", f"{result.freshness_p99_ms:,.0f} ms", "≤ 2,500 ms"
+        )
+    return screen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""CPU per record of the whole path, and of decoding and writing alone.
+
+CPU time of the host's process tree is counted, not the clock's: machines are busy with other things.
+The broker and the registry are not counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from tqdm.auto import tqdm
+
+from tabletopic_kernel.adapters.datafiles import DataFileWriter
+from tabletopic_kernel.bench.load import Load
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.errors import TableTopicError
+from tabletopic_kernel.core.events import Committed, FilesStaged
+from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.ingest.conform import conform, file_schema
+from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.workbench import Workbench
+
+_LIMIT_S = 900.0
+
+
+@contextlib.contextmanager
+def running_host(stack: StackInfo) -> Iterator[psutil.Process]:
+    """A host as its own process, so that its CPU time can be told from this one's."""
+    command = [sys.executable, "-m", "tabletopic_kernel.cli", "serve", "--quiet"]
+    environment = {**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)}
+    with (stack.state_dir / "logs" / "host.log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            yield psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(120)
+
+
+class _CpuMeter:
+    """CPU seconds of a process tree, kept also of processes that have ended since."""
+
+    def __init__(self, root: psutil.Process) -> None:
+        self._root = root
+        self._seen: dict[int, tuple[str, float]] = {}
+        self._stop = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.5):
+            self.read()
+
+    def read(self) -> tuple[float, float]:
+        """Seconds so far in JVMs and in the rest."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in [self._root, *self._root.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    self._seen[process.pid] = (process.name(), times.user + times.system)
+        found = list(self._seen.values())
+        jvm = sum(seconds for name, seconds in found if name == "java")
+        return jvm, sum(seconds for _, seconds in found) - jvm
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+
+
+def cpu_of_path(
+    workbench: Workbench, host: psutil.Process, load: Load, records: int, warm_up: int
+) -> tuple[float, float, float]:
+    """CPU µs per record in JVM and Python, and records per second, after the warm-up."""
+    topic, total = load.topic, records + warm_up
+    meter = _CpuMeter(host)
+    workbench.enable(topic, {"commit_interval_ms": "10s", "value_format": load.value_format})
+    deadline = time.monotonic() + _LIMIT_S
+    staged = committed = 0
+    begin: tuple[int, float, tuple[float, float]] | None = None
+    with tqdm(total=total, desc="ingesting", unit="rec", unit_scale=True) as bar:
+        for event in workbench.events(topic, follow=lambda: time.monotonic() < deadline):
+            if isinstance(event, FilesStaged):
+                staged += event.rows
+                bar.update(event.rows)
+                if begin is None and staged >= warm_up:
+                    begin = staged, time.monotonic(), meter.read()
+            elif isinstance(event, Committed):
+                committed += event.rows
+            if committed >= total:
+                break
+    ended, jvm_python = time.monotonic(), meter.read()
+    meter.close()
+    workbench.disable(topic)
+    if begin is None or committed < total:
+        raise TableTopicError(f"only {committed} of {total} records were committed in {_LIMIT_S:.0f} s")
+    counted = total - begin[0]
+    jvm, python = (1e6 * (now - then) / counted for now, then in zip(jvm_python, begin[2], strict=True))
+    return jvm, python, counted / (ended - begin[1])
+
+
+def floor(workbench: Workbench, load: Load, records: int) -> float:
+    """CPU µs per record of decoding and writing Parquet alone, in this process."""
+    table = TopicTable.load(workbench.catalog, table_identifier(load.topic, TopicSettings()), load.topic)
+    assert table is not None
+    writer = DataFileWriter(table.plan().metadata, {}, epoch=999)
+    target = file_schema(writer.schema)
+    columns = Schema(*(one for one in writer.schema.fields if not one.name.startswith("_kafka_")))
+    values = pa.array([value for _, value in load.records], pa.binary())
+    decoder = load.decoder(columns)
+    decoder.decode(values)
+    turns = max(1, records // len(values))
+    began = time.process_time()
+    held = []
+    for _ in range(turns):
+        rows, _refused = decoder.decode(values)
+        held.append(conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target))
+    writer.write(pa.Table.from_batches(held))
+    return 1e6 * (time.process_time() - began) / (turns * len(values))

@@ -1,0 +1,162 @@
+"""The clickstream in the formats that are measured: 13 fields, the same events in each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, get_args
+
+from confluent_kafka.schema_registry import Schema as RegistrySchema
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel._datasets.clickstream.avro import Encoder, schema_text
+from tabletopic_kernel._datasets.clickstream.generator import Clickstream
+from tabletopic_kernel._datasets.clickstream.produce import send_in_circles
+from tabletopic_kernel.adapters.protoc import compile_schema
+from tabletopic_kernel.core.protobuf_schema import load as load_protobuf
+from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.ingest.decoders import Decoder, inferring_decoder, make_decoder
+from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.workbench import Workbench
+
+Format = Literal["avro", "protobuf", "json_schema", "json"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+_DISTINCT = 50_000
+
+_PROTO: Final = """
+syntax = "proto3";
+package shop.clickstream;
+import "google/protobuf/timestamp.proto";
+message ClickEvent {
+  enum EventType { home = 0; category = 1; product = 2; cart = 3; checkout = 4; purchase = 5; }
+  message Device { string type = 1; string os = 2; string browser = 3; }
+  string event_id = 1;
+  google.protobuf.Timestamp event_time = 2;
+  string user_id = 3;
+  string session_id = 4;
+  EventType event_type = 5;
+  string url = 6;
+  optional string referrer = 7;
+  optional string product_id = 8;
+  optional double price = 9;
+  optional int32 quantity = 10;
+  Device device = 11;
+  string country = 12;
+  int32 duration_ms = 13;
+}
+"""
+_TEXT: Final = {"type": "string"}
+_JSON_SCHEMA: Final = json.dumps(
+    {
+        "title": "ClickEvent",
+        "type": "object",
+        "properties": {
+            "event_id": _TEXT,
+            "event_time": {"type": "string", "format": "date-time"},
+            "user_id": _TEXT,
+            "session_id": _TEXT,
+            "event_type": {"enum": ["home", "category", "product", "cart", "checkout", "purchase"]},
+            "url": _TEXT,
+            "referrer": {"type": ["string", "null"]},
+            "product_id": {"type": ["string", "null"]},
+            "price": {"type": ["number", "null"]},
+            "quantity": {"type": ["integer", "null"]},
+            "device": {
+                "type": "object",
+                "properties": {"type": _TEXT, "os": _TEXT, "browser": _TEXT},
+                "additionalProperties": False,
+            },
+            "country": _TEXT,
+            "duration_ms": {"type": "integer"},
+        },
+        "additionalProperties": False,
+    }
+)
+_REGISTERED: Final[dict[Format, tuple[str, str]]] = {
+    "avro": ("AVRO", schema_text("v1")),
+    "protobuf": ("PROTOBUF", _PROTO),
+    "json_schema": ("JSON", _JSON_SCHEMA),
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """A topic's records: key and value of ``records`` in circles. ``schema_id`` None: they name none."""
+
+    topic: str
+    format: Format
+    schema_id: int | None
+    records: list[tuple[bytes, bytes]]
+
+    @property
+    def value_format(self) -> str:
+        """The setting under which the topic is read."""
+        return "json" if self.schema_id is None else "by_schema_id"
+
+    @property
+    def bytes_per_record(self) -> float:
+        """Average size of a value."""
+        return sum(len(value) for _, value in self.records) / len(self.records)
+
+    def send(self, workbench: Workbench, count: int, on_progress: Callable[[int], None]) -> None:
+        """Fill the topic with ``count`` records."""
+        send_in_circles(workbench.servers.kafka, self.topic, self.records, count, on_progress=on_progress)
+
+    def decoder(self, columns: Schema) -> Decoder:
+        """The decoder that a worker uses for them; ``columns`` are the table's, of the value."""
+        if self.schema_id is None:
+            return inferring_decoder(columns)
+        kind, text = _REGISTERED[self.format]
+        return make_decoder(self.schema_id, WriterSchema(text, kind=kind))
+
+
+def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
+    """Register the schema and encode the events."""
+    schema_id = None
+    if what != "json":
+        kind, text = _REGISTERED[what]
+        client = SchemaRegistryClient.new_client(dict(workbench.servers.registry))
+        schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
+    encode = encoder(what, schema_id)
+    events = Clickstream(7, "v1").events(_DISTINCT)
+    return Load(topic, what, schema_id, [(event.key, encode(event.value)) for event in events])
+
+
+def encoder(what: Format, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
+    """From an event to a record's value; ``schema_id`` None only for JSON without a schema."""
+    if schema_id is None:
+        return _json
+    return {"avro": _avro, "json_schema": _framed_json, "protobuf": _protobuf}[what](schema_id)
+
+
+def _avro(schema_id: int) -> Callable[[dict[str, Any]], bytes]:
+    return Encoder("v1").frame(schema_id).encode
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    at = datetime.fromtimestamp(value["event_time"] / 1000, UTC).isoformat(timespec="milliseconds")
+    return json.dumps({**value, "event_time": at.replace("+00:00", "Z")}, default=float).encode()
+
+
+def _framed_json(schema_id: int) -> Callable[[dict[str, Any]], bytes]:
+    return lambda value: prefix(schema_id) + _json(value)
+
+
+def _protobuf(schema_id: int) -> Callable[[dict[str, Any]], bytes]:
+    files, _ = compile_schema(_PROTO)
+    message_class = GetMessageClass(load_protobuf(files).FindMessageTypeByName("shop.clickstream.ClickEvent"))
+
+    def encode(value: dict[str, Any]) -> bytes:
+        price = value["price"]
+        fields = {**value, "price": None if price is None else float(price)}
+        milliseconds = fields.pop("event_time")
+        message = message_class(**fields)
+        message.event_time.FromMilliseconds(milliseconds)
+        # One byte 0 between id and message: the schema's first message.
+        return prefix(schema_id) + b"\0" + bytes(message.SerializeToString())
+
+    return encode

@@ -1,0 +1,37 @@
+"""The loads of ``make bench``: the same events in every format, each in the format's own words."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import StringType
+
+from tabletopic_kernel._datasets.clickstream.generator import Clickstream
+from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
+
+
+@pytest.mark.parametrize("what", FORMATS)
+def test_every_format_tells_the_same_events(what: Format) -> None:
+    """Decoded as a worker does it, nothing is refused and every field is there."""
+    schema_id = None if what == "json" else 7
+    encode = encoder(what, schema_id)
+    events = list(Clickstream(7, "v1").events(500))
+    load = Load("load", what, schema_id, [(event.key, encode(event.value)) for event in events])
+    values = pa.array([value for _, value in load.records], pa.binary())
+    columns = Schema()
+    for _ in range(2):  # the first time, plain JSON only tells its columns
+        decoder = load.decoder(columns)
+        rows, refused = decoder.decode(values)
+        columns = getattr(decoder, "needed", None) or decoder.iceberg_schema
+    assert refused == []
+    assert len(columns.fields) == 13
+    is_text = isinstance(columns.find_field("event_time").field_type, StringType)
+    for row, event in zip(rows.to_pylist(), events, strict=True):
+        for name in ("event_id", "event_type", "referrer", "quantity", "device", "duration_ms"):
+            assert row[name] == event.value[name]
+        price = event.value["price"]
+        assert (row["price"] is None) == (price is None)
+        assert price is None or float(row["price"]) == float(price)
+        if not is_text:
+            assert round(row["event_time"].timestamp() * 1000) == event.value["event_time"]
