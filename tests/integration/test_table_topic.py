@@ -472,20 +472,31 @@ def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callab
     assert sender.topic not in bench.wishes()
 
 
-def test_a_table_keeps_its_partitions(
+def test_enabling_again_may_change_partitions(
     bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
-    """Enabling again with other partitions is refused; with the same ones, or none named, it is fine."""
+    """Partitions that are named take the place of the table's; without any named, it keeps its own."""
+
+    def partitions() -> list[str]:
+        table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+        return [str(one.transform) for one in table.spec().fields]
+
     sender = new_topic()
     sender.avro(V1, row_v1(1))
     bench.enable(sender.topic, {**FAST, "partition_by": ["day(at)"]})
     caught_up(sender.topic)
-    with pytest.raises(UsageError, match=r"partitioned by day\(at\)"):
-        bench.enable(sender.topic, {**FAST, "partition_by": ["hour(at)"]})
     with pytest.raises(UsageError, match="no column 'nope'"):
         bench.enable(sender.topic, {**FAST, "partition_by": ["hour(nope)"]})
-    bench.enable(sender.topic, {**FAST, "partition_by": ["days(at)"]})
+    bench.enable(sender.topic, {**FAST, "partition_by": ["hour(at)"]})
+    deadline = time.monotonic() + 120
+    while partitions() != ["hour"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
     bench.enable(sender.topic, FAST)
+    sender.avro(V1, row_v1(2))
+    caught_up(sender.topic)
+    assert partitions() == ["hour"]
+    assert len(rows_by_place(bench, sender.topic)) == 2
 
 
 def test_a_foreign_commit_in_between(
