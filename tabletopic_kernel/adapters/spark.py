@@ -58,7 +58,7 @@ _DEFAULTS = {
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",
     # Until the length of a topic's records is known; the worker sets the number by it after the first batch.
-    # The bytes bound a Python worker's memory, whatever comes (ADR 0006).
+    # The bytes bound a Python worker's memory, whatever comes (ADR 0011).
     ARROW_RECORDS: "2000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024**2),
     "spark.python.worker.reuse": "true",

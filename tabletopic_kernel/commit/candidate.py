@@ -39,7 +39,7 @@ def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
     chosen = chosen or _BY_SUFFIX.get(file.suffix.lower())
     if chosen is None:
         raise UsageError(
-            f"{file.name}: {' , '.join(_BY_SUFFIX)} say what a schema is; for another name give --schema-type"
+            f"{file.name}: {', '.join(_BY_SUFFIX)} say what a schema is; for another name give --schema-type"
         )
     try:
         return Candidate(file.name, chosen, file.read_text(encoding="utf-8"))

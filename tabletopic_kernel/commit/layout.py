@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table import TableProperties
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -41,7 +42,8 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     change = partition_change(table, settings)
     if change is not None:
         spec = partition_spec(settings.partition_by, metadata.schema(), table.former_names())
-        new = next_spec(spec, metadata.partition_specs, metadata.last_partition_id or 999)
+        last_id = metadata.last_partition_id or PARTITION_FIELD_ID_START - 1
+        new = next_spec(spec, metadata.partition_specs, last_id)
         if new in metadata.partition_specs:
             updates.append(SetDefaultSpecUpdate(spec_id=new.spec_id))
         else:

@@ -8,7 +8,7 @@ for a new host must know them (I6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from pyiceberg.schema import Schema
 
@@ -76,12 +76,7 @@ def fitting(table: TopicTable, columns: Schema, settings: TopicSettings) -> Fitt
     is_new = bool(wider.changes) or table.batch_columns is None
     told = Fitting.of(outcome, wider.schema if is_new else None)
     # Rows are fitted to the batch by the writer's names, and to the table by those of the outputs.
-    return _with_renames(told, wider)
-
-
-def _with_renames(outcome: Fitting, wider: Evolution) -> Fitting:
-    told = {one.name: getattr(outcome, one.name) for one in fields(Fitting)}
-    return Fitting(**{**told, "renames": wider.renames})
+    return replace(told, renames=wider.renames)
 
 
 def _projected(batch: Schema, settings: TopicSettings) -> Schema:

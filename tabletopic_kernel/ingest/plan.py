@@ -96,6 +96,11 @@ class StagePlan:
     keys: KeyPlan | None = None
 
     @property
+    def passes_over_tombstones(self) -> bool:
+        """Whether a record without a value tells nothing: it follows a delete, for the sake of compaction."""
+        return self.transform == "flatten_debezium"
+
+    @property
     def to_ask_again(self) -> Needs | None:
         """What the registry may know better by now; None: nothing."""
         of_keys = self.keys.unknown_schemas if self.keys else frozenset()

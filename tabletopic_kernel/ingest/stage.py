@@ -96,7 +96,7 @@ class Stage:
         return bool(result.needs) or stops
 
     def _known(self, schema_id: SchemaKey | None) -> bool:
-        if schema_id is None and self._plan.transform == "flatten_debezium":
+        if schema_id is None and self._plan.passes_over_tombstones:
             return True
         if schema_id is not None and schema_id in self._plan.refused_schemas:
             return True
@@ -106,8 +106,7 @@ class Stage:
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         positions, values = group.positions, group.values
-        if group.schema_id is None and self._plan.transform == "flatten_debezium":
-            # It follows a delete, for the sake of compaction, and tells nothing that the delete has not.
+        if group.schema_id is None and self._plan.passes_over_tombstones:
             self._result.passed_over = added(self._result.passed_over, {TOMBSTONE: len(positions)})
             return
         if group.schema_id is not None and group.schema_id in self._plan.refused_schemas:

@@ -28,7 +28,7 @@ _RECORDS_PER_TASK = 50_000
 _ARROW_BATCH_BYTES = 16 * 1024**2
 _ARROW_BATCH_RECORDS = 32_768
 # Spark looks for each record at how many bytes the batch has, and walks back to the last list that is not
-# null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0006).
+# null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0011).
 _HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
 _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
 
@@ -242,7 +242,7 @@ class Worker:
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
         """Let the next batches of the Arrow transfer be as long as is good for records of this length.
 
-        Whatever their length turns out to be: Spark's limit by bytes bounds each (ADR 0006).
+        Whatever their length turns out to be: Spark's limit by bytes bounds each (ADR 0011).
         """
         if not result.records:
             return

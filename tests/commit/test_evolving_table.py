@@ -28,7 +28,7 @@ from tabletopic_kernel.ingest.stage import StageTask
 from tabletopic_kernel.ingest.worker import StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.commit.conftest import TOPIC, FakeBroker, FakeControl, FakeRegistry
-from tests.ingest.test_stage import SOURCE
+from tests.ingest.source import SOURCE
 
 pytestmark = pytest.mark.integration  # no servers, but most take more than a second
 

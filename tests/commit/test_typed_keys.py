@@ -41,17 +41,8 @@ from tabletopic_kernel.ingest.plan import StageResult
 from tabletopic_kernel.ingest.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.commit.conftest import IDENTIFIER, TOPIC, FakeBroker, FakeControl
+from tests.ingest.source import SOURCE
 
-SOURCE = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("key", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
 VALUE = '{"type":"record","name":"V","fields":[{"name":"n","type":"int"}]}'
 
 

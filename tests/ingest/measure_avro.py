@@ -6,8 +6,6 @@ import io
 import json
 import random
 import string
-import time
-from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -15,6 +13,7 @@ import pyarrow as pa
 
 from tabletopic_kernel.core.wire import PREFIX_BYTES, prefix
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
+from tests.ingest.measuring import report
 
 RECORDS = 50_000
 CLICK: dict[str, Any] = {
@@ -77,32 +76,23 @@ def clicks(count: int) -> list[bytes]:
     return values
 
 
-def _report(what: str, records: int, run: Callable[[], object]) -> None:
-    best = float("inf")
-    for _ in range(5):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    print(f"{what:45} {best * 1e6 / records:8.2f} µs/record  {best * 1e3:8.2f} ms")  # noqa: T201
-
-
 def main() -> None:
     """Print the figures."""
     values = clicks(RECORDS)
     print(f"{RECORDS} records of {sum(map(len, values)) / RECORDS:.0f} bytes")  # noqa: T201
     decoder = AvroDecoder(7, json.dumps(CLICK))
-    _report("a new decoder", 1, lambda: AvroDecoder(7, json.dumps(CLICK)))
+    report("a new decoder", 1, lambda: AvroDecoder(7, json.dumps(CLICK)))
     for count in (10, 100, 1_000, 10_000, RECORDS):
         part = pa.array(values[:count], pa.binary())
-        _report(f"{count} records", count, lambda part=part: decoder.decode(part))  # type: ignore[misc]
+        report(f"{count} records", count, lambda part=part: decoder.decode(part))  # type: ignore[misc]
     for bad in (1, 10, 100, 1_000, RECORDS):
         damaged = [v[:-3] if i % (RECORDS // bad) == 0 else v for i, v in enumerate(values)]
         array = pa.array(damaged, pa.binary())
-        _report(f"{RECORDS} records, {bad} cut", RECORDS, lambda array=array: decoder.decode(array))  # type: ignore[misc]
-    _report("exact engine, values only", 5_000, lambda: [decoder._exact.row(v, 5) for v in values[:5_000]])
+        report(f"{RECORDS} records, {bad} cut", RECORDS, lambda array=array: decoder.decode(array))  # type: ignore[misc]
+    report("exact engine, values only", 5_000, lambda: [decoder._exact.row(v, 5) for v in values[:5_000]])
     schema = fastavro.parse_schema(CLICK)
     bodies = [value[PREFIX_BYTES:] for value in values[:5_000]]
-    _report("fastavro", 5_000, lambda: [fastavro.schemaless_reader(io.BytesIO(b), schema) for b in bodies])
+    report("fastavro", 5_000, lambda: [fastavro.schemaless_reader(io.BytesIO(b), schema) for b in bodies])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import string
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decode_json import JsonDecoder, JsonSchemaDecoder
+from tests.ingest.measuring import report
 
 RECORDS = 50_000
 TEXT, OPTIONAL = {"type": "string"}, {"type": ["string", "null"]}
@@ -68,15 +68,6 @@ def clicks(count: int) -> list[bytes]:
     ]
 
 
-def _report(what: str, records: int, run: Callable[[], object]) -> None:
-    best = float("inf")
-    for _ in range(5):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    print(f"{what:45} {best * 1e6 / records:8.2f} µs/record  {best * 1e3:8.2f} ms")  # noqa: T201
-
-
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda value: value[:-3],
     "a fraction for an integer": lambda value: value.replace(b'"status": 200', b'"status": 2.5'),
@@ -91,22 +82,22 @@ def main() -> None:
     print(f"{RECORDS} records of {sum(map(len, values)) / RECORDS:.0f} bytes")  # noqa: T201
     framed = [prefix(7) + value for value in values]
     decoder = JsonSchemaDecoder(7, json.dumps(CLICK))
-    _report("a new decoder", 1, lambda: JsonSchemaDecoder(7, json.dumps(CLICK)))
+    report("a new decoder", 1, lambda: JsonSchemaDecoder(7, json.dumps(CLICK)))
     for count in (10, 100, 1_000, 10_000, RECORDS):
         part = pa.array(framed[:count], pa.binary())
-        _report(f"{count} records", count, lambda part=part: decoder.decode(part))  # type: ignore[misc]
+        report(f"{count} records", count, lambda part=part: decoder.decode(part))  # type: ignore[misc]
     for what, damage in DAMAGE.items():
         for bad in (50, RECORDS):
             every = RECORDS // bad
             mixed = [damage(v) if i % every == 0 else v for i, v in enumerate(framed)]
             array = pa.array(mixed, pa.binary())
-            _report(f"{bad} with {what}", RECORDS, lambda array=array: decoder.decode(array))  # type: ignore[misc]
+            report(f"{bad} with {what}", RECORDS, lambda array=array: decoder.decode(array))  # type: ignore[misc]
     bare = pa.array(values, pa.binary())
     first = JsonDecoder(Schema())
-    _report("without a schema, no columns yet", RECORDS, lambda: first.decode(bare))
+    report("without a schema, no columns yet", RECORDS, lambda: first.decode(bare))
     assert first.needed is not None
     known = JsonDecoder(first.needed)
-    _report("without a schema, columns known", RECORDS, lambda: known.decode(bare))
+    report("without a schema, columns known", RECORDS, lambda: known.decode(bare))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
 from tabletopic_kernel.ingest.stage import Stage
 from tests.ingest import measure_avro, measure_json, measure_protobuf
-from tests.ingest.test_stage import SOURCE
+from tests.ingest.source import SOURCE
 
 RECORDS = 65_536
 ROUNDS = 5

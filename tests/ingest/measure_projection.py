@@ -6,8 +6,6 @@ CPU time of one process, the best of five runs, in µs per record, on a batch as
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +14,7 @@ from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.plan import WriterSchema
 from tabletopic_kernel.ingest.sql_projection import SqlProjection
+from tests.ingest.measuring import report
 from tests.ingest.test_sql_projection import EVERY_TYPE, record
 
 ROWS = 65_536
@@ -35,10 +34,10 @@ def main() -> None:
     for field, (_, _, value) in zip(decoder.arrow_schema, EVERY_TYPE, strict=True):
         columns[field.name] = _array(field, value)
     target = file_schema(decoder.iceberg_schema)
-    _report("no projection: conform alone", lambda: conform(columns, ROWS, target))
+    report("no projection: conform alone", ROWS, lambda: conform(columns, ROWS, target))
     for text, told in CASES.items():
         projection = SqlProjection(text, decoder.iceberg_schema)
-        _report(told, lambda projection=projection: projection.rows(columns, ROWS))  # type: ignore[misc]
+        report(told, ROWS, lambda projection=projection: projection.rows(columns, ROWS))  # type: ignore[misc]
 
 
 def _array(field: pa.Field, value: Any) -> pa.Array:
@@ -49,15 +48,6 @@ def _array(field: pa.Field, value: Any) -> pa.Array:
             field.type, pa.array([value.bytes] * ROWS, field.type.storage_type)
         )
     return pa.array([value] * ROWS, field.type)
-
-
-def _report(told: str, work: Callable[[], object]) -> None:
-    best = float("inf")
-    for _ in range(5):
-        began = time.process_time()
-        work()
-        best = min(best, time.process_time() - began)
-    print(f"{best / ROWS * 1e6:8.3f} µs  {told}")  # noqa: T201
 
 
 if __name__ == "__main__":

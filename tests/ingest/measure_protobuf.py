@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import string
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tabletopic_kernel.adapters.protoc import compile_schema
 from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
+from tests.ingest.measuring import report
 
 RECORDS = 50_000
 CLICK = """
@@ -80,18 +79,9 @@ def far_away(value: bytes) -> bytes:
     return value + b"\x4a\x07\x08\x80\x9c\xa8\xd1\xce\x09"
 
 
-def _report(what: str, records: int, run: Callable[[], object]) -> None:
-    best = float("inf")
-    for _ in range(5):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    print(f"{what:45} {best * 1e6 / records:8.2f} µs/record  {best * 1e3:8.2f} ms")  # noqa: T201
-
-
 def _decode(what: str, decoder: ProtobufDecoder, values: list[bytes]) -> None:
     array = pa.array(values, pa.binary())
-    _report(what, len(values), lambda: decoder.decode(array))
+    report(what, len(values), lambda: decoder.decode(array))
 
 
 def main() -> None:
@@ -99,7 +89,7 @@ def main() -> None:
     values = clicks(RECORDS)
     print(f"{RECORDS} records of {sum(map(len, values)) / RECORDS:.0f} bytes")  # noqa: T201
     decoder = ProtobufDecoder(7, CLICK)
-    _report("a new decoder of a schema that is compiled", 1, lambda: ProtobufDecoder(7, CLICK))
+    report("a new decoder of a schema that is compiled", 1, lambda: ProtobufDecoder(7, CLICK))
     for count in (10, 100, 1_000, 10_000, RECORDS):
         _decode(f"{count} records", decoder, values[:count])
     for bad in (RECORDS // 1_000, RECORDS // 10, RECORDS):
@@ -113,13 +103,13 @@ def main() -> None:
             _decode(f"{RECORDS} records, {bad} {what}", decoder, damaged)
     _decode(f"{RECORDS} records with an unknown field", decoder, [v + b"\xf8\x01\x01" for v in values])
     bodies = [value[6:] for value in values[:5_000]]
-    _report("exact engine, values only", 5_000, lambda: [decoder._exact.row(b) for b in bodies])
+    report("exact engine, values only", 5_000, lambda: [decoder._exact.row(b) for b in bodies])
     parse = click_class().FromString
-    _report("google's parser alone", 5_000, lambda: [parse(b) for b in bodies])
+    report("google's parser alone", 5_000, lambda: [parse(b) for b in bodies])
     array = pa.array(values, pa.binary())
     fast = decoder._fast
     assert fast is not None
-    _report("ptars alone", RECORDS, lambda: fast._read(array))
+    report("ptars alone", RECORDS, lambda: fast._read(array))
 
 
 if __name__ == "__main__":

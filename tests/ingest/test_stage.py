@@ -28,6 +28,7 @@ from tabletopic_kernel.ingest import stage
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.plan import StagePlan, StageResult, WriterSchema
 from tabletopic_kernel.ingest.stage import StageTask
+from tests.ingest.source import SOURCE
 
 AVRO = {
     "type": "record",
@@ -39,16 +40,6 @@ AVRO = {
     ],
 }
 WRITER = WriterSchema(json.dumps(AVRO))
-SOURCE = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("key", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 def good(number: int) -> bytes:

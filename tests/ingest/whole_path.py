@@ -27,17 +27,8 @@ from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import StageResult
 from tabletopic_kernel.ingest.stage import Stage
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
+from tests.ingest.source import SOURCE
 
-SOURCE = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("key", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
 _NAMES = itertools.count()
 
 
