@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +28,9 @@ from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.worker import StagedBatch
+
+if TYPE_CHECKING:
+    from tests.commit.rig import Rig
 
 TOPIC = "clicks"
 IDENTIFIER = ("default", "clicks")
@@ -193,3 +196,11 @@ class FakeControl:
     def types(self) -> list[str]:
         """Types of what was written, in order."""
         return [event.type for event in self.written]
+
+
+@pytest.fixture
+def rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Everything around a coordinator, and the coordinator."""
+    from tests.commit.rig import made_rig
+
+    return made_rig(catalog, monkeypatch)

@@ -4,132 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.commit import coordinator as module
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
 from tabletopic_kernel.core.ledger import StagedOffsets
-from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.ingest.plan import Needs
 from tabletopic_kernel.ingest.worker import StagedBatch
 from tests.commit.conftest import (
-    IDENTIFIER,
-    TOPIC,
-    FakeBroker,
-    FakeControl,
-    FakeRegistry,
-    FlakyCatalog,
     answer_lost,
     batch,
     never_arrived,
     refused,
 )
-
-
-class FakeWorker:
-    """Stages what the test says, when the test says it."""
-
-    made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
-
-    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any) -> None:
-        self.spec, self.plan, self.listener = spec, plan, listener
-        self.stopping = False
-        FakeWorker.made.append(self)
-
-    def start(self) -> None:
-        """Nothing to start."""
-
-    def stop(self) -> None:
-        """Nothing to wait for."""
-        self.stopping = True
-
-
-@dataclass
-class Rig:
-    """A coordinator whose clock and surroundings the test moves."""
-
-    catalog: FlakyCatalog
-    broker: FakeBroker = field(default_factory=FakeBroker)
-    registry: FakeRegistry = field(default_factory=FakeRegistry)
-    control: FakeControl = field(default_factory=FakeControl)
-    now_ms: int = 1_000_000
-    mine: bool = True
-
-    def make(self, **settings: Any) -> Coordinator:
-        """A coordinator; its thread is not started, the test takes the steps."""
-        services = Services(
-            catalog=lambda: self.catalog,  # type: ignore[arg-type,return-value]
-            spark=lambda: None,  # type: ignore[arg-type,return-value]
-            broker=self.broker,  # type: ignore[arg-type]
-            registry=self.registry,  # type: ignore[arg-type]
-            control=self.control,  # type: ignore[arg-type]
-            host="test",
-            still_mine=lambda _: self.mine,
-            now_ms=lambda: self.now_ms,
-        )
-        return Coordinator(TOPIC, TopicSettings(**settings), services)
-
-    def running(self, **settings: Any) -> Coordinator:
-        """A coordinator that has taken its topic."""
-        coordinator = self.make(**settings)
-        coordinator.wish(Event.START)
-        drain(coordinator)
-        assert coordinator.state is State.RUNNING
-        return coordinator
-
-    @property
-    def worker(self) -> FakeWorker:
-        """The newest worker."""
-        return FakeWorker.made[-1]
-
-    def stage(self, start: int, end: int, *, epoch: int = 1) -> None:
-        """Let the worker stage offsets of partition 0."""
-        self.worker.listener.staged(batch(self.table, start, end, epoch=epoch))
-
-    @property
-    def table(self) -> TopicTable:
-        """The table as another process sees it."""
-        found = TopicTable.load(self.catalog.real, IDENTIFIER, TOPIC)
-        assert found is not None
-        return found
-
-    def rows(self) -> int:
-        """Rows in the table."""
-        return self.table.table.scan().count()
-
-    def offset(self) -> int:
-        """The table's next offset of partition 0."""
-        ledger = self.table.ledger
-        assert ledger is not None
-        return ledger.next_offsets[0]
-
-
-def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True) -> None:
-    """Take steps until nothing waits; bounded, so that a loop of events fails."""
-    for _ in range(200):
-        idle = coordinator._inbox.empty() and coordinator._due() is None and not coordinator._can_replay()
-        if idle and until():
-            return
-        coordinator.step()
-    pytest.fail(f"it does not settle: {coordinator}")
-
-
-@pytest.fixture
-def rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """Everything around a coordinator."""
-    FakeWorker.made = []
-    monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
-    return Rig(FlakyCatalog(catalog))
+from tests.commit.rig import FakeWorker, Rig, drain
 
 
 def test_it_creates_claims_and_starts(rig: Rig) -> None:
@@ -441,77 +332,3 @@ def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None
     coordinator.commit_now()
     drain(coordinator)
     assert rig.rows() == 2
-
-
-def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
-    """With ``on_gap = go_on`` the ledger goes behind it; event, progress and table say what is lost (I8)."""
-    coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
-    rig.stage(0, 4)
-    drain(coordinator)
-    coordinator.wish(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
-    rig.broker.change(first={0: 10, 1: 0})
-    coordinator.wish(Event.RESUME)
-    drain(coordinator)
-    assert coordinator.state is State.RUNNING
-    gaps = [event for event in rig.control.written if event.type == "GapDetected"]
-    assert [(event.missing, event.skipped) for event in gaps] == [({0: (4, 10)}, True)]
-    assert coordinator.progress().lost == {0: 6}
-    assert rig.worker.spec.start[0] == 10
-    ledger = rig.table.ledger
-    assert ledger is not None
-    assert (dict(ledger.lost), rig.offset()) == ({0: 6}, 10)
-    rig.stage(10, 12, epoch=ledger.epoch)
-    rig.now_ms += 100
-    drain(coordinator)
-    assert (rig.rows(), rig.offset()) == (6, 12)
-
-
-def test_what_a_gap_hides_still_stops(rig: Rig) -> None:
-    """A topic that lost records elsewhere, too, is not gone on with."""
-    coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
-    rig.stage(0, 4)
-    drain(coordinator)
-    coordinator.wish(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
-    rig.broker.change(first={0: 10}, end={0: 100})
-    coordinator.wish(Event.RESUME)
-    drain(coordinator)
-    assert coordinator.state is State.FAILED
-    assert "no partitions [1]" in str(coordinator.progress().error)
-    assert rig.offset() == 4
-
-
-def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
-    """Partitions and properties follow the settings of the next owner; rows of both specs are there."""
-    first = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    first.wish(Event.STOP)
-    drain(first, until=lambda: first.state is State.STOPPED)
-    settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"x": "y"}}
-    second = rig.running(commit_interval_ms="100ms", target_file_size_bytes="2MB", **settings)
-    table = rig.table.table
-    assert [str(field.transform) for field in table.spec().fields] == ["bucket[4]"]
-    assert table.properties["write.target-file-size-bytes"] == str(2 * 1024**2)
-    assert table.properties["x"] == "y"
-    changes = [event.changes for event in rig.control.written if event.type == "SchemaEvolved"]
-    assert changes[-1] == ["partition by bucket(4, a), before by nothing"]
-    rig.stage(4, 9, epoch=2)
-    rig.now_ms += 100
-    drain(second)
-    assert (rig.rows(), rig.offset()) == (9, 9)
-    files = rig.table.table.inspect.data_files().to_pylist()
-    assert {file["spec_id"] for file in files} == {0, 1}
-
-
-def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
-    """The reason names the column, and the table stays as it is."""
-    first = rig.running()
-    first.wish(Event.STOP)
-    drain(first, until=lambda: first.state is State.STOPPED)
-    second = rig.make(partition_by=("day(nowhere)",))
-    second.wish(Event.START)
-    drain(second)
-    assert second.state is State.FAILED
-    assert "no column 'nowhere'" in str(second.progress().error)
-    assert rig.table.table.spec().is_unpartitioned()

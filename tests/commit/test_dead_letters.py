@@ -25,7 +25,7 @@ from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, TablePlan
 from tabletopic_kernel.ingest.worker import StagedBatch
 from tests.commit.conftest import FlakyCatalog, answer_lost, never_arrived, refused
-from tests.commit.test_coordinator import FakeWorker, Rig, drain
+from tests.commit.rig import FakeWorker, Rig, drain
 
 LETTERS = ("default", "clicks__dead_letters")
 

@@ -16,7 +16,7 @@ from tabletopic_kernel.core.events import Replayed
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.core.wire import prefix
 from tests.commit.conftest import AVRO, FlakyCatalog, answer_lost, never_arrived, refused
-from tests.commit.test_coordinator import FakeWorker, Rig, drain
+from tests.commit.rig import FakeWorker, Rig, drain
 from tests.commit.test_dead_letters import _fine, commit, letters, rows, running, stage, staged
 
 LATE = 9  # a schema that is registered after its records

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
-from tests.integration.test_table_topic import FAST, V1, field, record, row_v1
+from tests.integration.rows import FAST, V1, field, record, row_v1
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 INT, TEXT = record(field("a", "int")), record(field("a", "string"))

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
-from tests.integration.test_table_topic import FAST, field, record
+from tests.integration.rows import FAST, field, record
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 

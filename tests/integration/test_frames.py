@@ -25,7 +25,7 @@ from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.core.wire import KEY_HEADER, VALUE_HEADER, prefix
 from tabletopic_kernel.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
-from tests.integration.test_table_topic import FAST
+from tests.integration.rows import FAST
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 

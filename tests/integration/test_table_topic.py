@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,95 +15,9 @@ from tabletopic_kernel.commit.host import Host
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.rows import FAST, V1, V2, check_rows, row_v1, row_v2
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
-FAST = {"commit_interval_ms": "500ms"}
-
-
-def record(*fields: dict[str, Any], name: str = "Row") -> str:
-    """An Avro record schema as JSON."""
-    return json.dumps({"type": "record", "name": name, "fields": fields})
-
-
-def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
-    """One field of a record."""
-    return {"name": name, "type": kind, **more}
-
-
-V1 = record(
-    field("id", "long"),
-    field("name", "string"),
-    field("count", "int"),
-    field("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
-    field("at", {"type": "long", "logicalType": "timestamp-millis"}),
-    field("place", {"type": "record", "name": "Place", "fields": [field("city", "string")]}),
-    field("tags", {"type": "array", "items": "string"}),
-    field("note", ["null", "string"], default=None),
-)
-V2 = record(
-    field("id", "long"),
-    field("name", ["string", "null"], default=""),
-    field("count", "long"),
-    field("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
-    field("at", {"type": "long", "logicalType": "timestamp-millis"}),
-    field(
-        "place",
-        {
-            "type": "record",
-            "name": "Place",
-            "fields": [field("city", "string"), field("zip", ["null", "string"], default=None)],
-        },
-    ),
-    field("tags", {"type": "array", "items": "string"}),
-    field("note", ["null", "string"], default=None),
-    field("extra", {"type": "map", "values": "double"}, default={}),
-)
-
-
-def row_v1(number: int) -> dict[str, Any]:
-    """A record of version 1."""
-    from decimal import Decimal
-
-    return {
-        "id": number,
-        "name": f"näme {number}",
-        "count": number % 1000,
-        "price": Decimal(number) / 100,
-        "at": datetime.fromtimestamp(1_750_000_000 + number, UTC),
-        "place": {"city": "Ōsaka"},
-        "tags": [str(n) for n in range(number % 4)],
-        "note": None if number % 2 else "odd",
-    }
-
-
-def row_v2(number: int) -> dict[str, Any]:
-    """A record of version 2: null names, counts beyond 32 bits, the new fields."""
-    return {
-        **row_v1(number),
-        "name": None if number % 3 else "three",
-        "count": 5_000_000_000 + number,
-        "place": {"city": "Łódź", "zip": "90-001" if number % 2 else None},
-        "extra": {"x": number / 2},
-    }
-
-
-def check_rows(bench: Workbench, sender: Sender) -> dict[tuple[int, int], dict[str, Any]]:
-    """Every acknowledged record is a row once, with its values, key, headers and place."""
-    rows = rows_by_place(bench, sender.topic)
-    assert rows.keys() == {(sent.partition, sent.offset) for sent in sender.sent}
-    for sent in sender.sent:
-        row = rows[sent.partition, sent.offset]
-        assert row["_kafka_key"] == sent.key
-        assert (row["_kafka_header"] or None) == (list(dict(sent.headers).items()) if sent.headers else None)
-        assert row[METADATA]["timestamp"].timestamp() * 1000 == pytest.approx(sent.timestamp_ms)
-        for name, value in (sent.value or {}).items():
-            found = row[name]
-            if isinstance(value, dict) and isinstance(found, list):
-                found = dict(found)
-            if isinstance(value, dict) and isinstance(found, dict):
-                found = {k: v for k, v in found.items() if k in value}
-            assert found == value, (name, sent)
-    return rows
 
 
 def test_records_that_waited_become_rows(
@@ -422,83 +335,6 @@ def test_a_value_that_is_no_record(
     assert [(row["_kafka_value"], row["_kafka_key"]) for row in rows] == [("a", "k"), ("b", "k")]
 
 
-def test_enabling_before_the_first_schema(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
-    """Without a schema in the registry the table is made with the first record."""
-    sender = new_topic()
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic, state="running")
-    assert bench.status(sender.topic)[0].snapshot_id is None
-    sender.avro(V1, row_v1(1), row_v1(2))
-    caught_up(sender.topic)
-    check_rows(bench, sender)
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"partition_by": ["week(at)"]}, "no transform"),
-        ({"partition_by": ["hour(nowhere)"]}, "no column 'nowhere'"),
-        ({"commit_interval_ms": "soon"}, "no duration"),
-        ({"commit_interval": "5s"}, "commit_interval"),
-        ({"start": "yesterday"}, "no start"),
-    ],
-)
-def test_a_wrong_enable_leaves_nothing(
-    bench: Workbench, new_topic: Callable[..., Sender], given: dict[str, Any], told: str
-) -> None:
-    """Bad settings are refused before anything is written or created."""
-    sender = new_topic()
-    sender.avro(V1, row_v1(1))
-    with pytest.raises(UsageError, match=told):
-        bench.enable(sender.topic, given)
-    assert sender.topic not in bench.wishes()
-    assert not bench.catalog.table_exists(f"default.{sender.topic}")
-
-
-def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
-    """A topic must exist; a table that is somebody else's is never touched."""
-    with pytest.raises(UsageError, match="there is no topic 'nowhere'"):
-        bench.enable("nowhere")
-    sender = new_topic()
-    sender.avro(V1, row_v1(1))
-    bench.catalog.create_namespace_if_not_exists("foreign")
-    import pyarrow as pa
-
-    bench.catalog.create_table(f"foreign.{sender.topic}", pa.schema([("x", pa.int64())]))
-    with pytest.raises(UsageError, match="was not made by a table topic"):
-        bench.enable(sender.topic, {"namespace": "foreign"})
-    assert sender.topic not in bench.wishes()
-
-
-def test_enabling_again_may_change_partitions(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
-    """Partitions that are named take the place of the table's; without any named, it keeps its own."""
-
-    def partitions() -> list[str]:
-        table = bench.open_catalog().load_table(bench.table_of(sender.topic))
-        return [str(one.transform) for one in table.spec().fields]
-
-    sender = new_topic()
-    sender.avro(V1, row_v1(1))
-    bench.enable(sender.topic, {**FAST, "partition_by": ["day(at)"]})
-    caught_up(sender.topic)
-    with pytest.raises(UsageError, match="no column 'nope'"):
-        bench.enable(sender.topic, {**FAST, "partition_by": ["hour(nope)"]})
-    bench.enable(sender.topic, {**FAST, "partition_by": ["hour(at)"]})
-    deadline = time.monotonic() + 120
-    while partitions() != ["hour"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    bench.enable(sender.topic, FAST)
-    sender.avro(V1, row_v1(2))
-    caught_up(sender.topic)
-    assert partitions() == ["hour"]
-    assert len(rows_by_place(bench, sender.topic)) == 2
-
-
 def test_a_foreign_commit_in_between(
     bench: Workbench, host: Host, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
@@ -513,22 +349,6 @@ def test_a_foreign_commit_in_between(
     caught_up(sender.topic)
     found = bench.open_catalog().load_table(bench.table_of(sender.topic)).scan().to_arrow()["id"].to_pylist()
     assert sorted(found) == [1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"metadata_columns": ["key", "header", "metadata"]}, {"transform": "none"}, {"key_format": "string"}],
-)
-def test_settings_that_shape_the_columns_stay(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], given: dict[str, Any]
-) -> None:
-    """A table does not get other columns by enabling again: that is refused, with what to do."""
-    sender = new_topic()
-    sender.avro(V1, row_v1(1))
-    bench.enable(sender.topic, {**FAST, "metadata_columns": ["key", "metadata"]})
-    caught_up(sender.topic)
-    with pytest.raises(UsageError, match="another --table"):
-        bench.enable(sender.topic, {**FAST, "metadata_columns": ["key", "metadata"], **given})
 
 
 def test_a_killed_jvm_is_replaced(

@@ -1,0 +1,109 @@
+"""Switching topics on: when, with what, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.workbench import Workbench
+from tests.integration.conftest import Sender, rows_by_place
+from tests.integration.rows import FAST, V1, check_rows, row_v1
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+
+
+def test_enabling_before_the_first_schema(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Without a schema in the registry the table is made with the first record."""
+    sender = new_topic()
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic, state="running")
+    assert bench.status(sender.topic)[0].snapshot_id is None
+    sender.avro(V1, row_v1(1), row_v1(2))
+    caught_up(sender.topic)
+    check_rows(bench, sender)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"partition_by": ["week(at)"]}, "no transform"),
+        ({"partition_by": ["hour(nowhere)"]}, "no column 'nowhere'"),
+        ({"commit_interval_ms": "soon"}, "no duration"),
+        ({"commit_interval": "5s"}, "commit_interval"),
+        ({"start": "yesterday"}, "no start"),
+    ],
+)
+def test_a_wrong_enable_leaves_nothing(
+    bench: Workbench, new_topic: Callable[..., Sender], given: dict[str, Any], told: str
+) -> None:
+    """Bad settings are refused before anything is written or created."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    with pytest.raises(UsageError, match=told):
+        bench.enable(sender.topic, given)
+    assert sender.topic not in bench.wishes()
+    assert not bench.catalog.table_exists(f"default.{sender.topic}")
+
+
+def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
+    """A topic must exist; a table that is somebody else's is never touched."""
+    with pytest.raises(UsageError, match="there is no topic 'nowhere'"):
+        bench.enable("nowhere")
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.catalog.create_namespace_if_not_exists("foreign")
+    import pyarrow as pa
+
+    bench.catalog.create_table(f"foreign.{sender.topic}", pa.schema([("x", pa.int64())]))
+    with pytest.raises(UsageError, match="was not made by a table topic"):
+        bench.enable(sender.topic, {"namespace": "foreign"})
+    assert sender.topic not in bench.wishes()
+
+
+def test_enabling_again_may_change_partitions(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Partitions that are named take the place of the table's; without any named, it keeps its own."""
+
+    def partitions() -> list[str]:
+        table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+        return [str(one.transform) for one in table.spec().fields]
+
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, {**FAST, "partition_by": ["day(at)"]})
+    caught_up(sender.topic)
+    with pytest.raises(UsageError, match="no column 'nope'"):
+        bench.enable(sender.topic, {**FAST, "partition_by": ["hour(nope)"]})
+    bench.enable(sender.topic, {**FAST, "partition_by": ["hour(at)"]})
+    deadline = time.monotonic() + 120
+    while partitions() != ["hour"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    bench.enable(sender.topic, FAST)
+    sender.avro(V1, row_v1(2))
+    caught_up(sender.topic)
+    assert partitions() == ["hour"]
+    assert len(rows_by_place(bench, sender.topic)) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"metadata_columns": ["key", "header", "metadata"]}, {"transform": "none"}, {"key_format": "string"}],
+)
+def test_settings_that_shape_the_columns_stay(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], given: dict[str, Any]
+) -> None:
+    """A table does not get other columns by enabling again: that is refused, with what to do."""
+    sender = new_topic()
+    sender.avro(V1, row_v1(1))
+    bench.enable(sender.topic, {**FAST, "metadata_columns": ["key", "metadata"]})
+    caught_up(sender.topic)
+    with pytest.raises(UsageError, match="another --table"):
+        bench.enable(sender.topic, {**FAST, "metadata_columns": ["key", "metadata"], **given})
