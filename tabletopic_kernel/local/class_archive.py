@@ -76,12 +76,25 @@ def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
 
 
 def _key(java: Path, spark_jars: Sequence[Path]) -> str:
-    """Where it is used, and what it was made of."""
-    stat = java.stat()
-    place, made_of = (java, spark_home()), (stat.st_mtime_ns, stat.st_size, *spark_jars)
+    """Where it is used, and what it was made of.
+
+    As the JVM looks at it: each file's time and size, and the order in which a folder tells its files.
+    """
+    spark = spark_home()
+    with os.scandir(spark / "jars") as entries:
+        files = [java, *spark_jars, *map(Path, entries)]
+    place, made_of = (java, spark), map(_look, files)
     return "-".join(
         hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:12] for words in (place, made_of)
     )
+
+
+def _look(file: Path) -> tuple[Path, int, int]:
+    try:
+        stat = file.stat()
+    except FileNotFoundError:  # taken away since it was listed
+        return file, 0, 0
+    return file, stat.st_mtime_ns, stat.st_size
 
 
 def _make(java: Path, archive: Path, report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -53,6 +54,23 @@ def test_another_jdk_or_other_jars_have_an_archive_of_their_own(tmp_path: Path) 
     assert len(keys | {class_archive._key(java, jars)}) == 3
 
 
+def test_spark_installed_again_has_an_archive_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM takes no archive of files with another time, even if nothing else has changed."""
+    jars = tmp_path / "spark" / "jars"
+    jars.mkdir(parents=True)
+    core = jars / "core.jar"
+    core.write_bytes(b"the same")
+    monkeypatch.setattr(class_archive, "spark_home", lambda: tmp_path / "spark")
+    java = _no_java(tmp_path)
+    before = class_archive._key(java, [])
+    os.utime(core, (1, 1))
+    after = class_archive._key(java, [])
+    assert before != after
+    assert before.partition("-")[0] == after.partition("-")[0]  # so that the older one goes
+
+
 def test_an_archive_that_fits_no_more_goes(tmp_path: Path) -> None:
     """Of the same place alone: another environment's is still in use."""
     names = ["spark-a-1.jsa", "spark-a-2.jsa", "spark-b-1.jsa", "jdk-a-1.jsa", "jdk-a-2.jsa", "jdk-b-1.jsa"]
@@ -95,11 +113,12 @@ def test_who_makes_it_ends_with_its_host() -> None:
 @pytest.mark.integration
 def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     """With the class path exactly as Spark's own launcher writes it."""
-    jvm.make_spark_archive()
+    told: list[Step] = []
+    jvm.make_spark_archive(told.append)
     archive = jvm.spark_archive()
-    assert archive is not None
+    assert archive is not None, told
     wrapper = jvm.spark_java_home(tmp_path, archive) / "bin" / "java"
-    log = tmp_path / "classes.log"
+    log, why = tmp_path / "classes.log", tmp_path / "cds.log"
     spark = class_archive.spark_home()
     slf4j = next((spark / "jars").glob("slf4j-api-*.jar"))
     path = [*jvm.spark_jars(), "hive-jackson/*", spark / "conf", slf4j, spark / "jars" / "*"]
@@ -107,6 +126,7 @@ def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
         "-cp",
         ":".join(map(str, path)),
         f"-Xlog:class+load:file={log}",
+        f"-Xlog:cds*,class+path:file={why}",
         "org.apache.spark.deploy.SparkSubmit",
     ]
     subprocess.run([wrapper, *words, "--version"], capture_output=True, timeout=120, check=True)
@@ -114,4 +134,4 @@ def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     ours = [line for line in lines if " org.apache.spark." in line or " scala." in line]
     assert ours
     shared = [line for line in ours if "shared objects file (top)" in line]
-    assert len(shared) > 0.5 * len(ours)  # others differ by what the session did
+    assert len(shared) > 0.5 * len(ours), why.read_text()[-5_000:]  # others differ by what the session did
