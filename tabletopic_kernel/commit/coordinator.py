@@ -10,56 +10,31 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile
-
-from tabletopic_kernel.commit.listener import WorkerListener
+from tabletopic_kernel.commit.listener import Inbox, PlanRequest, WorkerListener
 from tabletopic_kernel.commit.owner import Owner
 from tabletopic_kernel.commit.replay import Replays
 from tabletopic_kernel.commit.report import Reporter
+from tabletopic_kernel.commit.schedule import Schedule
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.staged import StagedBatches
-from tabletopic_kernel.commit.start import check_same_topic, source_spec
+from tabletopic_kernel.commit.start import source_spec
 from tabletopic_kernel.core.commit_cycle import (
     CLOSED_EVENT,
     Action,
     Event,
     Goal,
     State,
-    backoff_ms,
-    commit_is_due,
     event_of,
     next_goal,
     transition,
 )
-from tabletopic_kernel.core.errors import (
-    ActionNeededError,
-    GapError,
-    RetryableError,
-    StartOverError,
-    TableTopicError,
-    UsageError,
-)
+from tabletopic_kernel.core.errors import GapError, RetryableError, StartOverError, TableTopicError
 from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
-from tabletopic_kernel.ingest.plan import Needs, StagePlan
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
 
 _LOG = logging.getLogger(__name__)
-# After losing the table to another host: longer than a consumer group takes to notice a dead member,
-# so that two hosts do not take it from each other in turns.
-_LOST_WAIT_MS = 10_000
-_IDLE_WAIT_S = 1.0
-
-
-@dataclass(frozen=True)
-class _PlanRequest:
-    needs: Needs
-    recheck: bool
-    answer: Future[StagePlan]
 
 
 class Coordinator:
@@ -73,7 +48,7 @@ class Coordinator:
         self.topic = topic
         self.settings = settings
         self._services = services
-        self._inbox: queue.Queue[tuple[Event, object] | _PlanRequest | ReplayWish] = queue.Queue()
+        self._inbox: Inbox = queue.Queue()
         self._lock = threading.Lock()
         self._state = State.STOPPED
         self._goal = Goal.RETRY
@@ -83,10 +58,7 @@ class Coordinator:
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._worker: Worker | None = None
-        self._attempt = 0
-        self._retry_at_ms = 0
-        self._last_commit_ms = services.now_ms()
-        self._commit_asked = False
+        self._schedule = Schedule(services.now_ms)
         self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
@@ -106,7 +78,7 @@ class Coordinator:
 
     def commit_now(self) -> None:
         """Commit what is staged without waiting for the interval."""
-        self._commit_asked = True
+        self._schedule.ask_commit()
         self._inbox.put((Event.COMMIT_DUE, None))
         self._report.commit_asked()
 
@@ -153,7 +125,7 @@ class Coordinator:
             item = self._inbox.get(timeout=self._wait_s())
         except queue.Empty:
             item = None
-        if isinstance(item, _PlanRequest):
+        if isinstance(item, PlanRequest):
             self._answer(item)
         elif isinstance(item, ReplayWish):
             self._replays.ask(item)
@@ -165,34 +137,12 @@ class Coordinator:
             self._replay_some()
 
     def _wait_s(self) -> float:
-        now = self._services.now_ms()
         if self._due() is not None or self._can_replay():
             return 0.0
-        waits = [_IDLE_WAIT_S]
-        if self.state in (State.WAITING, State.SETTLING, State.STAGED):
-            due_ms = max(self._retry_at_ms, self._last_commit_ms + self.settings.commit_interval_ms)
-            at_ms = due_ms if self.state is State.STAGED else self._retry_at_ms
-            waits.append(max(0.0, (at_ms - now) / 1000))
-        return min(waits)
+        return self._schedule.wait_s(self.state, self.settings)
 
     def _due(self) -> Event | None:
-        """The event that time alone brings."""
-        now = self._services.now_ms()
-        with self._lock:
-            if now < self._retry_at_ms:
-                return None
-            if self._state in (State.WAITING, State.SETTLING):
-                return Event.RETRY_DUE
-            if self._state is not State.STAGED:
-                return None
-            due = self._commit_asked or commit_is_due(
-                now_ms=now,
-                last_commit_ms=self._last_commit_ms,
-                interval_ms=self.settings.commit_interval_ms,
-                staged_bytes=self._staged.bytes,
-                commit_bytes=self.settings.commit_bytes,
-            )
-        return Event.COMMIT_DUE if due else None
+        return self._schedule.due(self.state, self._staged.bytes, self.settings)
 
     def _fire(self, event: Event, payload: object = None) -> None:
         pending: deque[tuple[Event, object]] = deque([(event, payload)])
@@ -210,7 +160,7 @@ class Coordinator:
             if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
                 self._report.fine()
             if event is Event.RESUME:
-                self._attempt = self._retry_at_ms = 0
+                self._schedule.resume()
             self._report.moved(event, before, after)
             for action in actions:
                 outcome = self._perform(action)
@@ -235,7 +185,7 @@ class Coordinator:
         if event is not Event.HEAD_MOVED:
             self._report.trouble(error, waits=event is not Event.REFUSED)
         if event is Event.OWNERSHIP_LOST:
-            self._retry_at_ms = self._services.now_ms() + _LOST_WAIT_MS
+            self._schedule.lost()
         return event
 
     # -- actions
@@ -255,16 +205,19 @@ class Coordinator:
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
-        if owner.table is not None and owner.swept_epoch < owner.ledger.epoch - 1:
-            threading.Thread(target=self._sweep, args=(owner,), name="sweep", daemon=True).start()
+        if owner.is_sweep_due:
+            threading.Thread(target=owner.sweep, name="sweep", daemon=True).start()
         return Event.OWNED
 
     def _start_worker(self) -> Event | None:
-        assert self._owner is not None
-        spec = source_spec(self.topic, self.settings, self._services.broker, self._owner.start)
-        listener = WorkerListener(self)
+        owner, services = self._owner, self._services
+        assert owner is not None
+        spec = source_spec(self.topic, self.settings, services.broker, owner.start)
+        listener = WorkerListener(
+            owner, self.settings.commit_bytes, services, self._inbox, self._staged, self._report
+        )
         try:
-            worker = Worker(self._services.spark(), spec, self._owner.plan(), listener)
+            worker = Worker(services.spark(), spec, owner.plan(), listener)
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
@@ -272,7 +225,7 @@ class Coordinator:
             self._report.trouble(told, waits=True)
             self._worker = None
             return Event.WORKER_DIED
-        self._last_commit_ms = self._services.now_ms()
+        self._schedule.started()
         return None
 
     def _stop_worker(self) -> Event | None:
@@ -311,8 +264,7 @@ class Coordinator:
         if any(batch.replay_id for batch in done.batches):
             owner.settle_letters()
             self._replays.committed()
-        self._last_commit_ms, self._attempt = began_ms, 0
-        self._commit_asked = False
+        self._schedule.committed(began_ms)
         self._staged.remove(len(done.batches))
         self._report.committed(done.batches, owner, began_ms)
 
@@ -324,7 +276,7 @@ class Coordinator:
         batch = self._replays.step(self._owner)
         self._report.stands(self._owner)
         if batch is not None:
-            self._commit_asked = True
+            self._schedule.ask_commit()
             self._fire(Event.STAGE, batch)
 
     def _settle(self) -> Event | None:
@@ -350,9 +302,7 @@ class Coordinator:
         return None
 
     def _arm_retry(self) -> Event | None:
-        now = self._services.now_ms()
-        self._retry_at_ms = max(self._retry_at_ms, now + backoff_ms(self._attempt))
-        self._attempt += 1
+        self._schedule.back_off()
         return None
 
     def _finish(self) -> Event | None:
@@ -360,49 +310,7 @@ class Coordinator:
             goal, self._goal = self._goal, Goal.RETRY
         return CLOSED_EVENT[goal]
 
-    # -- for the worker's threads, through WorkerListener
-
-    def take_batch(self, batch: StagedBatch, stopping: Callable[[], bool]) -> None:
-        """Queue a staged batch; waits while too much is uncommitted.
-
-        Raises:
-            ActionNeededError: the topic was made anew before or while the batch was read (I8). Spark knows
-                topics by name and would go on at the old offset as soon as the new one has grown beyond it.
-            RetryableError: the broker does not answer.
-        """
-        assert self._owner is not None
-        try:
-            check_same_topic(self._owner.ledger, self._services.broker.topic_id(self.topic))
-        except TableTopicError:
-            self.discard(batch.files, batch.letters)
-            raise
-        self._report.staged(batch)
-        self._inbox.put((Event.STAGE, batch))
-        self._staged.wait_for_room(self.settings.commit_bytes, stopping)
-
-    def ask_plan(self, needs: Needs, *, recheck: bool) -> StagePlan:
-        """A plan that meets ``needs``; answered by the coordinator's thread."""
-        request = _PlanRequest(needs, recheck, Future())
-        self._inbox.put(request)
-        return request.answer.result()
-
-    def worker_ended(self, error: Exception | None) -> None:
-        """The query is over by itself."""
-        if error is None:
-            return
-        refused = isinstance(error, ActionNeededError | UsageError)
-        self._inbox.put((Event.REFUSED if refused else Event.WORKER_DIED, error))
-
-    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
-        """Delete files that no commit will take; what cannot be deleted now is swept at the next start."""
-        if self._owner is None:
-            return
-        try:
-            self._owner.discard(files, letters)
-        except RetryableError as error:
-            _LOG.warning("%s: %s", self.topic, error)
-
-    def _answer(self, request: _PlanRequest) -> None:
+    def _answer(self, request: PlanRequest) -> None:
         owner = self._owner
         if self.state not in (State.RUNNING, State.STAGED, State.SETTLING) or owner is None:
             request.answer.set_exception(StartOverError("the topic is being stopped"))
@@ -414,15 +322,6 @@ class Coordinator:
             return
         self._report.stands(owner)
         request.answer.set_result(plan)
-
-    def _sweep(self, owner: Owner) -> None:
-        try:
-            gone = owner.sweep()
-        except Exception:
-            _LOG.exception("%s: files that no commit took are left for the next start", self.topic)
-            return
-        if gone:
-            _LOG.info("%s: removed %d data files that no commit took", self.topic, gone)
 
     def _crash(self, error: Exception) -> None:
         self._crashed = True

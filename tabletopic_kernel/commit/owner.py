@@ -198,11 +198,21 @@ class Owner:
             if table is not None and chosen:
                 delete_files(table.table, [file.file_path for file in chosen])
 
-    def sweep(self) -> int:
-        """Remove what earlier epochs left (I10); how many files. Raises RetryableError."""
+    @property
+    def is_sweep_due(self) -> bool:
+        """Whether files of earlier epochs may lie there."""
+        return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
+
+    def sweep(self) -> None:
+        """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
         gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
-        for table in (self.table, self.letters.table):
-            if table is not None:
-                gone += sweep(table.table, after_epoch=after, before_epoch=before)
+        try:
+            for table in (self.table, self.letters.table):
+                if table is not None:
+                    gone += sweep(table.table, after_epoch=after, before_epoch=before)
+        except Exception:
+            _LOG.exception("%s: files that no commit took are left for the next start", self.ledger.topic)
+            return
         self.swept_epoch = before - 1
-        return gone
+        if gone:
+            _LOG.info("%s: removed %d data files that no commit took", self.ledger.topic, gone)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.commit import coordinator as module
+from tabletopic_kernel.commit import coordinator, schedule
 from tabletopic_kernel.commit.coordinator import Coordinator
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
@@ -117,6 +117,6 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True)
 def made_rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Everything around a coordinator."""
     FakeWorker.made = []
-    monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
+    monkeypatch.setattr(coordinator, "Worker", FakeWorker)
+    monkeypatch.setattr(schedule, "_IDLE_WAIT_S", 0.01)
     return Rig(FlakyCatalog(catalog))

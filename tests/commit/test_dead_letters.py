@@ -13,10 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.commit import coordinator as module
 from tabletopic_kernel.commit.coordinator import Coordinator
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.errors import LostOwnershipError, RetryableError, TableTopicError
@@ -24,19 +22,10 @@ from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, TablePlan
 from tabletopic_kernel.ingest.worker import StagedBatch
-from tests.commit.conftest import FlakyCatalog, answer_lost, never_arrived, refused
-from tests.commit.rig import FakeWorker, Rig, drain
+from tests.commit.conftest import answer_lost, never_arrived, refused
+from tests.commit.rig import Rig, drain, made_rig
 
 LETTERS = ("default", "clicks__dead_letters")
-
-
-@pytest.fixture
-def rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """Everything around a coordinator."""
-    FakeWorker.made = []
-    monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
-    return Rig(FlakyCatalog(catalog))
 
 
 def ask(coordinator: Coordinator, listener: Any, needs: Needs) -> Any:
@@ -312,7 +301,7 @@ def test_whatever_fails_each_record_is_a_row_or_a_letter_once(
     for rig in _fresh_rig(monkeypatch, tmp_path_factory):
         coordinator, position = running(rig), 0
         for count, bad, faults, then in steps:
-            if len(FakeWorker.made) and rig.worker.stopping:
+            if rig.worker.stopping:
                 pytest.fail("the worker was stopped")
             batch = stage(rig, coordinator, position, position + count, bad)
             position += count
@@ -351,7 +340,4 @@ def _fresh_rig(monkeypatch: pytest.MonkeyPatch, factory: pytest.TempPathFactory)
     catalog = open_catalog(
         {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
     )
-    FakeWorker.made = []
-    monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
-    yield Rig(FlakyCatalog(catalog))
+    yield made_rig(catalog, monkeypatch)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.commit import coordinator as module
 from tabletopic_kernel.commit.coordinator import Coordinator
 from tabletopic_kernel.commit.replay import letters_that
 from tabletopic_kernel.core.commit_cycle import Event, State
@@ -15,20 +13,11 @@ from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.events import Replayed
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.core.wire import prefix
-from tests.commit.conftest import AVRO, FlakyCatalog, answer_lost, never_arrived, refused
-from tests.commit.rig import FakeWorker, Rig, drain
+from tests.commit.conftest import AVRO, answer_lost, never_arrived, refused
+from tests.commit.rig import Rig, drain
 from tests.commit.test_dead_letters import _fine, commit, letters, rows, running, stage, staged
 
 LATE = 9  # a schema that is registered after its records
-
-
-@pytest.fixture
-def rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """Everything around a coordinator."""
-    FakeWorker.made = []
-    monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(module, "_IDLE_WAIT_S", 0.01)
-    return Rig(FlakyCatalog(catalog))
 
 
 def value(offset: int) -> bytes:

@@ -1,0 +1,86 @@
+"""When a coordinator acts by itself, on a clock that the test sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tabletopic_kernel.commit.schedule import Schedule
+from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.settings import TopicSettings
+
+SETTINGS = TopicSettings(commit_interval_ms="400ms")  # type: ignore[arg-type]
+
+
+class Clock:
+    """Ms; stands still until the test moves it."""
+
+    now = 50_000
+
+    def __call__(self) -> int:
+        """Now."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock of the test's own."""
+    return Clock()
+
+
+@pytest.fixture
+def schedule(clock: Clock) -> Schedule:
+    """Of a worker that has just begun."""
+    return Schedule(clock)
+
+
+def test_a_commit_is_waited_for_exactly(schedule: Schedule, clock: Clock) -> None:
+    """While something is staged the wait ends when the commit is due, not later."""
+    clock.now += 100
+    assert schedule.wait_s(State.STAGED, SETTINGS) == 0.3
+    assert schedule.due(State.STAGED, 1, SETTINGS) is None
+    clock.now += 300
+    assert schedule.wait_s(State.STAGED, SETTINGS) == 0
+    assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
+    assert schedule.due(State.RUNNING, 0, SETTINGS) is None
+    schedule.committed(clock.now)
+    assert schedule.due(State.STAGED, 1, SETTINGS) is None
+
+
+def test_a_wish_counts_for_one_commit(schedule: Schedule, clock: Clock) -> None:
+    """It is due as soon as something is staged; the next one waits for its interval again."""
+    schedule.ask_commit()
+    assert schedule.due(State.RUNNING, 0, SETTINGS) is None
+    assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
+    schedule.committed(clock.now)
+    assert schedule.due(State.STAGED, 1, SETTINGS) is None
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.SETTLING])
+def test_tries_come_more_seldom(schedule: Schedule, clock: Clock, state: State) -> None:
+    """Each wait is twice as long, a resume ends it at once, and a commit begins anew (I9)."""
+    waits = []
+    for _ in range(3):
+        schedule.back_off()
+        began = clock.now
+        while schedule.due(state, 0, SETTINGS) is None:
+            clock.now += 100
+        assert schedule.wait_s(state, SETTINGS) == 0
+        waits.append(clock.now - began)
+    assert waits == [500, 1_000, 2_000]
+    schedule.back_off()
+    schedule.resume()
+    assert schedule.due(state, 0, SETTINGS) is Event.RETRY_DUE
+    schedule.back_off()
+    clock.now += 500
+    assert schedule.due(state, 0, SETTINGS) is Event.RETRY_DUE
+
+
+def test_a_table_that_was_lost_is_left_alone_for_a_while(schedule: Schedule, clock: Clock) -> None:
+    """Longer than a group needs to miss a member, and than the first waits after it."""
+    schedule.lost()
+    schedule.back_off()
+    clock.now += 9_000
+    assert schedule.due(State.WAITING, 0, SETTINGS) is None
+    assert schedule.wait_s(State.WAITING, SETTINGS) == 1.0
+    clock.now += 1_000
+    assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
