@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -30,19 +29,30 @@ from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.workbench import Workbench
 
 _LIMIT_S = 900.0
+_SAID = 2_000  # characters of a log
 
 
 @contextlib.contextmanager
-def running_host(stack: StackInfo) -> Iterator[psutil.Process]:
-    """A host as its own process, so that its CPU time can be told from this one's."""
+def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
+    """A host as its own process, so that its CPU time can be told from this one's.
+
+    Raises:
+        TableTopicError: it ended by itself; the end of what it said.
+    """
     command = [sys.executable, "-m", "tabletopic_kernel.cli", "serve", "--quiet"]
     environment = {**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)}
-    with (stack.state_dir / "logs" / "host.log").open("w") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    said = stack.state_dir / "logs" / "host.log"
+    with said.open("w") as log:
+        process = psutil.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            yield psutil.Process(process.pid)
+            yield process
+        except TableTopicError as error:
+            if process.poll() is None:
+                raise
+            raise TableTopicError(f"{error}: {said.read_text()[-_SAID:].strip()}") from error
         finally:
-            process.terminate()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
             process.wait(120)
 
 
@@ -76,7 +86,7 @@ class _CpuMeter:
 
 
 def cpu_of_path(
-    workbench: Workbench, host: psutil.Process, load: Load, records: int, warm_up: int
+    workbench: Workbench, host: psutil.Popen, load: Load, records: int, warm_up: int
 ) -> tuple[float, float, float]:
     """CPU µs per record in JVM and Python, and records per second, after the warm-up."""
     topic, total = load.topic, records + warm_up
@@ -85,8 +95,12 @@ def cpu_of_path(
     deadline = time.monotonic() + _LIMIT_S
     staged = committed = 0
     begin: tuple[int, float, tuple[float, float]] | None = None
+
+    def goes_on() -> bool:
+        return time.monotonic() < deadline and host.poll() is None
+
     with tqdm(total=total, desc="ingesting", unit="rec", unit_scale=True) as bar:
-        for event in workbench.events(topic, follow=lambda: time.monotonic() < deadline):
+        for event in workbench.events(topic, follow=goes_on):
             if isinstance(event, FilesStaged):
                 staged += event.rows
                 bar.update(event.rows)
@@ -100,8 +114,11 @@ def cpu_of_path(
     meter.close()
     workbench.disable(topic)
     if begin is None or committed < total:
-        raise TableTopicError(f"only {committed} of {total} records were committed in {_LIMIT_S:.0f} s")
+        why = f"in {_LIMIT_S:.0f} s" if time.monotonic() >= deadline else "before its host ended"
+        raise TableTopicError(f"only {committed:,} of {total:,} records were committed {why}")
     counted = total - begin[0]
+    if not counted:
+        raise TableTopicError("the warm-up took all records; measure with more: --records 1000000")
     jvm, python = (1e6 * (now - then) / counted for now, then in zip(jvm_python, begin[2], strict=True))
     return jvm, python, counted / (ended - begin[1])
 
