@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import IcebergType
 
@@ -23,6 +25,7 @@ from tabletopic_kernel.core.table_columns import evolve_key, table_schema
 from tabletopic_kernel.core.wire import SchemaKey
 
 _TRIES = 5  # another writer changed the schema at the same moment
+Covered = dict[SchemaKey, CoveredSchema]
 
 
 class TableColumns:
@@ -81,52 +84,38 @@ class TableColumns:
             table = self.create(columns, registered)
             table.claim(self.ledger, None)
             self.table = table
-        table = self.table
-        for _ in range(_TRIES):
-            outcome = self.outcome(columns, registered.id if registered else None)
-            is_covered = registered is None or registered.id in table.covered()
-            if outcome.refused or (is_covered and not outcome.is_needed):
-                return outcome
-            try:
-                self._apply(table, outcome, registered)
-                return outcome
-            except HeadMovedError:
-                table.reload()
-        raise RetryableError(f"the schema of {table.identifier} keeps changing")
+        table, schema_id = self.table, registered.id if registered else None
+        return self._until_it_fits(
+            lambda: self.outcome(columns, schema_id),
+            registered,
+            table.covered,
+            lambda fitting, covered, epoch: table.evolve(
+                fitting.new_schema, covered, epoch, fitting.former, fitting.batch
+            ),
+        )
 
     def outcome(self, columns: WriterColumns, schema_id: SchemaKey | None) -> Fitting:
         """What fitting the columns, of a registered schema or of none, would do to the table there is."""
         assert self.table is not None
         return outcome(self.table, columns, schema_id, self._settings)
 
-    def fit_key(self, key: IcebergType, registered: RegisteredSchema) -> Evolution:
+    def fit_key(self, key: IcebergType, registered: RegisteredSchema) -> Fitting:
         """As ``fit``, for keys of this type; there is a table."""
-        table, ledger = self.table, self.ledger
+        table = self.table
         assert table is not None
-        assert ledger is not None
-        for _ in range(_TRIES):
-            outcome = self.key_outcome(key)
-            covered = table.covered_keys()
-            if outcome.refused or (registered.id in covered and not outcome.changes):
-                return outcome
-            schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
-            covered[registered.id] = _covered(registered, schema_id, outcome)
-            try:
-                table.evolve_key(outcome.schema if outcome.changes else None, covered, ledger.epoch)
-            except HeadMovedError:
-                table.reload()
-                continue
-            if outcome.changes:
-                self._tell_changes([str(change) for change in outcome.changes], registered, schema_id)
-            return outcome
-        raise RetryableError(f"the schema of {table.identifier} keeps changing")
+        return self._until_it_fits(
+            lambda: self.key_outcome(key),
+            registered,
+            table.covered_keys,
+            lambda fitting, covered, epoch: table.evolve_key(fitting.new_schema, covered, epoch),
+        )
 
-    def key_outcome(self, key: IcebergType) -> Evolution:
+    def key_outcome(self, key: IcebergType) -> Fitting:
         """What fitting the column of keys would do to the table there is."""
         assert self.table is not None
         metadata = self.table.table.metadata
         beside = self._settings.on_incompatible == "new_column"
-        return evolve_key(metadata.schema(), key, metadata.last_column_id, new_columns=beside)
+        return Fitting.of(evolve_key(metadata.schema(), key, metadata.last_column_id, new_columns=beside))
 
     def tell_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
         """Send the event of a schema that does not fit."""
@@ -140,16 +129,34 @@ class TableColumns:
             )
         )
 
-    def _apply(self, table: TopicTable, outcome: Fitting, registered: RegisteredSchema | None) -> None:
+    def _until_it_fits(
+        self,
+        plan: Callable[[], Fitting],
+        registered: RegisteredSchema | None,
+        covered_now: Callable[[], Covered],
+        evolve: Callable[[Fitting, Covered, int], None],
+    ) -> Fitting:
+        """Plan, change the table and note the schema; anew when another writer was first."""
+        assert self.table is not None
         assert self.ledger is not None
-        schema_id = table.next_schema_id if outcome.changes else table.table.metadata.current_schema_id
-        covered = table.covered()
-        if registered is not None:
-            covered.setdefault(registered.id, _covered(registered, schema_id, outcome))
-        new = outcome.schema if outcome.changes else None
-        table.evolve(new, covered, self.ledger.epoch, outcome.former, outcome.batch)
-        if outcome.changes:
-            self._tell_changes([str(change) for change in outcome.changes], registered, schema_id)
+        for _ in range(_TRIES):
+            fitting, covered = plan(), covered_now()
+            is_noted = registered is None or registered.id in covered
+            if fitting.refused or (is_noted and not fitting.is_needed):
+                return fitting
+            current = self.table.table.metadata.current_schema_id
+            schema_id = self.table.next_schema_id if fitting.changes else current
+            if registered is not None:
+                covered.setdefault(registered.id, _covered(registered, schema_id, fitting))
+            try:
+                evolve(fitting, covered, self.ledger.epoch)
+            except HeadMovedError:
+                self.table.reload()
+                continue
+            if fitting.changes:
+                self._tell_changes([str(change) for change in fitting.changes], registered, schema_id)
+            return fitting
+        raise RetryableError(f"the schema of {self.table.identifier} keeps changing")
 
     def _tell_changes(self, changes: list[str], registered: RegisteredSchema | None, schema_id: int) -> None:
         self._services.control.write(

@@ -50,7 +50,7 @@ class KeySchemas:
                 _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
                 continue
             outcome = self._columns.key_outcome(kind)
-            if not (outcome.changes or outcome.refused):
+            if not (outcome.is_needed or outcome.refused):
                 self._remember(schema_id, writer, outcome)
 
     def plan(self) -> KeyPlan | None:

@@ -30,6 +30,11 @@ class Fitting(Evolution):
         """Whether the table must change."""
         return bool(self.changes) or self.batch is not None
 
+    @property
+    def new_schema(self) -> Schema | None:
+        """The table's schema if it changes."""
+        return self.schema if self.changes else None
+
     @classmethod
     def of(cls, outcome: Evolution, batch: Schema | None = None) -> Fitting:
         """An evolution of the table, and what becomes of the batch beside it."""
