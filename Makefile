@@ -28,10 +28,13 @@ down: ## stop what make up started; topics and tables stay in .tabletopic
 lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the notebooks
 	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
+# Tests with servers mostly wait: two processes, each with servers of its own (tests/conftest.py).
+PAIR := -n 2 --dist loadscope --no-loadscope-reorder
+
 # pytest ends with 5 where ARGS chose no test of a kind.
 test: $(INSTALLED) $(SIDEBAR) ## every test, also those with real servers
 	@echo "==> pytest, without servers" && { $(RUN) pytest -m "not integration" -q -n auto $(ARGS) || [ $$? -eq 5 ]; }
-	@echo "==> pytest, with servers" && { $(RUN) pytest -m integration --durations=15 $(ARGS) || [ $$? -eq 5 ]; }
+	@echo "==> pytest, with servers" && { $(RUN) pytest -m integration $(PAIR) --durations=15 $(ARGS) || [ $$? -eq 5 ]; }
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tabletopic_kernel.local import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
@@ -17,6 +18,42 @@ settings.load_profile("tabletopic")
 # Ctrl-C would wait for ever there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# `make test` runs the tests with servers in two processes, each with servers of its own; most of their time
+# is waiting. What shares servers, a host or a browser stays together, and the longest is begun first, so that
+# both processes end at about the same time.
+_LONGEST_FIRST = ("recovery", "integration", "notebooks", "browser", "demo", "local", "cli", "jupyter")
+_WITH_OTHERS = {
+    "test_kernel.py": "notebooks",  # kernels become hosts: they share the servers where nobody else is one
+    "test_notebooks.py": "notebooks",
+    "test_demo.py": "demo",
+    "test_live.py": "browser",
+}
+
+
+def _share(nodeid: str) -> str:
+    """What a test runs together with: a folder of ``tests/``, or what it shares with other folders."""
+    _, _, below = nodeid.partition("tests/")
+    path = below.partition("::")[0].split("/")
+    return _WITH_OTHERS.get(path[-1], path[0])
+
+
+class _ByShare(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return _share(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
+    """With ``--dist loadscope``; quick tests are dealt out one by one."""
+    return _ByShare(config, log) if config.getvalue("dist") == "loadscope" else None  # type: ignore[arg-type]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the order in which the shares are dealt out."""
+    rank = {name: place for place, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(_share(item.nodeid), len(rank)))
 
 
 @pytest.fixture(autouse=True)

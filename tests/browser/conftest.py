@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext, expect, sync_playwright
 
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
 
+# For what is there at once where the machine has nothing else to do.
+_LIMIT_MS = 30_000
 # Nothing of the browser's own that asks the internet.
 _ARGUMENTS = [
     "--no-sandbox",
@@ -51,7 +53,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
             viewport={"width": 1280, "height": 800},
             permissions=["clipboard-read", "clipboard-write"],
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(_LIMIT_MS)
+        expect.set_options(timeout=_LIMIT_MS)
         yield context
         context.close()
 

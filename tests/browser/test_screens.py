@@ -287,8 +287,9 @@ def test_a_hundred_topics_stay_smooth(page: LabPage, api: FakeApi) -> None:
     page.open()
     expect(page.row("topic_099")).to_be_attached()
     page.page.evaluate(_WATCH)
-    longest = []
-    for step in range(1, 6):
+    longest: list[float] = []
+    while 0 not in longest and len(longest) < 20:  # the machine may do something else for a while
+        step = len(longest) + 1
         page.page.evaluate("window.watched.longestMs = 0")
         api.topics = [running(f"topic_{n:03}", lag_records=n + 1000 * step) for n in range(100)]
         page.button("Refresh now").click()
@@ -298,7 +299,7 @@ def test_a_hundred_topics_stay_smooth(page: LabPage, api: FakeApi) -> None:
     assert watched["rowsMade"] == 0
     # Lag, its tooltip, the age of the commit: in each row, for each look; a poll may have come in between.
     assert watched["changes"] < 100 * 3 * 2 * len(longest)
-    assert min(longest) == 0, longest  # the smallest: the machine may do something else for a while
+    assert longest[-1] == 0, longest
     page.sidebar.get_by_label("Filter topics").fill("_09")
     expect(page.sidebar.locator("li[data-topic]")).to_have_count(10)
     page.shot("sidebar-100-topics")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -197,7 +198,7 @@ def _until(condition: Callable[[], bool], seconds: float = 200) -> bool:
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(1)
+        time.sleep(0.2)
     return False
 
 
@@ -256,7 +257,7 @@ def test_ctrl_c_ends_what_goes_on(
     if words[0] == "status":
         assert json.loads(running.stdout.readline())["topic"]
     else:
-        time.sleep(3)
+        assert _until(lambda: bool(psutil.Process(running.pid).net_connections()))  # it asks the broker
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=30)
     assert (running.returncode, errors) == (130, "")

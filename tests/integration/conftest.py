@@ -138,7 +138,7 @@ def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Send
 def caught_up(bench: Workbench) -> Callable[..., Any]:
     """Waits until a topic has no lag and gives its status; fails early when the topic has stopped."""
 
-    def wait(topic: str, *, timeout_s: float = 90, state: str | None = None) -> Any:
+    def wait(topic: str, *, timeout_s: float = 180, state: str | None = None) -> Any:
         deadline = time.monotonic() + timeout_s
         while True:
             (status,) = bench.status(topic)

@@ -365,7 +365,7 @@ def test_a_killed_jvm_is_replaced(
     check_rows(bench, sender)
 
 
-def _wait(done: Callable[[], bool], timeout_s: float = 60) -> None:
+def _wait(done: Callable[[], bool], timeout_s: float = 180) -> None:
     deadline = time.monotonic() + timeout_s
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"

