@@ -5,21 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
 from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.events import ControlEvent
-from tabletopic_kernel.core.projection import Record
-from tabletopic_kernel.core.settings import Settings, TopicWish
+from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.dashboard import control
+from tabletopic_kernel.dashboard.known import Known, words
 from tabletopic_kernel.dashboard.polls import BrokerPolls, TablePolls
-from tabletopic_kernel.dashboard.view import Retention, TableFacts, View
+from tabletopic_kernel.dashboard.view import View
 from tabletopic_kernel.shown.events import event_text
 from tabletopic_kernel.workbench import Servers, Workbench, find_servers
 
@@ -28,56 +25,6 @@ _TICK_S = 1.0
 _IDLE_TICK_S = 5.0  # nobody looks; the end offsets are still wanted for the history
 _AGAIN_S = 2.0
 LoadSettings = Callable[[], Settings]
-
-
-@dataclass
-class Known:
-    """What the threads put together; ``lock`` guards all of it."""
-
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    record: Record = field(default_factory=Record)
-    wishes: Mapping[str, TopicWish] | None = None
-    hosts: tuple[str, ...] = ()
-    tables: dict[str, TableFacts] = field(default_factory=dict)
-    retention: dict[str, Retention] = field(default_factory=dict)
-    troubles: dict[str, str] = field(default_factory=dict)
-    history_read: float = 0.0
-    watched: Counter[str] = field(default_factory=Counter)  # sessions by topic; "" is the overview
-
-    def trouble(self, what: str, error: Exception | None) -> None:
-        """Something does not answer, or (None) answers again."""
-        with self.lock:
-            if error is None:
-                self.troubles.pop(what, None)
-            else:
-                self.troubles[what] = _words(error)
-
-    def begin_again(self) -> None:
-        """Other servers, or the same with other data: nothing that is known is true any more."""
-        with self.lock:
-            self.record, self.wishes, self.hosts = Record(), None, ()
-            self.tables, self.retention, self.troubles = {}, {}, {}
-            self.history_read = 0.0
-
-    def take(self, events: list[ControlEvent]) -> None:
-        """Fold events into the record."""
-        with self.lock:
-            self.record.fold(events)
-
-    def read(self, share: float) -> None:
-        """So much of the control topic's past is read."""
-        with self.lock:
-            self.history_read = share
-
-    def watched_topics(self) -> list[str]:
-        """Topics whose pages are open."""
-        with self.lock:
-            return sorted(topic for topic, sessions in self.watched.items() if topic and sessions > 0)
-
-    def is_watched(self) -> bool:
-        """Whether any page is open."""
-        with self.lock:
-            return self.watched.total() > 0
 
 
 class Live:
@@ -130,7 +77,7 @@ class Live:
         try:
             outcome = Workbench(self._load_settings()).replay(topic)
         except (TableTopicError, KafkaException) as error:
-            return _words(error)
+            return words(error)
         return event_text(outcome) if outcome else "It takes longer; what became of them will be an event."
 
     def _run(self) -> None:
@@ -218,10 +165,6 @@ class Live:
             except (TableTopicError, KafkaException) as error:
                 self.known.trouble("catalog", error)
             over.wait(_TICK_S)
-
-
-def _words(error: Exception) -> str:
-    return error.args[0].str() if isinstance(error, KafkaException) else str(error)
 
 
 def _now_ms() -> int:

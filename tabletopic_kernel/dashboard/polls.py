@@ -9,12 +9,12 @@ from tabletopic_kernel.commit.status import oldest_waiting, progress_of_table
 from tabletopic_kernel.core.charts import moments_without_ends
 from tabletopic_kernel.core.errors import RetryableError, UsageError
 from tabletopic_kernel.core.settings import table_identifier
+from tabletopic_kernel.dashboard.known import Known
 from tabletopic_kernel.dashboard.view import Retention
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from tabletopic_kernel.dashboard.live import Known
     from tabletopic_kernel.workbench import Workbench
 
 WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000}

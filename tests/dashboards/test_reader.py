@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.dashboard.live import Known, Live
+from tabletopic_kernel.dashboard.known import Known
+from tabletopic_kernel.dashboard.live import Live
 
 
 def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:
