@@ -27,7 +27,6 @@ _LONGEST_FIRST = ("recovery", "integration", "notebooks", "browser", "demo", "lo
 _WITH_OTHERS = {
     "test_kernel.py": "notebooks",  # kernels become hosts: they share the servers where nobody else is one
     "test_notebooks.py": "notebooks",
-    "test_demo.py": "demo",
     "test_live.py": "browser",
 }
 
