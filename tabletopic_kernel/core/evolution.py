@@ -2,7 +2,8 @@
 
 Columns are found by ``core/matching.py``: mostly by name. Allowed: add (as optional), relax (required to
 optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks
-stays and becomes optional. Everything else is refused, never coerced; or, where that is wished, the field
+stays and becomes optional, and one that has room for every value of the writer's type stays as it is.
+Everything else is refused, never coerced; or, where that is wished, the field
 gets a column of its own beside the one it does not fit: ``price`` as text beside a number is
 ``price_string``. Inside a list or map, whose elements cannot have a second name, it is the list or map that
 gets the column.
@@ -18,7 +19,7 @@ from typing import Literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from tabletopic_kernel.core.iceberg_types import spell, suffix, widens, with_fresh_ids
+from tabletopic_kernel.core.iceberg_types import holds, spell, suffix, widens, with_fresh_ids
 from tabletopic_kernel.core.matching import Homes, Known, Matching
 from tabletopic_kernel.core.names import (
     column_names,
@@ -177,7 +178,7 @@ class _Merge:
             return self._list(name, origin, table, writer, inside)
         if isinstance(table, MapType) and isinstance(writer, MapType):
             return self._map(name, origin, table, writer, inside)
-        if table == writer or widens(writer, table):
+        if table == writer or holds(table, writer):
             return table
         if widens(table, writer):
             self.changes.append(Change("widen", name, str(table), str(writer)))

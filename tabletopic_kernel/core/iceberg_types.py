@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from pyiceberg.types import (
+    BinaryType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -51,10 +54,34 @@ def spell(kind: IcebergType) -> str:
 
 
 def widens(narrow: IcebergType, wide: IcebergType) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide`` (Iceberg spec, "Schema Evolution")."""
+    """Whether a column of ``narrow`` may become one of ``wide`` (Iceberg spec, "Schema Evolution")."""
     if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
         return narrow.scale == wide.scale and narrow.precision < wide.precision
     return (type(narrow), type(wide)) in {(IntegerType, LongType), (FloatType, DoubleType)}
+
+
+# Digits that every value has room in.
+_DIGITS: Final[dict[type[IcebergType], int]] = {IntegerType: 10, LongType: 19}
+
+
+def holds(wide: IcebergType, narrow: IcebergType) -> bool:
+    """Whether a column of ``wide`` can have every value of ``narrow`` as it is.
+
+    These are more pairs than ``widens`` has: a column of integers cannot become one of doubles, but a double
+    has room for every 32-bit integer.
+
+    >>> holds(DoubleType(), IntegerType()), holds(DoubleType(), LongType())
+    (True, False)
+    >>> holds(DecimalType(12, 4), DecimalType(9, 2)), holds(DecimalType(12, 2), IntegerType())
+    (True, True)
+    """
+    if isinstance(wide, DecimalType):
+        if isinstance(narrow, DecimalType):
+            whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+            return whole and wide.scale >= narrow.scale
+        return wide.precision - wide.scale >= _DIGITS.get(type(narrow), wide.precision + 1)
+    pair = (type(narrow), type(wide))
+    return widens(narrow, wide) or pair in {(IntegerType, DoubleType), (FixedType, BinaryType)}
 
 
 def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:

@@ -16,6 +16,8 @@ _SHAPES: Final = frozenset(
         *("properties", "patternProperties", "additionalProperties", "items", "prefixItems"),
     )
 )
+# They name properties that depend on the value: evaluated ones, but no columns.
+_DEPENDENT: Final = frozenset(("if", "then", "else", "dependentSchemas"))
 _PYTHON_TYPES: Final = {
     type(None): "null",
     bool: "boolean",
@@ -37,7 +39,9 @@ class Keywords:
     required: set[str] = field(default_factory=set)
     patterns: list[Place] = field(default_factory=list)
     additional: list[Place] = field(default_factory=list)
-    closed: bool = False
+    additional_false: bool = False
+    unevaluated_false: bool = False
+    depends: bool = False
     items: list[Place] = field(default_factory=list)
     tuple_items: list[Place] = field(default_factory=list)
     unions: list[list[Place]] = field(default_factory=list)
@@ -46,6 +50,11 @@ class Keywords:
     unreadable: bool = False
     entered: list[int] = field(default_factory=list)
     doc: str | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether properties that are not named here may not be: some parts name more, for some values."""
+        return self.additional_false or (self.unevaluated_false and not self.depends)
 
     @property
     def has_shape(self) -> bool:
@@ -83,8 +92,9 @@ def note(place: Place, both: Keywords) -> None:
         both.properties.setdefault(name, []).append(place.inner(inner))
     both.required.update(one for one in list_of(schema, "required") if isinstance(one, str))
     both.patterns += [place.inner(inner) for _, inner in _dict(schema, "patternProperties")]
-    for keyword in ("additionalProperties", "unevaluatedProperties"):
-        both.closed |= schema.get(keyword) is False
+    both.additional_false |= schema.get("additionalProperties") is False
+    both.unevaluated_false |= schema.get("unevaluatedProperties") is False
+    both.depends |= bool(_DEPENDENT.intersection(schema))
     if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
         both.additional.append(place.inner(schema["additionalProperties"]))
     _note_items(place, both)

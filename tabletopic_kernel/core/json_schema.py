@@ -60,11 +60,13 @@ _Typed = tuple[JsonType, bool]  # a type, and whether null is a value of it
 class JsonSchema:
     """What a schema makes of a record. ``root`` has the columns.
 
-    ``whole``: the record is the value of the one column, else an object with the columns' properties.
+    ``whole``: the record is the value of the one column, else an object with the columns' properties, or,
+    if it is ``nullable``, null: a row of nulls.
     """
 
     root: Struct
     whole: bool
+    nullable: bool = False
 
     @property
     def iceberg_schema(self) -> Schema:
@@ -86,7 +88,7 @@ def parse_json_schema(text: str, references: Mapping[str, str] | None = None) ->
     if nullable:  # a record that is null has none of its columns
         optional = (Field(f.key, f.name, f.type, True, f.doc) for f in node.fields)
         node = Struct(tuple(optional), node.open)
-    return JsonSchema(node, whole=False)
+    return JsonSchema(node, whole=False, nullable=nullable)
 
 
 class _MeetsItselfError(Exception):

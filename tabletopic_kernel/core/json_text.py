@@ -166,11 +166,15 @@ def double_of(number: Number) -> float | None:
 
     >>> double_of(Number("0.1")), double_of(Number("9007199254740993")), double_of(Number("1e999"))
     (0.1, None, None)
+    >>> double_of(Number("5e-324")), double_of(Number("1e-324")), double_of(Number("0e-999"))
+    (5e-324, None, 0.0)
     >>> double_of(Number("1152921504606847000")), double_of(Number("3.14159265358979323846"))
     (1.152921504606847e+18, None)
     """
     value = float(number)
     if value in (float("inf"), float("-inf")):
+        return None
+    if not value and significant_digits(number):  # 1e-400 is not 0
         return None
     if len(number) <= _SAFE_DIGITS:
         return value

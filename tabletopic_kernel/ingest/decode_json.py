@@ -54,7 +54,9 @@ class JsonSchemaDecoder:
         self.schema_id = schema_id
         self.iceberg_schema: Schema = parsed.iceberg_schema
         self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
-        self._engines = _Engines(parsed.root, self.arrow_schema, whole=parsed.whole, lenient=False)
+        self._engines = _Engines(
+            parsed.root, self.arrow_schema, whole=parsed.whole, lenient=False, nullable=parsed.nullable
+        )
 
     def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
         """Rows in the order of ``values``, without the refused ones.
@@ -127,8 +129,10 @@ class JsonDecoder:
 class _Engines:
     """Both engines of one type."""
 
-    def __init__(self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, lenient: bool) -> None:
-        self.exact = ExactEngine(root, arrow_schema, whole=whole, lenient=lenient)
+    def __init__(
+        self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, lenient: bool, nullable: bool = False
+    ) -> None:
+        self.exact = ExactEngine(root, arrow_schema, whole=whole, lenient=lenient, nullable=nullable)
         self.fast: FastEngine | None = None
         self.fast_refusal: str | None = None  # why the fast engine cannot take this type at all
         try:

@@ -1,4 +1,4 @@
-"""Numbers with more digits than a double has, found in JSON text by array operations.
+"""Numbers with more digits than a double has, or too small for one, found in JSON text by array operations.
 
 The native reader gives the nearest double and no sign that digits were lost.
 """
@@ -18,6 +18,9 @@ Offsets = np.ndarray[Any, np.dtype[np.int64]]
 _RUN: Final = DOUBLE_DIGITS + 2
 # Zeros in front that are told from digits; with more of them a number is a suspect for nothing.
 _LEADING: Final = 8
+_EXPONENT: Final = 8  # digits of an exponent that are looked at
+_TINY: Final = 3  # digits of the exponents of doubles' smallest
+_BEHIND_NUMBER: Final = np.frombuffer(b",}] \t\r\n", np.uint8)
 _CHUNK: Final = 256 * 1024  # bytes worked on at once, within the processor's cache
 
 
@@ -44,6 +47,28 @@ def long_fractions(text: Bytes) -> Offsets:
         point |= zeros & (byte == ord("."))
     digits = ends - starts - leading - (1 - point)
     return starts[digits > DOUBLE_DIGITS]
+
+
+def tiny_numbers(text: Bytes) -> Offsets:
+    """Places of the exponents of numbers that may be too small for a double: of three digits and more.
+
+    ``text`` ends behind the last number.
+    """
+    places = np.flatnonzero(text == ord("-"))
+    places = places[places > 1]
+    places = places[((text[places - 1] | 0x20) == ord("e")) & _are_digits(text[places - 2])]
+    ends = places + 1
+    for _ in range(_EXPONENT):
+        ends += (ends < len(text)) & _are_digits(text[np.minimum(ends, len(text) - 1)])
+    # A digit behind the last one looked at is as good as an end; a letter or a hyphen is that of a UUID.
+    end = text[np.minimum(ends, len(text) - 1)]
+    found: Offsets = places[(ends - places > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
+    return found
+
+
+def _are_digits(text: Bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    found: np.ndarray[Any, np.dtype[np.bool_]] = (text - np.uint8(ord("0"))) <= 9
+    return found
 
 
 def _runs(text: Bytes) -> tuple[Offsets, Offsets]:

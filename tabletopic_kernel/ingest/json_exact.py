@@ -34,9 +34,15 @@ _Row = dict[str, Any]
 
 
 class ExactEngine:
-    """Reads record after record of one type. ``whole``: a record is the value of the one column."""
+    """Reads record after record of one type.
 
-    def __init__(self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, lenient: bool) -> None:
+    ``whole``: a record is the value of the one column; ``nullable``: it may be null instead of an object.
+    """
+
+    def __init__(
+        self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, lenient: bool, nullable: bool = False
+    ) -> None:
+        self._nullable = nullable
         self._whole = whole
         self._lenient = lenient
         self._arrow_schema = arrow_schema
@@ -60,6 +66,8 @@ class ExactEngine:
         elif self._lenient and type(found) is not dict:
             self.leftover = NOTHING if found is None else found
             return {} if found is None else {REST: json_text(found)}
+        elif self._nullable and found is None:
+            return {}
         self._compiler.has_left = False
         row: _Row = self._read(found)
         if self._compiler.has_left:

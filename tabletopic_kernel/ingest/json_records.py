@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.ingest.json_digits import long_fractions
+from tabletopic_kernel.ingest.json_digits import long_fractions, tiny_numbers
 
 # Joints: 4 bytes in front of each record and 1 behind, together as long as a schema id's prefix.
 OPEN: Final = b'{"":'
@@ -89,7 +89,7 @@ class Records:
         if len(unfit):
             block = _blanked(block, offsets, unfit)
         if doubles:
-            places = long_fractions(block)
+            places = np.concatenate((long_fractions(block), tiny_numbers(block)))
             unfit = np.union1d(unfit, np.searchsorted(offsets, places, side="right") - 1)
         return Joined(pa.py_buffer(block), offsets, unfit, _few_brackets(block, offsets))
 

@@ -101,7 +101,7 @@ class Stage:
         if schema_id is not None and schema_id in self._plan.refused_schemas:
             return True
         if self._loaded.writer is None:  # inferred columns come from the records themselves
-            return schema_id is not None and self._loaded.infers
+            return self._loaded.infers
         return self._plan.covers_tombstones if schema_id is None else schema_id in self._plan.schemas
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
@@ -174,7 +174,8 @@ class Stage:
     ) -> None:
         """Hold the rows of ``columns``, which are the records at ``at``; what does not fit is refused."""
         target = self._loaded.target
-        assert target is not None
+        if target is None:  # records that tell of no column, before the first that does
+            return
         try:
             rows = conform(columns, len(at), target)
         except pa.ArrowInvalid as error:

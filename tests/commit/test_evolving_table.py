@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,32 @@ def test_a_table_of_the_new_schema_takes_records_of_the_old_one(tmp_path: Path) 
     lane.send((old, {"a": 1}), (new, {"b": 2}))
     assert lane.changes() == []
     assert [_plain(row) for row in lane.rows()] == [{"b": 1}, {"b": 2}]
+
+
+def test_a_column_that_has_room_takes_older_records(tmp_path: Path) -> None:
+    """Also of types that Iceberg could not have widened to the column's, as Avro's own rules do."""
+
+    def decimal(precision: int, scale: int) -> dict[str, Any]:
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+    def schema(number: Any, price: Any, raw: Any) -> dict[str, Any]:
+        return record(
+            {"name": "n", "type": number},
+            {"name": "l", "type": {"type": "array", "items": ["null", number]}},
+            {"name": "p", "type": price},
+            {"name": "b", "type": raw},
+        )
+
+    lane = Lane(tmp_path)
+    fixed = {"type": "fixed", "name": "Two", "size": 2}
+    old = lane.register(schema("int", decimal(9, 2), fixed))
+    new = lane.register(schema("double", decimal(12, 4), "bytes"))
+    ints = [2**31 - 1, -(2**31), 0]
+    sent = [(old, {"n": n, "l": [n, None], "p": Decimal("-0.05"), "b": b"ab"}) for n in ints]
+    sent += [(new, {"n": 0.5, "l": [0.1], "p": Decimal("0.0001"), "b": b""})]
+    assert lane.send(*sent * 20).refused == {}
+    assert lane.changes() == []
+    assert [{name: row[name] for name in "nlpb"} for row in lane.rows()] == [one for _, one in sent * 20]
 
 
 def test_an_alias_of_a_field_that_is_still_there_renames_nothing(tmp_path: Path) -> None:

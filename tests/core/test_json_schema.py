@@ -107,6 +107,18 @@ def test_all_of_is_one_object() -> None:
     )
 
 
+@pytest.mark.parametrize("keyword", ["then", "dependentSchemas"])
+@pytest.mark.parametrize("within", ["beside", "allOf"])
+def test_properties_that_depend_on_a_value_are_no_unevaluated_ones(keyword: str, within: str) -> None:
+    """What ``unevaluatedProperties: false`` says of them depends on the record: they are kept in the rest."""
+    more = {keyword: {"properties": {"x": {"type": "integer"}}}, "if": {"required": ["kind"]}}
+    schema = {"type": "object", "properties": {"kind": {"type": "string"}}, "unevaluatedProperties": False}
+    schema |= more if within == "beside" else {"allOf": [more]}
+    for closed, names in (({}, ["kind", REST]), ({"additionalProperties": False}, ["kind"])):
+        found = parse_json_schema(json.dumps(schema | closed)).iceberg_schema
+        assert [column.name for column in found.fields] == names
+
+
 def test_branches_that_only_restrict_do_not_matter() -> None:
     """anyOf of required lists, if and then, not."""
     schema = {

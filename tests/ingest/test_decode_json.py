@@ -225,6 +225,8 @@ def verdicts(kind: Any, text: str) -> tuple[Any, list[Refused]]:
         ({"type": "number"}, "0.10000000000000001", "0.1"),
         ({"type": "number"}, "3.1415926535897931", "3.141592653589793"),
         ({"type": "number"}, "5e-324", "5e-324"),
+        ({"type": "number"}, "0e-999", "0.0"),
+        ({"type": "number"}, "1.5e-307 ", "1.5e-307"),
         ({"type": "number"}, "100000000000000000000", "1e+20"),
         (DECIMAL, "18446744073709551615", Decimal(2**64 - 1)),
         (DECIMAL, "-" + "9" * 38, Decimal(-(10**38) + 1)),
@@ -264,6 +266,9 @@ def test_values_at_the_edge_are_taken(kind: Any, text: str, value: Any) -> None:
         ({"type": "number"}, "0.000000000000123456789012345678", "json_out_of_range"),
         ({"type": "number"}, "1e400", "json_out_of_range"),
         ({"type": "number"}, "9" * 400, "json_out_of_range"),
+        ({"type": "number"}, "1e-400", "json_out_of_range"),
+        ({"type": "number"}, "-2.4E-00000000324 ", "json_out_of_range"),
+        ({"type": "number"}, f"0.{'0' * 330}1", "json_out_of_range"),
         ({"type": "number"}, "NaN", "json_syntax"),
         ({"type": "number"}, "-Infinity", "json_syntax"),
         ({"type": "number"}, '"1.5"', "json_type"),
@@ -329,6 +334,19 @@ def test_a_top_level_that_is_no_record_is_one_column(schema: Any, text: str, val
     batch, refused = decoder.decode(framed(*[text] * 40))
     assert refused == []
     assert plain_rows(batch) == [{"_kafka_value": value}] * 40
+
+
+def test_a_record_may_be_null_where_the_schema_says_so() -> None:
+    """It is a row of nulls, also of what an object must have; elsewhere it is refused."""
+    schema = {"type": ["object", "null"], "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    decoder = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema))
+    batch, refused = decoder.decode(framed(*["null", '{"a": 1}'] * 20))
+    assert refused == []
+    assert [row["a"] for row in plain_rows(batch)] == [None, 1] * 20
+    batch, refused = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema | {"type": "object"})).decode(
+        framed("null")
+    )
+    assert [one.reason for one in refused] == ["json_type"]
 
 
 def test_what_the_schema_allows_and_does_not_name_is_kept() -> None:
