@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect, sync_playwright
 
+from tabletopic_kernel.demo.leash import Leash
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
 
@@ -33,9 +34,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterat
     sidebar = Path(sys.prefix, "share/jupyter/labextensions/@tabletopic/lab/package.json")
     assert sidebar.exists(), "the sidebar is not installed here; `make` installs it"
     server = Lab(tmp_path_factory.mktemp("lab"))
-    server.start()
+    # Tests that are killed leave nothing behind.
+    leash = Leash(server.state_dir, temporary=False)
+    leash.hold(server.start())
     yield server
     server.stop()
+    leash.release()
 
 
 # For each file: while Playwright runs, no other test can have an event loop.

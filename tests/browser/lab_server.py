@@ -48,8 +48,8 @@ class Lab:
         """Folder of the local stack."""
         return self.folder / "state"
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
+    def start(self) -> int:
+        """Start it and wait until it answers; its process."""
         files = self.folder / "files"
         files.mkdir(parents=True, exist_ok=True)
         places = {
@@ -81,6 +81,7 @@ class Lab:
 
         # JupyterLab's own news and updates are requests to the outside, and a question that covers the page.
         self._set(_NOTIFICATIONS, {"fetchNews": "false", "checkForUpdates": False})
+        return self.process.pid
 
     def stop(self) -> None:
         """Ask it to end, and wait."""

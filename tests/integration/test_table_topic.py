@@ -70,29 +70,32 @@ def test_the_schema_evolves_while_running(
     ]
 
 
-@pytest.mark.parametrize(
-    "partition_by",
-    [
-        ["hour(at)"],
-        ["bucket(4, id)", "truncate(name, 3)"],
-        ["identity(place.city)", "bucket(note, 2)"],
-        ["day(_kafka_metadata.timestamp)", "count"],
-    ],
+PARTITIONS = (
+    ["hour(at)"],
+    ["bucket(4, id)", "truncate(name, 3)"],
+    ["identity(place.city)", "bucket(note, 2)"],
+    ["day(_kafka_metadata.timestamp)", "count"],
 )
+
+
 def test_partitioned_tables(
-    bench: Workbench,
-    new_topic: Callable[..., Sender],
-    caught_up: Callable[..., Any],
-    partition_by: list[str],
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
     """Files carry the partition values of exactly their rows, nulls included."""
-    sender = new_topic()
-    sender.avro(V1, *(row_v1(n * 997) for n in range(60)))
-    bench.enable(sender.topic, {**FAST, "partition_by": partition_by})
-    caught_up(sender.topic)
-    check_rows(bench, sender)
-    table = bench.open_catalog().load_table(bench.table_of(sender.topic))
-    assert len(table.spec().fields) == len(partition_by)
+    senders = [new_topic() for _ in PARTITIONS]
+    for sender, partition_by in zip(senders, PARTITIONS, strict=True):
+        sender.avro(V1, *(row_v1(n * 997) for n in range(60)))
+        bench.enable(sender.topic, {**FAST, "partition_by": partition_by})
+    for sender, partition_by in zip(senders, PARTITIONS, strict=True):
+        caught_up(sender.topic)
+        check_rows(bench, sender)
+        table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+        assert len(table.spec().fields) == len(partition_by)
+        check_partition_values(table)
+
+
+def check_partition_values(table: Any) -> None:
+    """Each file has, as its partition, what the spec makes of each of its rows."""
     for task in table.scan().plan_files():
         rows = _rows_of(table, task.file.file_path)
         for position, part in enumerate(table.spec().fields):
@@ -134,39 +137,32 @@ def test_tombstones_are_rows_without_values(
     assert all(value is None for name, value in dead.items() if not name.startswith("_kafka"))
 
 
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        (b"not framed", "no_schema_id"),
-        (b"\x00\x00", "no_schema_id"),
-        (b"\x00\x7f\x00\x00\x01abc", "unknown_schema"),
-        ("cut", "offset 2"),
-        ("long", "offset 2"),
-    ],
-)
 def test_a_bad_record_stops_its_topic_and_loses_nothing(
-    bench: Workbench,
-    new_topic: Callable[..., Sender],
-    caught_up: Callable[..., Any],
-    bad: bytes | str,
-    told: str,
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
     """With errors stop: the reason names the problem; the ledger stays before the batch; no row is lost."""
-    sender = new_topic()
-    sender.avro(V1, row_v1(0))
-    bench.enable(sender.topic, {**FAST, "errors": "stop"})
-    caught_up(sender.topic)
-    good = sender.serialize(V1, row_v1(1))
-    sender.avro(V1, row_v1(1))
-    data = {"cut": good[:-3], "long": good + b"\x00"}.get(bad, bad) if isinstance(bad, str) else bad
-    sender.raw(data)
-    sender.flush()
-    status = caught_up(sender.topic, state="failed")
-    assert told in status.error
-    assert status.next_offsets[0] <= 2
-    rows = rows_by_place(bench, sender.topic)
-    assert set(rows) == {(0, offset) for offset in range(status.next_offsets[0])}
-    bench.disable(sender.topic)
+    bad: list[tuple[Callable[[bytes], bytes], str]] = [
+        (lambda _: b"not framed", "no_schema_id"),
+        (lambda _: b"\x00\x00", "no_schema_id"),
+        (lambda _: b"\x00\x7f\x00\x00\x01abc", "unknown_schema"),
+        (lambda good: good[:-3], "offset 2"),
+        (lambda good: good + b"\x00", "offset 2"),
+    ]
+    senders = [new_topic() for _ in bad]
+    for sender in senders:
+        sender.avro(V1, row_v1(0))
+        bench.enable(sender.topic, {**FAST, "errors": "stop"})
+    for sender, (spoiled, _) in zip(senders, bad, strict=True):
+        caught_up(sender.topic)
+        sender.avro(V1, row_v1(1))
+        sender.raw(spoiled(sender.serialize(V1, row_v1(1))))
+        sender.flush()
+    for sender, (_, told) in zip(senders, bad, strict=True):
+        status = caught_up(sender.topic, state="failed")
+        assert told in status.error
+        assert status.next_offsets[0] <= 2
+        rows = rows_by_place(bench, sender.topic)
+        assert set(rows) == {(0, offset) for offset in range(status.next_offsets[0])}
 
 
 def test_transactions(
@@ -285,28 +281,26 @@ def test_large_records(
     check_rows(bench, sender)
 
 
-@pytest.mark.parametrize(
-    ("start", "expected"), [("latest", {2}), ("middle", {1, 2}), ("earliest", {0, 1, 2})]
-)
 def test_start_settings(
-    bench: Workbench,
-    new_topic: Callable[..., Sender],
-    caught_up: Callable[..., Any],
-    start: str,
-    expected: set[int],
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
     """A new table begins at the earliest record, at a time, or with what comes next."""
-    sender = new_topic()
-    sender.avro(V1, row_v1(0))
+    senders = [new_topic() for _ in range(3)]
+    for sender in senders:
+        sender.avro(V1, row_v1(0))
     time.sleep(0.05)
     middle = int(time.time() * 1000)
     time.sleep(0.05)
-    sender.avro(V1, row_v1(1))
-    bench.enable(sender.topic, {**FAST, "start": str(middle) if start == "middle" else start})
-    caught_up(sender.topic)
-    sender.avro(V1, row_v1(2))
-    caught_up(sender.topic)
-    assert {row["id"] for row in rows_by_place(bench, sender.topic).values()} == expected
+    for sender in senders:
+        sender.avro(V1, row_v1(1))
+    for sender, start in zip(senders, ("latest", str(middle), "earliest"), strict=True):
+        bench.enable(sender.topic, {**FAST, "start": start})
+    for sender in senders:
+        caught_up(sender.topic)
+        sender.avro(V1, row_v1(2))
+    for sender, expected in zip(senders, ({2}, {1, 2}, {0, 1, 2}), strict=True):
+        caught_up(sender.topic)
+        assert {row["id"] for row in rows_by_place(bench, sender.topic).values()} == expected
 
 
 def test_the_whole_value_in_one_column(
