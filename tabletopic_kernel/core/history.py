@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 TIERS = ((2_000, 300), (20_000, 360), (1_800_000, 336))
 UNKNOWN = -1
 
-PackedOffsets = array  # index = partition (Kafka numbers them from 0 without holes); UNKNOWN where absent
-
 
 def pack(offsets: Mapping[int, int]) -> array[int]:
     """Offsets by partition in a tenth of a dictionary's memory.
+
+    The index is the partition, as Kafka numbers them from 0 without holes; UNKNOWN where one is absent.
 
     >>> pack({0: 7, 2: 9}).tolist()
     [7, -1, 9]

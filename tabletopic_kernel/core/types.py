@@ -28,7 +28,7 @@ Dates and timestamps hold the years 0001 to 9999, times the 24 hours of a day; a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -70,7 +70,6 @@ from tabletopic_kernel.core.avro_schema import (
     Recursion,
     Union,
     branch_key,
-    parse,
 )
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.names import step
@@ -104,16 +103,12 @@ _PRIMITIVES: Final[dict[str, IcebergType]] = {
 }
 
 
-def iceberg_struct_of_avro(schema_json: str, references: Mapping[str, str] | None = None) -> Schema:
+def iceberg_schema_of(schema: AvroSchema) -> Schema:
     """The Iceberg schema of an Avro schema; field ids 1…n, depth first, parents before children.
 
-    ``references`` are the schemas that this one uses, by name, in any order. Raises AvroSchemaError.
+    Raises:
+        AvroSchemaError: names that Iceberg cannot tell apart.
     """
-    return iceberg_schema_of(parse(schema_json, references))
-
-
-def iceberg_schema_of(schema: AvroSchema) -> Schema:
-    """The same, of a parsed schema; raises AvroSchemaError for names that Iceberg cannot tell apart."""
     ids = itertools.count(1)
     fields = [_field(name, node, doc, ids) for name, node, doc in columns_of(schema)]
     try:

@@ -39,13 +39,6 @@ def prefix(schema_id: int) -> bytes:
     return _PREFIX.pack(MAGIC, schema_id)
 
 
-def schema_id_of(value: bytes) -> int | None:
-    """The schema id of one framed value; None where there is no frame."""
-    if len(value) < PREFIX_BYTES or value[0] != MAGIC:
-        return None
-    return int(_PREFIX.unpack_from(value)[1])
-
-
 def read_schema_header(header: bytes) -> tuple[SchemaKey, bytes]:
     """The id or GUID that a header's value names, and what stands behind it.
 

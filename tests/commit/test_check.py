@@ -15,11 +15,12 @@ from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
 from tabletopic_kernel.commit.candidate import read_candidate
 from tabletopic_kernel.commit.check import Plan, check_before_enable, plan_enable
 from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.avro_schema import parse
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import table_schema
-from tabletopic_kernel.core.types import iceberg_struct_of_avro
+from tabletopic_kernel.core.types import iceberg_schema_of
 
 V1 = '{"type":"record","name":"C","fields":[{"name":"id","type":"int"},{"name":"url","type":"string"}]}'
 V2 = (
@@ -57,7 +58,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def columns_of(text: str) -> Schema:
     """A value's columns and the metadata columns."""
-    return table_schema(iceberg_struct_of_avro(text, {}), TopicSettings())
+    return table_schema(iceberg_schema_of(parse(text)), TopicSettings())
 
 
 def planned(catalog: Catalog, text: str | None, **settings: Any) -> Plan:

@@ -32,14 +32,19 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.core.avro_schema import MAX_DEPTH, AvroSchemaError
-from tabletopic_kernel.core.types import arrow_schema_of, iceberg_struct_of_avro
+from tabletopic_kernel.core.avro_schema import MAX_DEPTH, AvroSchemaError, parse
+from tabletopic_kernel.core.types import arrow_schema_of, iceberg_schema_of
 from tests.ingest.avro_cases import row_schema, rows
+
+
+def iceberg_of(text: str, references: dict[str, str] | None = None) -> Schema:
+    """The Iceberg schema of an Avro schema's text."""
+    return iceberg_schema_of(parse(text, references))
 
 
 def column(kind: Any, references: dict[str, str] | None = None) -> NestedField:
     """The column of one field."""
-    return iceberg_struct_of_avro(row_schema(kind), references).fields[0]
+    return iceberg_of(row_schema(kind), references).fields[0]
 
 
 def logical(base: str, name: str, **more: Any) -> dict[str, Any]:
@@ -186,7 +191,7 @@ def test_ids_are_assigned_depth_first_and_docs_are_kept() -> None:
             {"name": "d", "type": "string", "doc": ""},
         ],
     }
-    found = iceberg_struct_of_avro(json.dumps(schema))
+    found = iceberg_of(json.dumps(schema))
     inner = MapType(
         key_id=3, key_type=StringType(), value_id=4, value_type=IntegerType(), value_required=True
     )
@@ -200,7 +205,7 @@ def test_ids_are_assigned_depth_first_and_docs_are_kept() -> None:
 def test_a_record_within_itself_is_json_everywhere_but_on_top() -> None:
     """The top-level record keeps its columns; a recursive one below is JSON from the first step."""
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
-    assert str(iceberg_struct_of_avro(json.dumps(node)).fields[0]) == "1: next: optional string"
+    assert str(iceberg_of(json.dumps(node)).fields[0]) == "1: next: optional string"
     assert str(column(node)) == "1: f0: required string"
     assert str(column({"type": "array", "items": node})) == "1: f0: required list<string>"
 
@@ -219,16 +224,14 @@ def test_recursion_over_several_types_is_found() -> None:
         "fields": [{"name": "a", "type": a}, {"name": "n", "type": "int"}],
     }
     assert str(column(lead)) == "1: f0: required struct<2: a: required string, 3: n: required int>"
-    assert str(iceberg_struct_of_avro(json.dumps(a))) == (
-        "table {\n  1: b: optional string\n  2: n: required int\n}"
-    )
+    assert str(iceberg_of(json.dumps(a))) == ("table {\n  1: b: optional string\n  2: n: required int\n}")
 
 
 def test_a_record_used_twice_is_not_recursive() -> None:
     """A named type may be used again by name, with or without its namespace."""
     inner = {"type": "record", "name": "In", "fields": [{"name": "n", "type": "int"}]}
     for name in ("In", "test.In"):
-        found = iceberg_struct_of_avro(row_schema(inner, name))
+        found = iceberg_of(row_schema(inner, name))
         assert [str(f.field_type) for f in found.fields] == [
             "struct<2: n: required int>",
             "struct<4: n: required int>",
@@ -249,7 +252,7 @@ def test_namespaces_of_references() -> None:
 )
 def test_a_top_level_that_is_no_record_is_one_column(schema: str) -> None:
     """Anything but a record with fields becomes the column _kafka_value."""
-    assert [field.name for field in iceberg_struct_of_avro(schema).fields] == ["_kafka_value"]
+    assert [field.name for field in iceberg_of(schema).fields] == ["_kafka_value"]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +278,7 @@ def test_a_top_level_that_is_no_record_is_one_column(schema: str) -> None:
 def test_invalid_schemas_say_what_is_wrong(schema: str, message: str) -> None:
     """A schema that is not Avro is an error for a person, not a guess."""
     with pytest.raises(AvroSchemaError, match=message):
-        iceberg_struct_of_avro(schema)
+        iceberg_of(schema)
 
 
 def test_schemas_without_end_are_refused() -> None:
@@ -291,14 +294,14 @@ def test_schemas_without_end_are_refused() -> None:
         wide.append({"type": "record", "name": f"R{i}", "fields": twice})
     references = {str(i): json.dumps(record) for i, record in enumerate(wide)}
     with pytest.raises(AvroSchemaError, match="more than"):
-        iceberg_struct_of_avro(json.dumps("R19"), references)
+        iceberg_of(json.dumps("R19"), references)
 
 
 @settings(deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(rows(max_records=1))
 def test_arrow_types_are_those_of_pyiceberg(drawn: Any) -> None:
     """The Arrow schema is PyIceberg's own, and the ids are 1 to n."""
-    schema = iceberg_struct_of_avro(json.dumps(drawn[0].schema))
+    schema = iceberg_of(json.dumps(drawn[0].schema))
     assert arrow_schema_of(schema).equals(
         schema_to_pyarrow(schema, include_field_ids=False), check_metadata=True
     )
@@ -307,9 +310,7 @@ def test_arrow_types_are_those_of_pyiceberg(drawn: Any) -> None:
 
 def test_arrow_fields_are_nullable_where_columns_are_optional() -> None:
     """Required columns are not nullable in Arrow, at any depth."""
-    arrow = arrow_schema_of(
-        iceberg_struct_of_avro(row_schema({"type": "array", "items": ["null", "string"]}, "bytes"))
-    )
+    arrow = arrow_schema_of(iceberg_of(row_schema({"type": "array", "items": ["null", "string"]}, "bytes")))
     assert arrow.field("f0").type == pa.large_list(pa.field("element", pa.large_string(), nullable=True))
     assert [field.nullable for field in arrow] == [False, False]
     assert arrow.field("f1").type == pa.large_binary()
@@ -320,4 +321,4 @@ def test_fields_that_iceberg_cannot_tell_apart() -> None:
     inner = {"type": "record", "name": "In", "fields": [{"name": "b", "type": "int"}]}
     fields = [{"name": "a", "type": inner}, {"name": "a.b", "type": "int"}]
     with pytest.raises(AvroSchemaError, match="without dots"):
-        iceberg_struct_of_avro(json.dumps({"type": "record", "name": "Row", "fields": fields}))
+        iceberg_of(json.dumps({"type": "record", "name": "Row", "fields": fields}))

@@ -199,7 +199,7 @@ def test_prebuilt_pool_knows_its_tallies(count: int) -> None:
     pool = Prebuilt(schema_id=5, distinct=300)
     once = list(Clickstream().events(300))
     assert [record[0] for record in pool.records] == [event.key for event in once]
-    assert {wire.schema_id_of(value) for _, value, _ in pool.records} == {5}
+    assert all(value.startswith(wire.prefix(5)) for _, value, _ in pool.records)
     sent = list(itertools.islice(itertools.cycle(once), count))
     expected = _recounted(sent)
     if not count:
