@@ -21,6 +21,7 @@ from tabletopic_kernel.shown import amounts
 
 MOST_LINES = 7
 _WINDOW_MS = 600_000
+_LAG_TITLE = "Commit lag by topic, last 10 minutes"
 _CHOOSE_EVERY_MS = 60_000
 _DRAW_EVERY_MS = 2_000  # a bucket
 COLUMNS = [
@@ -103,6 +104,17 @@ def empty_note(view: View) -> Html | None:
     return None
 
 
+def opening(view: View) -> str:
+    """What the page begins with, as HTML: it is there before the table and the plot."""
+    told = ["<h1>Table topics</h1>"]
+    if view.wishes:
+        told.append(f'<p class="muted">{escape(summary(view))}</p>')
+    told += [parts.note(text, "bad") for text in view.troubles.values()]
+    if (first := empty_note(view)) is not None:
+        told.append(parts.note(first, "info"))
+    return "".join(told)
+
+
 class OverviewPage:
     """The page; ``show`` brings it in step with a view and sends what changed."""
 
@@ -113,7 +125,12 @@ class OverviewPage:
         self._lines: list[str] = []
         self._chosen_ms = self._drawn_ms = 0
         self._plot = plots.lines_plot(
-            colours, "records", MOST_LINES + 1, time_axis=plots.recent(_WINDOW_MS), height_px=240
+            colours,
+            "records",
+            MOST_LINES + 1,
+            time_axis=plots.recent(_WINDOW_MS),
+            title=_LAG_TITLE,
+            height_px=240,
         )
         self._card = pn.Column(
             self._about_lag.pane,
@@ -137,13 +154,7 @@ class OverviewPage:
 
     def show(self, view: View) -> None:
         """Show this view."""
-        parts_of_head = ["<h1>Table topics</h1>"]
-        if view.wishes:
-            parts_of_head.append(f'<p class="muted">{escape(summary(view))}</p>')
-        parts_of_head += [parts.note(text, "bad") for text in view.troubles.values()]
-        if (first := empty_note(view)) is not None:
-            parts_of_head.append(parts.note(first, "info"))
-        self._head.show("".join(parts_of_head))
+        self._head.show(opening(view))
         self._show_table(view)
         self._show_lag(view)
 
@@ -170,7 +181,7 @@ class OverviewPage:
         worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
         lag = view.topic(worst).lag_records
         told = f"furthest behind: {worst}, {amounts.number(lag)} records" if lag else "no topic is behind"
-        self._about_lag.show(parts.heading("Commit lag by topic, last 10 minutes", told, self._plot.key))
+        self._about_lag.show(parts.heading(_LAG_TITLE, told, self._plot.key))
 
 
 def page(view: View, colours: Palette = LIGHT) -> Any:

@@ -22,6 +22,8 @@ from tabletopic_kernel.shown import amounts
 
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000
+_CARD_PX = 440  # all alike, so that they stand below each other in columns
+_WIDE = ("snapshots", "letters", "owners")  # tables with many columns or long texts
 DEFAULT_WINDOW = next(iter(WINDOWS_MS))
 
 
@@ -39,8 +41,7 @@ class TopicPage:
         self.topic = topic
         self.zone: tzinfo = UTC
         self._colours = colours
-        back = link("") if link else "?"
-        self._title = f'<p><a href="{escape(back)}">All table topics</a></p><h1>{escape(topic)}</h1>'
+        self._link = link
         self._head, self._tiles = Part(colours), Part(colours)
         self.window = pn.widgets.RadioButtonGroup(
             label="time shown",
@@ -60,11 +61,14 @@ class TopicPage:
             "schema version",
             [("changed", "the table follows"), ("refused", "refused")],
             time_axis=self._schemas_axis,
+            title="Schema versions",
             kind="dots",
             height_px=150,
         )
         self._about = {name: Part(colours) for name in ("lag", *self._plots)}
-        self._lag = lines_plot(colours, "records", MOST_LINES + 1, time_axis=self._time_axis)
+        self._lag = lines_plot(
+            colours, "records", MOST_LINES + 1, time_axis=self._time_axis, title=_LAG_TITLE
+        )
         lag_drawn = pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width")
         self._lag_card = self._card([self._about["lag"].pane, lag_drawn])
         self._texts = {name: Part(colours) for name in ("schemas", "snapshots", "letters", "owners")}
@@ -75,7 +79,9 @@ class TopicPage:
         key = Part(colours)
         key.show(parts.key_of(self._schemas.key))
         self._schemas_pane = self._drawing(self._schemas, key.pane)
-        text_cards = [self._card([part.pane]) for part in self._texts.values()]
+        text_cards = [
+            self._card([part.pane], None if name in _WIDE else _CARD_PX) for name, part in self._texts.items()
+        ]
         text_cards[0].append(self._schemas_pane)
         self._replay = ReplayBox(topic, colours, replay, _button_css(colours))
         text_cards[list(self._texts).index("letters")].append(self._replay.panel)
@@ -103,7 +109,7 @@ class TopicPage:
 
     def show(self, view: View) -> None:
         """Show this view."""
-        self._head.show(self._title + cards.notes(view, self.topic))
+        self._head.show(head(view, self.topic, self._link))
         self._tiles.show(cards.tiles(view, self.topic, self.zone))
         self._show_lag(view)
         for name, columns in self._columns(view).items():
@@ -164,20 +170,20 @@ class TopicPage:
         told = f"now {amounts.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
             told += f"; most in partition {worst}: {amounts.number(lags[worst])}"
-        self._about["lag"].show(parts.heading("Commit lag by partition", told, self._lag.key))
+        self._about["lag"].show(parts.heading(_LAG_TITLE, told, self._lag.key))
 
     def _make_plots(self) -> dict[str, Plot]:
-        def plot(y_title: str, column: str, kind: str = "line", unit: str = "count") -> Plot:
-            lines = [(column, y_title)]
-            return time_plot(self._colours, y_title, lines, time_axis=self._time_axis, kind=kind, unit=unit)
-
         return {
-            "seconds": plot("seconds", "seconds"),
-            "since": plot("seconds", "seconds"),
-            "rows": plot("rows per second", "rows"),
-            "bytes": plot("bytes per second", "bytes", unit="bytes"),
-            "files": plot("files", "files", kind="dots"),
-            "sizes": plot("bytes per file", "file_bytes", kind="dots", unit="bytes"),
+            name: time_plot(
+                self._colours,
+                y_title,
+                [(column, y_title)],
+                time_axis=self._time_axis,
+                title=_TITLES[name][0],
+                kind=kind,
+                unit=unit,
+            )
+            for name, y_title, column, kind, unit in _PLOTS
         }
 
     def _drawing(self, plot: Plot, *above: Any) -> Any:
@@ -185,8 +191,8 @@ class TopicPage:
         drawn = pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")
         return pn.Column(*above, drawn, sizing_mode="stretch_width", margin=0, visible=False)
 
-    def _card(self, inside: list[Any]) -> Any:
-        return pn.Column(*inside, styles=card_styles(self._colours, _CARD_PX), margin=0)
+    def _card(self, inside: list[Any], width_px: int | None = _CARD_PX) -> Any:
+        return pn.Column(*inside, styles=card_styles(self._colours, width_px), margin=0)
 
     def _window_changed(self, _: object) -> None:
         self._time_axis.follow_interval = self.window_ms
@@ -210,8 +216,16 @@ def _about(name: str, columns: Columns) -> tuple[str, str]:
     return _TITLES[name][0], f"{last} {words(known[-1])}{unit}; most {words(max(known))}{unit}"
 
 
-# All alike, so that they stand below each other in columns.
-_CARD_PX = 440
+# Name, what the axis shows, column, kind and unit of each plot with one line.
+_PLOTS = (
+    ("seconds", "seconds", "seconds", "line", "count"),
+    ("since", "seconds", "seconds", "line", "count"),
+    ("rows", "rows per second", "rows", "line", "count"),
+    ("bytes", "bytes per second", "bytes", "line", "bytes"),
+    ("files", "files", "files", "dots", "count"),
+    ("sizes", "bytes per file", "file_bytes", "dots", "bytes"),
+)
+_LAG_TITLE = "Commit lag by partition"
 _TITLES = {
     "seconds": ("Commit lag in seconds: age of the oldest record that is not in the table", "not known yet"),
     "since": ("Seconds since the last commit", "no commit yet"),
@@ -228,6 +242,18 @@ def _button_css(colours: Palette) -> str:
   border-color: {colours.grid} !important; }}
 .bk-btn.bk-active {{ background: {colours.link} !important; color: {colours.card} !important; }}
 """
+
+
+def head(view: View, topic: str, link: Callable[[str], str] | None = None) -> str:
+    """Which topic it is, the way back, and what is wrong."""
+    back = link("") if link else "?"
+    title = f'<p><a href="{escape(back)}">All table topics</a></p><h1>{escape(topic)}</h1>'
+    return title + cards.notes(view, topic)
+
+
+def opening(view: View, topic: str, link: Callable[[str], str] | None = None) -> str:
+    """What the page begins with, as HTML: it is there before the plots."""
+    return head(view, topic, link) + cards.tiles(view, topic, UTC)
 
 
 def page(view: View, topic: str, colours: Palette = LIGHT, window: str = DEFAULT_WINDOW) -> Any:

@@ -15,6 +15,8 @@ const SANDBOX: IFrame.SandboxExceptions[] = [
   'allow-forms'
 ];
 
+const LOOK_EVERY_MS = 100;
+
 /** Of all topics, or of one. Follows the theme by loading the page anew. */
 export class DashboardFrame extends IFrame {
   constructor(
@@ -42,6 +44,7 @@ export class DashboardFrame extends IFrame {
 
   override dispose(): void {
     this._themes?.themeChanged.disconnect(this._themeChanged, this);
+    window.clearInterval(this._looking);
     super.dispose();
   }
 
@@ -58,9 +61,21 @@ export class DashboardFrame extends IFrame {
     this._shownDark = this._dark;
     this._tell(this._trans.__('Starting the dashboard…'), false);
     this.url = this._api.dashboardUrl(this.topic, this._shownDark);
+    window.clearInterval(this._looking);
+    this._looking = window.setInterval(() => this._look(), LOOK_EVERY_MS);
+  }
+
+  /** Show the page as soon as it has something to read: its scripts, which `load` waits for, come after that. */
+  private _look(): void {
+    const shown = this._frame.contentDocument;
+    if (shown?.location.href === this._frame.src && shown.querySelector('main') !== null) {
+      window.clearInterval(this._looking);
+      setShown(this._cover, false);
+    }
   }
 
   private _loaded(): void {
+    window.clearInterval(this._looking);
     const status = this._status();
     if (status < 400) {
       setShown(this._cover, false);
@@ -94,4 +109,5 @@ export class DashboardFrame extends IFrame {
   private readonly _words = h('p');
   private readonly _cover = h('div', { class: css('cover'), role: 'status' });
   private _shownDark = false;
+  private _looking = 0;
 }

@@ -206,7 +206,7 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
     in_all = many(facts.snapshots_in_all, "snapshot")
     told = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
     columns = ["time", "snapshot", "operation", "rows", "files", "size", "rows in all", "offsets in all"]
-    return heading("Snapshots", told) + table(columns, rows, right=columns[3:])
+    return heading("Snapshots", told) + table("Snapshots", columns, rows, right=columns[3:])
 
 
 def schema_changes(view: View, name: str, zone: tzinfo) -> str:
@@ -233,7 +233,7 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
         for one in reversed(topic.changes[-_ROWS:])
     ]
     return heading("Schema versions", f"{summary} Times {_zone(zone)}.") + table(
-        ["time", "what", "change", "caused by"], rows, long=["change"]
+        "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change"]
     )
 
 
@@ -260,7 +260,8 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
         "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
     )
     if counts:
-        html += table(["reason", "records", "share"], counts, right=["records"], long=["share"])
+        named = ["reason", "records", "share"]
+        html += table("Dead letters by reason", named, counts, right=["records"], long=["share"])
     if topic.letters:
         samples: list[list[Cell]] = [
             [moment(one.at_ms, zone), one.reason, f"{one.partition}", f"{one.offset:,}", _short(one.message)]
@@ -268,6 +269,7 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
         ]
         html += heading("Samples, newest first", f"times {_zone(zone)}")
         html += table(
+            "Samples of dead letters",
             ["time", "reason", "partition", "offset", "message"],
             samples,
             right=["partition", "offset"],
@@ -288,7 +290,7 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
         [moment(one.at_ms, zone), _KINDS.get(one.kind, one.kind.lower()), one.host or "-", _short(one.text)]
         for one in reversed(topic.notes[-_ROWS:])
     ]
-    return html + table(["time", "what", "host", "detail"], rows, long=["detail"])
+    return html + table("What happened", ["time", "what", "host", "detail"], rows, long=["detail"])
 
 
 def _short(text: str) -> str:

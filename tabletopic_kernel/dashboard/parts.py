@@ -71,13 +71,17 @@ def cell(value: Cell) -> str:
 
 
 def table(
+    name: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Cell]],
     *,
     right: Iterable[str] = (),
     long: Iterable[str] = (),
 ) -> str:
-    """A table that scrolls where it does not fit; ``right`` names columns of numbers, ``long`` of texts."""
+    """A table that scrolls where it does not fit; ``right`` names columns of numbers, ``long`` of texts.
+
+    ``name`` is what screen readers call it.
+    """
     kinds = {**dict.fromkeys(right, "right"), **dict.fromkeys(long, "long")}
 
     def side(name: str) -> str:
@@ -91,8 +95,8 @@ def table(
         for row in rows
     )
     return (
-        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -124,7 +128,7 @@ def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ())
 def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
     """Which line of a plot is which; nothing where there are none to tell apart."""
     named = "".join(
-        f'<span style="color:{colour}">{_SAMPLES.get(shape, "━━")}</span> '
+        f'<span aria-hidden="true" style="color:{colour}">{_SAMPLES.get(shape, "━━")}</span> '
         f'<span class="name">{escape(name)}</span> '
         for name, colour, shape in lines
     )

@@ -152,6 +152,7 @@ def time_plot(
     columns: Sequence[tuple[str, str]],
     *,
     time_axis: DataRange1d | Range1d,
+    title: str,
     kind: str = "line",
     unit: str = "count",
     height_px: int = HEIGHT_PX,
@@ -163,6 +164,7 @@ def time_plot(
         y_title: what the axis shows, with its unit.
         columns: (column, what it is called) of each line.
         time_axis: what it shows, of ``recent`` or ``fixed``.
+        title: what screen readers call it; the text that people see stands above it.
         kind: ``line`` or ``dots``.
         unit: ``count`` or ``bytes``, for the ticks.
         height_px: of the whole figure.
@@ -178,6 +180,7 @@ def time_plot(
         x_axis_label="local time",
         y_axis_label=y_title,
         min_border_left=56,
+        html_attributes={"role": "figure", "aria-label": f"Plot: {title}. The text before it says the same."},
     )
     fig.toolbar.autohide = True
     fig.toolbar.logo = None

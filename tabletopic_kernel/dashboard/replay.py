@@ -23,7 +23,9 @@ class ReplayBox:
         self._topic = topic
         self._replay = replay
         self._under_way: Future[str] | None = None
-        self.button = pn.widgets.Button(label="Try them again", visible=False, stylesheets=[css])
+        self.button = pn.widgets.Button(
+            label="Try them again", visible=False, margin=(8, 0), stylesheets=[css]
+        )
         self.button.on_click(self._clicked)
         self._said = Part(colours)
         self.panel = pn.Column(self.button, self._said.pane, margin=0, sizing_mode="stretch_width")

@@ -71,7 +71,6 @@ def serve(
     try:
         server = get_server(
             {"/": session.open_page},
-            title="Table Topics",
             prefix=place.prefix,
             unused_session_lifetime=_KEEP_UNUSED_MS,
             **more,

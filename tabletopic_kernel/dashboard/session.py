@@ -11,11 +11,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import panel as pn
 
 from tabletopic_kernel.config import load_settings
+from tabletopic_kernel.dashboard.first_look import MADE, first_look
 from tabletopic_kernel.dashboard.live import Live, LoadSettings
-from tabletopic_kernel.dashboard.look import page_css, palette
+from tabletopic_kernel.dashboard.look import palette
 
 # A commit is to be seen within 2 s of its event; all topics together cost more to look at than one.
 _LOOK_AT_TOPIC_MS, _LOOK_AT_ALL_MS = 500, 1_000
+# Figures take half a second to make: that is done while the browser, which has its answer, loads the scripts.
+_AFTER_ANSWER_MS = 20
 _live: Live | None = None
 _live_lock = threading.Lock()
 
@@ -42,16 +45,11 @@ def argument(name: str) -> str:
 def open_page() -> Any:
     """This session's page: of the topic that the URL names, else the overview."""
     # Not at the top: pages import Panel, and what they show is wanted without it too.
-    from tabletopic_kernel._dashboards.overview import OverviewPage  # noqa: PLC0415
-    from tabletopic_kernel._dashboards.topic import TopicPage  # noqa: PLC0415
+    from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415
 
-    topic, theme = argument("topic"), argument("theme")
+    name, theme = argument("topic"), argument("theme")
     colours = palette(theme)
-    pn.config.raw_css.append(page_css(colours))
     here: Any = pn.state.curdoc
-    # Panel looks for it beside the page, where a server with one page at its root has none.
-    here.template_variables["app_favicon"] = "static/extensions/panel/images/favicon.ico"
-    here.title = f"{topic} · Table Topics" if topic else "Table Topics"
 
     def link(other: str) -> str:
         """Where the page of a topic is, or (empty) the overview."""
@@ -59,20 +57,31 @@ def open_page() -> Any:
         return "?" + urlencode({key: value for key, value in arguments.items() if value})
 
     reader = live()
-    page: Any = (
-        TopicPage(topic, colours, link, replay=reader.replay) if topic else OverviewPage(colours, link)
-    )
-    reader.watch(topic)
-    pn.state.on_session_destroyed(lambda _: reader.unwatch(topic))
+    reader.watch(name)
+    pn.state.on_session_destroyed(lambda _: reader.unwatch(name))
+    with reader.look() as view:
+        opening = topic.opening(view, name, link) if name else overview.opening(view)
+    first_look(here, f"{name} · Table Topics" if name else "Table Topics", opening, colours)
+    whole: Any = pn.Column(sizing_mode="stretch_width", margin=0)
 
-    def look() -> None:
-        _set_zone(page)
-        with reader.look() as view:
-            page.show(view)
+    def make() -> None:
+        page: Any = (
+            topic.TopicPage(name, colours, link, replay=reader.replay)
+            if name
+            else overview.OverviewPage(colours, link)
+        )
 
-    look()
-    here.add_periodic_callback(look, _LOOK_AT_TOPIC_MS if topic else _LOOK_AT_ALL_MS)
-    return page.panel
+        def look() -> None:
+            _set_zone(page)
+            with reader.look() as view:
+                page.show(view)
+
+        look()
+        whole.param.update(objects=[page.panel], css_classes=[MADE])
+        here.add_periodic_callback(look, _LOOK_AT_TOPIC_MS if name else _LOOK_AT_ALL_MS)
+
+    here.add_timeout_callback(make, _AFTER_ANSWER_MS)
+    return whole
 
 
 def _set_zone(page: Any) -> None:

@@ -223,6 +223,29 @@ def test_a_commit_is_on_the_page_within_two_seconds(topic: Told, url: str, brows
     page.close()
 
 
+def test_a_page_can_be_read_before_its_scripts_are_there(topic: Told, url: str, browser: Browser) -> None:
+    """Title, landmark, heading and figures come with the first answer; then plots take their place below."""
+    topic.commit()
+    page = browser.context.new_page()
+    page.route("**/*.js*", lambda route: route.abort())
+    begun = page.locator("main .first-look")
+
+    def figures() -> bool:
+        page.goto(f"{url}?topic={topic.topic}")
+        return f"{topic.committed:,}" in begun.locator("dl").inner_text()
+
+    until(figures, "the dashboard's process knows the topic")
+    assert page.title() == f"{topic.topic} · Table Topics"
+    assert begun.locator("h1").inner_text() == topic.topic
+    page.close()
+    page = browser.open(f"{url}?topic={topic.topic}")
+    page.locator("main canvas").first.wait_for(timeout=SOON_S * 1000)
+    page.locator("main .first-look").wait_for(state="hidden", timeout=SOON_S * 1000)
+    assert page.locator("main h1:visible").count() == 1
+    page.get_by_role("figure", name="Plot: Commit lag by partition").wait_for(timeout=SOON_S * 1000)
+    page.close()
+
+
 def test_what_waits_is_lag_on_both_pages(topic: Told, url: str, browser: Browser) -> None:
     """Records that no commit took yet are counted, and a click leads from all topics to one."""
     topic.commit()

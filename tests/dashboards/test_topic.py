@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from bokeh.document import Document
 from bokeh.document.events import ColumnsPatchedEvent, ColumnsStreamedEvent
 from bokeh.models import ColumnDataSource, Plot
 
-from tabletopic_kernel._dashboards.topic import TopicPage, page
+from tabletopic_kernel._dashboards.topic import TopicPage, opening, page
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.projection import Record
 from tabletopic_kernel.dashboard.look import DARK, LIGHT
@@ -71,6 +72,29 @@ def test_text_from_outside_is_escaped(view: View) -> None:
     assert "<script>" not in html
     assert "<b>text</b>" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_a_page_begins_with_its_figures(view: View) -> None:
+    """What stands before the plots is there without them, word for word, and escaped too."""
+    view.troubles = {"broker": "<b>no answer</b>"}
+    html = texts(page(view, "clicks"))
+    begun = opening(view, "clicks")
+    for told in ("<h1>clicks</h1>", "40 records", "100 rows/s", "&lt;b&gt;no answer&lt;/b&gt;"):
+        assert told in begun, told
+        assert told in html, told
+    assert "<b>no answer</b>" not in begun
+
+
+def test_plots_have_names_for_screen_readers(view: View) -> None:
+    """Each plot is a figure whose name is the heading above it."""
+    made = page(view, "clicks")
+    headings = re.findall("<h2>(.*?)</h2>", texts(made))
+    plots = list(made.get_root().select({"type": Plot}))
+    assert len(plots) == 8
+    for one in plots:
+        assert one.html_attributes["role"] == "figure"
+        (name,) = re.findall(r"^Plot: (.*)\. The text before it", one.html_attributes["aria-label"])
+        assert name in headings
 
 
 def test_a_commit_is_a_patch(view: View, record: Record) -> None:
