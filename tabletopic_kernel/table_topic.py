@@ -73,7 +73,7 @@ class TableTopic:
         self._workbench.resume(self.name)
 
     def commit(self) -> None:
-        """Ask the host to commit what is staged now."""
+        """Ask the host to commit what is in the topic now."""
         self._workbench.commit(self.name)
 
     def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:

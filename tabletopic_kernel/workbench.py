@@ -179,7 +179,7 @@ class Workbench(Clients):
         return self._rewrite(topic, "on")
 
     def commit(self, topic: str) -> None:
-        """Ask the topic's host to commit what is staged now, before it is due; nothing else changes.
+        """Ask the topic's host to commit what is in the topic now, before it is due; nothing else changes.
 
         Raises:
             UsageError: the topic is not switched on.

@@ -97,7 +97,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.commit,
       label: trans.__('Commit Now'),
       longLabel: trans.__('Commit a Topic Now…'),
-      caption: trans.__('Commit what is staged before the interval is over'),
+      caption: trans.__('Commit what is in the topic now, before the interval is over'),
       icon: saveIcon,
       fits: row => on(row) && row.run !== 'paused',
       run: async topic => {

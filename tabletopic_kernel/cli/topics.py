@@ -224,7 +224,7 @@ def resume(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> Non
 
 
 def commit(call: Call, topic: TopicArgument, as_json: JsonOption = False) -> None:
-    """Commit what is staged now, before it is due.
+    """Commit what is in the topic now, before it is due.
 
     Example:  tabletopic commit clicks
     """

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections import deque
 
-from tabletopic_kernel.commit.listener import Inbox, PlanRequest, WorkerListener
+from tabletopic_kernel.commit.listener import CommitRequest, Inbox, PlanRequest, WorkerListener
 from tabletopic_kernel.commit.owner import Owner
 from tabletopic_kernel.commit.replay import Replays
 from tabletopic_kernel.commit.report import Reporter
@@ -77,9 +77,8 @@ class Coordinator:
         self._inbox.put((event, None))
 
     def commit_now(self) -> None:
-        """Commit what is staged without waiting for the interval."""
-        self._schedule.ask_commit()
-        self._inbox.put((Event.COMMIT_DUE, None))
+        """Commit what is in the topic now without waiting for the interval."""
+        self._inbox.put(CommitRequest())
         self._report.commit_asked()
 
     def replay(self, wish: ReplayWish) -> None:
@@ -129,6 +128,8 @@ class Coordinator:
             self._answer(item)
         elif isinstance(item, ReplayWish):
             self._replays.ask(item)
+        elif isinstance(item, CommitRequest):
+            self._read_and_commit()
         elif item is not None:
             self._fire(*item)
         if (due := self._due()) is not None:
@@ -264,12 +265,28 @@ class Coordinator:
         if any(batch.replay_id for batch in done.batches):
             owner.settle_letters()
             self._replays.committed()
-        self._schedule.committed(began_ms)
+        self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self._staged.remove(len(done.batches))
         self._report.committed(done.batches, owner, began_ms)
+        if self._schedule.asked and self._worker is not None:
+            self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
 
     def _can_replay(self) -> bool:
         return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
+
+    def _read_and_commit(self) -> None:
+        """What is staged now, and as soon as it is staged what else the topic has now."""
+        if self._worker is None:
+            return  # a request resumes no topic
+        try:
+            ends = self._services.broker.facts(self.topic).end
+        except TableTopicError as error:
+            _LOG.warning("%s: %s", self.topic, error)
+            ends = {}  # what is staged can be committed all the same
+        self._schedule.ask_commit(ends)
+        self._fire(Event.COMMIT_DUE)
+        if self._worker is not None:
+            self._worker.read_up_to(ends)
 
     def _replay_some(self) -> None:
         assert self._owner is not None

@@ -33,8 +33,13 @@ class PlanRequest:
     answer: Future[StagePlan] = field(default_factory=Future)
 
 
+@dataclass(frozen=True)
+class CommitRequest:
+    """Somebody wants all that is in the topic now to be in the table."""
+
+
 # What a coordinator's thread takes in: events with what they carry, and requests.
-Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayWish]
+Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayWish | CommitRequest]
 
 
 @dataclass

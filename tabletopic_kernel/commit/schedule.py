@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tabletopic_kernel.core.commit_cycle import Event, State, backoff_ms, commit_is_due
+from tabletopic_kernel.core.ledger import Offsets
 from tabletopic_kernel.core.settings import TopicSettings
 
 # After losing the table to another host: longer than a consumer group takes to notice a dead member,
@@ -14,14 +15,18 @@ _IDLE_WAIT_S = 1.0
 
 
 class Schedule:
-    """Used by the coordinator's thread alone; ``ask_commit`` by any. Times are ms of ``clock``."""
+    """Used by the coordinator's thread alone. Times are ms of ``clock``.
+
+    ``asked`` is the offsets below which everything is to be committed as soon as it is staged; None: nobody
+    asked.
+    """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._attempt = 0
         self._retry_at_ms = 0
         self._last_commit_ms = clock()
-        self._commit_asked = False
+        self.asked: Offsets | None = None
 
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
         """The event that time alone brings in this state, with so much staged."""
@@ -32,7 +37,7 @@ class Schedule:
             return Event.RETRY_DUE
         if state is not State.STAGED:
             return None
-        due = self._commit_asked or commit_is_due(
+        due = self.asked is not None or commit_is_due(
             now_ms=now,
             last_commit_ms=self._last_commit_ms,
             interval_ms=settings.commit_interval_ms,
@@ -51,18 +56,19 @@ class Schedule:
             return _IDLE_WAIT_S
         return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
 
-    def ask_commit(self) -> None:
-        """The next commit is due as soon as something is staged."""
-        self._commit_asked = True
+    def ask_commit(self, ends: Offsets | None = None) -> None:
+        """A commit is due whenever something is staged, until the table has all below ``ends``."""
+        self.asked = {**(self.asked or {}), **(ends or {})}
 
     def started(self) -> None:
         """A worker begins now, and with it the first interval."""
         self._last_commit_ms = self._clock()
 
-    def committed(self, began_ms: int) -> None:
-        """A commit that began then went through."""
+    def committed(self, began_ms: int, next_offsets: Offsets) -> None:
+        """A commit that began then went through, and the table's ledger is this."""
         self._last_commit_ms, self._attempt = began_ms, 0
-        self._commit_asked = False
+        if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
+            self.asked = None
 
     def back_off(self) -> None:
         """Try again later, and later each time (I9)."""

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pyiceberg.manifest import DataFile
@@ -16,11 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tabletopic_kernel.adapters.spark import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
-from tabletopic_kernel.core.ledger import StagedOffsets
+from tabletopic_kernel.core.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.core.refused_share import RefusedShare
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
+from tabletopic_kernel.ingest.trouble import explain_refused, reason_of
 
 # Below this many records another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK = 50_000
@@ -79,7 +80,10 @@ class Listener(Protocol):
 
 
 class Worker:
-    """Runs from ``start`` to ``stop`` or to its first error; never restarted, a new one is made instead."""
+    """Runs from ``start`` to ``stop`` or to its first error; never restarted, a new one is made instead.
+
+    It is one Spark query after another: ``read_up_to`` makes the next begin (ADR 0012).
+    """
 
     def __init__(self, spark: SparkSession, spec: SourceSpec, plan: StagePlan, listener: Listener) -> None:
         self._spark = spark
@@ -92,14 +96,22 @@ class Worker:
         self._cores = int(spark.sparkContext.defaultParallelism)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch is under way
+        self._next = threading.Event()  # this query ends, and another goes on where it is
+        self._reads_at_once = False  # that one has been asked for, and has not staged its first batch yet
+        self._query_lock = threading.Lock()  # so that `stop` does not miss a query that is just starting
         self._error: Exception | None = None
         self._query: StreamingQuery | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
     def start(self) -> None:
         """Start the query; raises RetryableError when Spark does not take it."""
+        self._start_query()
+        self._watcher.start()
+
+    def _start_query(self) -> None:
+        spec = replace(self._spec, start=dict(self._position))
         try:
-            frame = self._spark.readStream.format("kafka").options(**reader_options(self._spec)).load()
+            frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
             self._query = (
                 frame.writeStream.foreachBatch(self._on_batch)
                 .option("checkpointLocation", str(self._checkpoint))
@@ -110,18 +122,42 @@ class Worker:
         except Exception as error:  # Py4J wraps whatever the JVM throws
             self._clean()
             raise RetryableError(f"Spark did not start the query of {self._spec.topic}: {error}") from error
-        self._watcher.start()
+
+    def read_up_to(self, ends: Offsets) -> None:
+        """Read what is there below ``ends`` now, not when its batch is due; returns at once.
+
+        Spark holds a batch back until its interval is over, and cannot be asked for one; but never the first
+        batch of a query. So this query ends after the batch under way, and another goes on where it is.
+        """
+        name = f"read {self._spec.topic}"
+        threading.Thread(target=self._end_query, args=(ends,), name=name, daemon=True).start()
+
+    def _end_query(self, ends: Offsets) -> None:
+        with self._batch_lock:
+            behind = any(self._position.get(partition, 0) < end for partition, end in ends.items())
+            if self.stopping or self._reads_at_once or not behind:
+                return
+            for partition in ends:
+                self._position.setdefault(partition, 0)  # Spark wants the offset of each, also of new ones
+            self._reads_at_once = True
+            self._next.set()
+        self._stop_query()
+
+    def _stop_query(self) -> None:
+        with self._query_lock:
+            query = self._query
+        if query is not None:
+            try:
+                query.stop()
+            except Exception as error:  # the JVM is gone: so is the query
+                self._error = self._error or error
 
     def stop(self) -> None:
         """End the query after the batch under way; returns when it is gone. Idempotent."""
         self._stopping.set()
         if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
             self._batch_lock.release()
-        if self._query is not None:
-            try:
-                self._query.stop()
-            except Exception as error:  # the JVM is gone: so is the query
-                self._error = self._error or error
+        self._stop_query()
         if self._watcher.is_alive() and threading.current_thread() is not self._watcher:
             self._watcher.join(_STOP_WAIT_S)
 
@@ -134,25 +170,39 @@ class Worker:
         try:
             assert self._query is not None
             self._query.awaitTermination()
+            while self._goes_on():
+                self._query.awaitTermination()
         except Exception as error:  # StreamingQueryException, or the JVM died
-            self._error = self._error or RetryableError(_reason(error))
+            self._error = self._error or RetryableError(reason_of(error))
         self._clean()
         self._listener.ended(None if self.stopping else self._error or RetryableError("the query ended"))
+
+    def _goes_on(self) -> bool:
+        """Whether another query has begun after one that ended."""
+        with self._query_lock:
+            if self.stopping or self._error is not None or not self._next.is_set():
+                return False
+            self._clean()
+            self._checkpoint = new_checkpoint(self._spark)
+            self._next.clear()
+            self._start_query()
+            return True
 
     def _clean(self) -> None:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
         with self._batch_lock:
-            if self.stopping:
+            if self.stopping or self._next.is_set():
                 return  # the checkpoint is not used again, so nothing is skipped
+            self._reads_at_once = False
             try:
                 self._stage_batch(frame, batch_id)
             except TableTopicError as error:
                 self._error = error
                 raise
             except Exception as error:  # of Spark, with a trace in its message
-                self._error = RetryableError(_reason(error))
+                self._error = RetryableError(reason_of(error))
                 raise
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
@@ -192,7 +242,7 @@ class Worker:
         """See that the batch may be committed; its files go if not."""
         if result.refused_count and self._spec.errors == "stop":
             self._discard(result)
-            raise BadRecordError(_explain(self._spec.topic, result))
+            raise BadRecordError(explain_refused(self._spec.topic, result))
         if self._share.is_over(result.records, result.refused_count):
             self._discard(result)
             raise BadRecordError(self._explain_share(result))
@@ -203,7 +253,7 @@ class Worker:
         if self._plan.table is not None:
             return
         self._discard(result)
-        told = f": {_explain(self._spec.topic, result)}" if result.samples else ""
+        told = f": {explain_refused(self._spec.topic, result)}" if result.samples else ""
         raise RetryableError(
             f"{self._spec.topic} has no table yet, since none of its first {result.records:,} records can be "
             f"a row{told}. The table comes with the first that can"
@@ -216,10 +266,10 @@ class Worker:
             raise BadRecordError(self._explain_share(result))
 
     def _explain_share(self, result: StageResult) -> str:
-        limit = self._spec.max_refused_share
+        limit, told = self._spec.max_refused_share, explain_refused(self._spec.topic, result)
         return (
             f"more than {limit:.0%} of the newest records of {self._spec.topic} cannot become rows, so a "
-            f"setting is probably wrong; the batch was not taken. {_explain(self._spec.topic, result)}. "
+            f"setting is probably wrong; the batch was not taken. {told}. "
             "Correct the setting, or let them all be refused with max_refused_share = 1"
         )
 
@@ -249,20 +299,3 @@ class Worker:
         average = max(1, result.value_bytes // result.records)
         records = max(1, min(_ARROW_BATCH_RECORDS, _ARROW_BATCH_BYTES // average))
         frame.sparkSession.conf.set(ARROW_RECORDS, str(records))
-
-
-def _explain(topic: str, result: StageResult) -> str:
-    first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))
-    more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
-    schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
-    return (
-        f"{topic} partition {first.partition} offset {first.offset}{schema}: "
-        f"{first.reason}: {first.message}{more}"
-    )
-
-
-def _reason(error: Exception) -> str:
-    """The telling line of a Spark failure: where a Python trace ends, else where the message begins."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    traced = any(line.startswith("Traceback") for line in lines)
-    return lines[-1 if traced else 0][:500]

@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("disable", "switch a topic off; its table and its ledger stay")
     add("pause", "stop reading for a while; what is staged is committed first")
     add("resume", "go on after a pause, or after a failure whose cause is gone")
-    add("commit", "commit what is staged now, before it is due")
+    add("commit", "commit what is in the topic now, before it is due")
     replay = add("replay", "try the dead letters again: each becomes a row, or stays a letter")
     replay.add_argument("--where", metavar="SQL", help="only letters of which this is true")
     replay.add_argument("--dry-run", action="store_true", help="say what would happen; change nothing")

@@ -34,10 +34,15 @@ class FakeWorker:
     def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any) -> None:
         self.spec, self.plan, self.listener = spec, plan, listener
         self.stopping = False
+        self.asked: list[dict[int, int]] = []
         FakeWorker.made.append(self)
 
     def start(self) -> None:
         """Nothing to start."""
+
+    def read_up_to(self, ends: Any) -> None:
+        """Keep what is asked for; the test stages it, or not."""
+        self.asked.append(dict(ends))
 
     def stop(self) -> None:
         """Nothing to wait for."""

@@ -62,6 +62,43 @@ def test_it_commits_early_when_enough_is_staged_or_somebody_asks(rig: Rig) -> No
     assert rig.rows() == 4
 
 
+def test_a_commit_on_request_takes_what_is_in_the_topic_then(rig: Rig) -> None:
+    """What is staged at once, and what was not read yet as soon as it is staged; later records wait again."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.broker.change(end={0: 9, 1: 0})
+    rig.stage(0, 3)
+    coordinator.commit_now()
+    drain(coordinator)
+    assert rig.offset() == 3
+    assert rig.worker.asked[-1] == {0: 9, 1: 0}
+    rig.stage(3, 7)  # a batch takes only so much
+    drain(coordinator)
+    asked = len(rig.worker.asked)
+    assert (rig.offset(), rig.worker.asked[-1]) == (7, {0: 9, 1: 0})
+    rig.stage(7, 10)
+    drain(coordinator)
+    assert (rig.offset(), len(rig.worker.asked)) == (10, asked)
+    rig.stage(10, 12)
+    drain(coordinator)
+    assert (coordinator.state, rig.offset()) == (State.STAGED, 10)
+
+
+def test_a_commit_on_request_needs_no_broker_and_resumes_nothing(rig: Rig) -> None:
+    """Without the broker what is staged is committed; a topic that is paused stays as it is."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 3)
+    drain(coordinator)
+    rig.broker.trouble = [RetryableError("no answer")]
+    coordinator.commit_now()
+    drain(coordinator)
+    assert (coordinator.state, rig.offset(), rig.worker.asked) == (State.RUNNING, 3, [{}])
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    coordinator.commit_now()
+    drain(coordinator)
+    assert (coordinator.state, len(rig.worker.asked)) == (State.PAUSED, 1)
+
+
 def test_nothing_staged_makes_no_snapshot(rig: Rig) -> None:
     """Time alone commits nothing."""
     coordinator = rig.running()

@@ -42,16 +42,21 @@ def test_a_commit_is_waited_for_exactly(schedule: Schedule, clock: Clock) -> Non
     assert schedule.wait_s(State.STAGED, SETTINGS) == 0
     assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
     assert schedule.due(State.RUNNING, 0, SETTINGS) is None
-    schedule.committed(clock.now)
+    schedule.committed(clock.now, {0: 1})
     assert schedule.due(State.STAGED, 1, SETTINGS) is None
 
 
-def test_a_wish_counts_for_one_commit(schedule: Schedule, clock: Clock) -> None:
-    """It is due as soon as something is staged; the next one waits for its interval again."""
+def test_a_wish_counts_until_it_is_met(schedule: Schedule, clock: Clock) -> None:
+    """What is staged is due at once until the table has what was asked for; then the interval counts."""
     schedule.ask_commit()
     assert schedule.due(State.RUNNING, 0, SETTINGS) is None
     assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
-    schedule.committed(clock.now)
+    schedule.committed(clock.now, {0: 1})
+    assert schedule.due(State.STAGED, 1, SETTINGS) is None
+    schedule.ask_commit({0: 7, 1: 3})
+    schedule.committed(clock.now, {0: 7, 1: 2})
+    assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
+    schedule.committed(clock.now, {0: 9, 1: 3})
     assert schedule.due(State.STAGED, 1, SETTINGS) is None
 
 

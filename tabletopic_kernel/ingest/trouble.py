@@ -1,0 +1,23 @@
+"""What a worker says of what went wrong."""
+
+from __future__ import annotations
+
+from tabletopic_kernel.ingest.plan import StageResult
+
+
+def explain_refused(topic: str, result: StageResult) -> str:
+    """The first refused record, and how many more there are."""
+    first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))
+    more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
+    schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
+    return (
+        f"{topic} partition {first.partition} offset {first.offset}{schema}: "
+        f"{first.reason}: {first.message}{more}"
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """The telling line of a Spark failure: where a Python trace ends, else where the message begins."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    traced = any(line.startswith("Traceback") for line in lines)
+    return lines[-1 if traced else 0][:500]

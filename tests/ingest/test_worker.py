@@ -1,0 +1,175 @@
+"""A worker is one Spark query after another, and not one record is read twice or left out in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.ingest import worker as module
+from tabletopic_kernel.ingest.source import SourceSpec
+from tabletopic_kernel.ingest.worker import Worker
+
+WAIT_S = 30
+
+
+class FakeQuery:
+    """Ends when it is stopped, and waits for the batch under way as Spark does."""
+
+    def __init__(self, options: dict[str, str], on_batch: Any) -> None:
+        self.start = {int(p): at for p, at in json.loads(options["startingOffsets"])["clicks"].items()}
+        self.on_batch = on_batch
+        self.gone = threading.Event()
+
+    def stop(self) -> None:
+        """As Spark's."""
+        self.gone.set()
+
+    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+        """As Spark's."""
+        assert self.gone.wait(WAIT_S)
+
+
+class FakeSpark:
+    """Where a worker asks for its queries; reader and writer in one."""
+
+    def __init__(self) -> None:
+        self.queries: list[FakeQuery] = []
+        self.made = threading.Condition()
+        self.readStream = self.writeStream = self.sparkContext = self
+        self.defaultParallelism = 1
+
+    def options(self, **options: str) -> FakeSpark:
+        """Keep where the query begins."""
+        self._options = options
+        return self
+
+    def foreachBatch(self, on_batch: Any) -> FakeSpark:  # noqa: N802 - Spark's name
+        """Keep what takes the batches."""
+        self._on_batch = on_batch
+        return self
+
+    def format(self, *_: Any, **__: Any) -> FakeSpark:
+        """Nothing to keep."""
+        return self
+
+    load = option = queryName = trigger = format  # noqa: N815 - Spark's names
+
+    def start(self) -> FakeQuery:
+        """The next query."""
+        with self.made:
+            self.queries.append(FakeQuery(self._options, self._on_batch))
+            self.made.notify_all()
+        return self.queries[-1]
+
+    def query(self, number: int) -> FakeQuery:
+        """Wait for the query of this number."""
+        with self.made:
+            assert self.made.wait_for(lambda: len(self.queries) > number, WAIT_S)
+        return self.queries[number]
+
+
+class Ended:
+    """A listener that wants to know one thing."""
+
+    def __init__(self) -> None:
+        self.told: list[Exception | None] = []
+        self.over = threading.Event()
+
+    def ended(self, error: Exception | None) -> None:
+        """The worker is over."""
+        self.told.append(error)
+        self.over.set()
+
+
+class Rig:
+    """A worker whose batches end where the test says."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.spark, self.listener = FakeSpark(), Ended()
+        self.staged: list[tuple[dict[int, int], dict[int, int]]] = []
+        made = iter(range(1000))
+
+        def checkpoint(_: Any) -> Path:
+            path = folder / f"checkpoint-{next(made)}"
+            path.mkdir()
+            return path
+
+        monkeypatch.setattr(module, "new_checkpoint", checkpoint)
+        spec = SourceSpec("clicks", {}, {0: 5}, 3_600_000, headers=False)
+        self.worker = Worker(self.spark, spec, None, self.listener)  # type: ignore[arg-type]
+        monkeypatch.setattr(self.worker, "_stage_batch", self._stage)
+        self.worker.start()
+
+    def _stage(self, end: dict[int, int], _: int) -> None:
+        self.staged.append((dict(self.worker._position), end))
+        self.worker._position.update(end)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A worker that has begun at offset 5."""
+    made = Rig(tmp_path, monkeypatch)
+    yield made
+    made.worker.stop()
+    assert made.listener.over.wait(WAIT_S)
+
+
+def test_another_query_goes_on_where_the_one_before_was(rig: Rig) -> None:
+    """It begins behind what was staged, names new partitions too, and the worker lives on."""
+    rig.spark.query(0).on_batch({0: 8}, 0)
+    rig.worker.read_up_to({0: 12, 1: 3})
+    second = rig.spark.query(1)
+    assert second.start == {0: 8, 1: 0}
+    second.on_batch({0: 12, 1: 3}, 0)
+    assert rig.staged == [({0: 5}, {0: 8}), ({0: 8, 1: 0}, {0: 12, 1: 3})]
+    assert rig.listener.told == []
+
+
+def test_a_query_that_is_to_end_stages_nothing_more(rig: Rig) -> None:
+    """A batch that Spark begins after the request is the next query's, so nothing is staged twice."""
+    first = rig.spark.query(0)
+    stopped = first.stop
+
+    def stop() -> None:
+        first.on_batch({0: 12}, 0)  # as Spark may, until it has stopped
+        stopped()
+
+    first.stop = stop  # type: ignore[method-assign]
+    rig.worker.read_up_to({0: 12})
+    assert rig.spark.query(1).start == {0: 5}
+    assert rig.staged == []
+
+
+def test_who_asks_again_before_the_batch_gets_the_same_query(rig: Rig) -> None:
+    """Two requests make one query; one for what is staged already makes none."""
+    rig.worker.read_up_to({0: 12})
+    second = rig.spark.query(1)
+    rig.worker._end_query({0: 12})
+    second.on_batch({0: 12}, 0)
+    rig.worker._end_query({0: 12})
+    assert len(rig.spark.queries) == 2
+    rig.worker._end_query({0: 13})
+    assert rig.spark.query(2).start == {0: 12}
+
+
+def test_a_worker_that_is_stopped_begins_no_query(rig: Rig) -> None:
+    """Whoever comes first, a stop or a request: afterwards nothing runs."""
+    first = rig.spark.query(0)
+    stopped = first.stop
+
+    def stop() -> None:
+        rig.worker._stopping.set()  # somebody stops the worker just then
+        stopped()
+
+    first.stop = stop  # type: ignore[method-assign]
+    rig.worker.read_up_to({0: 12})
+    assert rig.listener.over.wait(WAIT_S)
+    assert (len(rig.spark.queries), rig.listener.told) == (1, [None])
+    rig.worker.read_up_to({0: 13})
+    rig.worker.stop()
+    assert len(rig.spark.queries) == 1
