@@ -15,6 +15,7 @@ from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.commit.candidate import UNREGISTERED, Candidate, candidate_writer
 from tabletopic_kernel.commit.key_types import key_subject, newest_key_type
 from tabletopic_kernel.commit.layout import partition_change
+from tabletopic_kernel.commit.newest_message import check_message
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
@@ -135,6 +136,8 @@ def plan_enable(
             columns, origin = writer_columns(UNREGISTERED, writer, settings), f"the schema {candidate.name}"
         key = newest_key_type(topic, settings, registry)
         if table is None:
+            if candidate is None:
+                check_message(topic, settings, broker, registry)
             _plan_new(plan, columns, key, origin, settings, facts)
         else:
             _plan_old(plan, table, columns, origin, settings, facts)

@@ -61,8 +61,10 @@ def letters_that(where: str | None, asked_ms: int) -> BooleanExpression:
         condition = parse(where)
         bind(SCHEMA, condition, case_sensitive=True)
     except (ParseException, ValueError, TypeError) as error:
+        # What the parser expected there is pages of grammar.
+        told = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
         raise UsageError(
-            f"cannot read --where {where!r}: {error}. Write conditions on the letters' columns, for example "
+            f"cannot read --where {where!r}: {told}. Write conditions on the letters' columns, for example "
             "reason = 'unknown_schema' and offset >= 100"
         ) from error
     return And(condition, then)

@@ -28,6 +28,7 @@ BAD_SCHEMA_HEADER: Final = "bad_schema_header"  # a header that is to name the s
 UNKNOWN_SCHEMA: Final = "unknown_schema"  # the registry answers and has no such id
 BAD_SCHEMA: Final = "bad_schema"  # it has it, and it cannot be read
 INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss
+OTHER_MESSAGE: Final = "protobuf_other_message"  # of the Protobuf file than the table has
 KEY_NOT_TEXT: Final = "key_not_text"
 NOT_AN_ENVELOPE: Final = "not_an_envelope"  # Debezium's change events are expected, and this is none
 PROJECTION_FAILED: Final = "projection_failed"

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.protoc import compile_schema
+from tabletopic_kernel.core.dead_letter import OTHER_MESSAGE
 from tabletopic_kernel.core.protobuf_frame import header_of, headers_of, read_header
 from tabletopic_kernel.core.protobuf_schema import Json, load, message_named, parse
 from tabletopic_kernel.core.protobuf_types import iceberg_schema_of
@@ -192,8 +193,9 @@ class ProtobufDecoder:
         if found is None:
             return "protobuf_frame", f"message indexes {list(path)}, which lead to no message of the schema"
         return (
-            "protobuf_other_message",
-            f"the record is a {found}, and the table has the columns of {self.message}",
+            OTHER_MESSAGE,
+            f"the record is a {found}, and the table has the columns of {self.message}; "
+            "the setting value_message names another",
         )
 
 

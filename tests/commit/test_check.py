@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -12,8 +13,10 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
+from tabletopic_kernel.commit import newest_message
 from tabletopic_kernel.commit.candidate import read_candidate
 from tabletopic_kernel.commit.check import Plan, check_before_enable, plan_enable
+from tabletopic_kernel.commit.peek import PeekedRecord
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.avro_schema import parse
 from tabletopic_kernel.core.errors import UsageError
@@ -21,6 +24,8 @@ from tabletopic_kernel.core.partitions import partition_spec
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.types import iceberg_schema_of
+from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.plan import WriterSchema
 
 V1 = '{"type":"record","name":"C","fields":[{"name":"id","type":"int"},{"name":"url","type":"string"}]}'
 V2 = (
@@ -33,8 +38,9 @@ BAD = '{"type":"record","name":"C","fields":[{"name":"id","type":"string"},{"nam
 class Answers:
     """A broker with one topic of 10 records, and a registry with one schema or none."""
 
-    def __init__(self, text: str | None) -> None:
+    def __init__(self, text: str | None, kind: str = "AVRO") -> None:
         self.text = text
+        self.kind = kind
 
     def facts(self, topic: str) -> TopicFacts:
         """As the broker."""
@@ -42,7 +48,7 @@ class Answers:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """As the registry."""
-        return None if self.text is None else RegisteredSchema(7, "AVRO", self.text, (), subject, 2)
+        return None if self.text is None else RegisteredSchema(7, self.kind, self.text, (), subject, 2)
 
     def verdict(self, subject: str, kind: str, text: str) -> str:
         """As the registry."""
@@ -251,3 +257,35 @@ def test_a_schema_that_does_not_fit_is_a_note_where_its_records_may_be_refused(c
     assert any("does not fit the table" in note for note in plan.notes)
     plan = planned(catalog, BAD, on_incompatible="new_column")
     assert {"id", "id_string"} <= {one.name for one in plan.columns}
+
+
+def test_records_of_another_message_are_seen_before_there_is_a_table(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without value_message the first message of a Protobuf file counts, if the newest record agrees."""
+    text = 'syntax = "proto3"; message Part { int32 a = 1; } message Order { repeated Part parts = 1; }'
+    raw = {"Order": b"\0\0\0\0\7\2\2", "Part": b"\0\0\0\0\7\0"}
+    newest = "Order"
+
+    def answer(*_: Any) -> list[PeekedRecord]:
+        decoder = make_decoder(7, WriterSchema(text, kind="PROTOBUF"))
+        _, refused = decoder.decode(pa.array([raw[newest]], pa.binary()))
+        error = f"{refused[0].reason}: {refused[0].message}" if refused else None
+        return [PeekedRecord(0, 9, 0, None, 7, None, error, raw[newest])]
+
+    monkeypatch.setattr(newest_message, "peek", answer)
+    answers = Answers(text, "PROTOBUF")
+
+    def columns(**settings: Any) -> list[str]:
+        plan = plan_enable("clicks", TopicSettings(**settings), answers, answers, catalog)  # type: ignore[arg-type]
+        if plan.refused:
+            raise UsageError(*plan.refused)
+        return [column.name for column in plan.columns if not column.name.startswith("_kafka")]
+
+    with pytest.raises(
+        UsageError, match=r"the record is a Order, .* columns of Part; the setting value_message"
+    ):
+        columns()
+    assert columns(value_message="Order") == ["parts"]
+    newest = "Part"
+    assert columns() == ["a"]

@@ -179,7 +179,10 @@ def test_records_of_other_messages_are_refused(click: ProtobufDecoder) -> None:
         (53, "protobuf_frame"),
         (54, "protobuf_frame"),
     ]
-    assert refused[0].message == "the record is a shop.Refund, and the table has the columns of shop.Click"
+    assert refused[0].message == (
+        "the record is a shop.Refund, and the table has the columns of shop.Click; "
+        "the setting value_message names another"
+    )
 
 
 @pytest.mark.parametrize("name", ["Refund.Line", "shop.Refund.Line"])
