@@ -122,8 +122,8 @@ class TopicSettings(_Model):
     )
     value_nanos: Literal["refuse", "floor"] = Field(
         "refuse",
-        description="a Protobuf Timestamp or Duration with more digits than microseconds: its record is "
-        "refused, or it is cut down to the microsecond before it",
+        description="a Protobuf Timestamp or Duration, or a time by a JSON Schema, with more digits than "
+        "microseconds: its record is refused, or it is cut down to the microsecond before it",
     )
     key_format: Literal["raw", "string", "by_schema_id", "none"] = Field(
         "raw",

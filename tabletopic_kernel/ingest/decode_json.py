@@ -9,7 +9,7 @@ property-based test holds them together. What becomes of which value: ``core/jso
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -46,16 +46,28 @@ Offsets = np.ndarray[Any, np.dtype[np.int64]]
 class JsonSchemaDecoder:
     """All records of one JSON Schema, each with its 5-byte prefix. Not for use by two threads at once.
 
-    Raises JsonSchemaError if the schema is not valid.
+    ``nanos``: whether times finer than a microsecond are refused or cut. Raises JsonSchemaError if the schema
+    is not valid.
     """
 
-    def __init__(self, schema_id: int, schema: str, references: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        schema_id: int,
+        schema: str,
+        references: Mapping[str, str] | None = None,
+        nanos: Literal["refuse", "floor"] = "refuse",
+    ) -> None:
         parsed = parse_json_schema(schema, references)
         self.schema_id = schema_id
         self.iceberg_schema: Schema = parsed.iceberg_schema
         self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
         self._engines = _Engines(
-            parsed.root, self.arrow_schema, whole=parsed.whole, lenient=False, nullable=parsed.nullable
+            parsed.root,
+            self.arrow_schema,
+            whole=parsed.whole,
+            lenient=False,
+            nullable=parsed.nullable,
+            floor=nanos == "floor",
         )
 
     def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
@@ -130,13 +142,22 @@ class _Engines:
     """Both engines of one type."""
 
     def __init__(
-        self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, lenient: bool, nullable: bool = False
+        self,
+        root: Struct,
+        arrow_schema: pa.Schema,
+        *,
+        whole: bool,
+        lenient: bool,
+        nullable: bool = False,
+        floor: bool = False,
     ) -> None:
-        self.exact = ExactEngine(root, arrow_schema, whole=whole, lenient=lenient, nullable=nullable)
+        self.exact = ExactEngine(
+            root, arrow_schema, whole=whole, lenient=lenient, nullable=nullable, floor=floor
+        )
         self.fast: FastEngine | None = None
         self.fast_refusal: str | None = None  # why the fast engine cannot take this type at all
         try:
-            self.fast = FastEngine(root, arrow_schema, whole=whole)
+            self.fast = FastEngine(root, arrow_schema, whole=whole, floor=floor)
         except UnsupportedError as error:
             self.fast_refusal = str(error)
 

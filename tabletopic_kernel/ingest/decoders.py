@@ -138,7 +138,7 @@ def _make(schema_id: int, schema: WriterSchema) -> Decoder:
         case "JSON":
             from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder  # noqa: PLC0415
 
-            decoder = JsonSchemaDecoder(schema_id, schema.text, references)
+            decoder = JsonSchemaDecoder(schema_id, schema.text, references, schema.nanos)
         case "PROTOBUF":
             from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder  # noqa: PLC0415
 

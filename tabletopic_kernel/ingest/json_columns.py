@@ -34,6 +34,7 @@ _SHAPES: Final = {
     "timestamptz": f"^{_DATE}[T ]{_CLOCK}{_OFFSET}$",
     "uuid": "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$",
 }
+_FINER: Final = r"(\.[0-9]{6})[0-9]+"
 _1970: Final = pa.scalar("1970-01-01T", pa.large_string())
 _NO_TEXT: Final = pa.scalar("", pa.large_string())
 _DAY_US: Final = MILLIS_PER_DAY * 1000
@@ -96,10 +97,14 @@ def with_integers(node: JsonType) -> JsonType | None:
 
 
 class Columns:
-    """Converts one batch; ``suspects`` are the rows for the exact engine to judge."""
+    """Converts one batch; ``suspects`` are the rows for the exact engine to judge.
 
-    def __init__(self, count: int) -> None:
+    ``floor``: what of times is finer than a microsecond is cut off, instead of making a suspect.
+    """
+
+    def __init__(self, count: int, *, floor: bool = False) -> None:
         self.suspects = np.zeros(count, np.bool_)
+        self._floor = floor
 
     def convert(self, node: JsonType, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
         """``array`` as the Arrow type ``target``; ``rows``: each value's row; None: its own."""
@@ -176,6 +181,8 @@ class Columns:
 
     def _formatted(self, kind: str, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
         """Dates, times and UUIDs out of their text; what is not written as they are becomes null."""
+        if self._floor and kind.startswith("time"):
+            array = pc.replace_substring_regex(array, _FINER, r"\1")
         fits = pc.match_substring_regex(array, _SHAPES[kind])
         if pc.any(pc.invert(fits)).as_py():
             self._mark(pc.fill_null(pc.invert(fits), False).to_numpy(zero_copy_only=False), rows)

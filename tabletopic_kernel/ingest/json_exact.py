@@ -36,11 +36,19 @@ _Row = dict[str, Any]
 class ExactEngine:
     """Reads record after record of one type.
 
-    ``whole``: a record is the value of the one column; ``nullable``: it may be null instead of an object.
+    ``whole``: a record is the value of the one column; ``nullable``: it may be null instead of an object;
+    ``floor``: times finer than a microsecond are cut.
     """
 
     def __init__(
-        self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, lenient: bool, nullable: bool = False
+        self,
+        root: Struct,
+        arrow_schema: pa.Schema,
+        *,
+        whole: bool,
+        lenient: bool,
+        nullable: bool = False,
+        floor: bool = False,
     ) -> None:
         self._nullable = nullable
         self._whole = whole
@@ -48,7 +56,7 @@ class ExactEngine:
         self._arrow_schema = arrow_schema
         self._storage_types = [storage_type(field.type) for field in arrow_schema]
         self._has_rest = REST in arrow_schema.names
-        compiler = _Compiler(lenient)
+        compiler = _Compiler(lenient, floor)
         self._compiler = compiler
         self._read = compiler.reader(root)
         self._left = compiler.left_inside(root)
@@ -94,14 +102,15 @@ class ExactEngine:
 class _Compiler:
     """Readers of types, and what they leave over; ``has_left``: the last record may have left some."""
 
-    def __init__(self, lenient: bool) -> None:
+    def __init__(self, lenient: bool, floor: bool) -> None:
         self.has_left = False
+        self._floor = floor
         self._lenient = lenient
 
     def reader(self, node: JsonType) -> Read:
         match node:
             case Scalar():
-                return scalar_reader(node)
+                return scalar_reader(node, floor=self._floor)
             case Text():
                 return json_text
             case ListOf(items, optional):

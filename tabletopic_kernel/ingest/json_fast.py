@@ -49,10 +49,14 @@ class FastRows:
 
 
 class FastEngine:
-    """Decodes groups of records of one type; raises UnsupportedError if it cannot take the type."""
+    """Decodes groups of records of one type; raises UnsupportedError if it cannot take the type.
 
-    def __init__(self, root: Struct, arrow_schema: pa.Schema, *, whole: bool) -> None:
+    ``whole`` and ``floor`` as for the exact engine.
+    """
+
+    def __init__(self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, floor: bool = False) -> None:
         self._arrow_schema = arrow_schema
+        self._floor = floor
         self._root = readable(root.fields[0].type if whole else root)
         self._whole = whole
         self._optional = whole and root.fields[0].optional
@@ -129,7 +133,7 @@ class FastEngine:
         values = _read(records.text, self._read_schema, "infer" if records.flat else "error")
         if len(values) != count:
             raise NotRows("a record is no single JSON value")
-        columns = Columns(count)
+        columns = Columns(count, floor=self._floor)
         columns.suspects[records.unfit] = True
         if values.null_count and not self._optional:
             columns.suspects |= values.is_null().to_numpy(zero_copy_only=False)

@@ -4,7 +4,8 @@ A reader takes a value that is not null (see ``core/json_text``) and gives what 
 integers for dates (days), times and timestamps (µs), bytes for UUIDs. Otherwise it raises ``Refusal``.
 
 Dates and times are those of RFC 3339 §5.6. A time of day may lack its offset from UTC and is given in UTC;
-a timestamp with time zone must have one. Nothing finer than a microsecond is cut off: it is refused.
+a timestamp with time zone must have one. What is finer than a microsecond is refused, or cut down to the
+microsecond before it where the topic's settings ask for that: ``floor``.
 """
 
 from __future__ import annotations
@@ -129,24 +130,27 @@ def _date(value: Any) -> int:
     return _day(match, value)
 
 
-def _time(value: Any) -> int:
-    if type(value) is not str:
-        raise mismatch("a time as text", value)
-    match = _TIMES.fullmatch(value)
-    if match is None:
-        raise _malformed("time such as 12:30:00Z", value)
-    micros, offset = _clock(match.groups(), value)
-    return (micros - (offset or 0)) % _DAY_US
+def _time(floor: bool) -> Read:
+    def read(value: Any) -> int:
+        if type(value) is not str:
+            raise mismatch("a time as text", value)
+        match = _TIMES.fullmatch(value)
+        if match is None:
+            raise _malformed("time such as 12:30:00Z", value)
+        micros, offset = _clock(match.groups(), value, floor)
+        return (micros - (offset or 0)) % _DAY_US
+
+    return read
 
 
-def _timestamp(with_zone: bool) -> Read:
+def _timestamp(with_zone: bool, floor: bool) -> Read:
     def read(value: Any) -> int:
         if type(value) is not str:
             raise mismatch("a timestamp as text", value)
         match = _TIMESTAMPS.fullmatch(value)
         if match is None:
             raise _malformed("timestamp such as 2026-01-31T12:30:00Z", value)
-        clock, offset = _clock(match.groups()[3:], value)
+        clock, offset = _clock(match.groups()[3:], value, floor)
         if with_zone != (offset is not None):
             told = "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
             raise Refusal("json_format", f"the timestamp {shortened(value)} {told}")
@@ -177,14 +181,15 @@ def _day(match: re.Match[str], value: str) -> int:
         raise Refusal("json_format", f"{shortened(value)} is no day of the calendar") from None
 
 
-def _clock(parts: tuple[str | None, ...], value: str) -> tuple[int, int | None]:
+def _clock(parts: tuple[str | None, ...], value: str, floor: bool) -> tuple[int, int | None]:
     """Microseconds since midnight, and the offset from UTC in microseconds, None without one."""
     hours, minutes, seconds = (int(part or 0) for part in parts[:3])
     fraction, zone = parts[3] or "", parts[4]
     if hours > 23 or minutes > 59 or seconds > 59:
         raise Refusal("json_format", f"{shortened(value)} is no time of a day")
-    if fraction[6:].strip("0"):
-        raise Refusal("json_out_of_range", f"{shortened(value)} is finer than a microsecond")
+    if fraction[6:].strip("0") and not floor:
+        told = "is finer than a microsecond; the setting value_nanos = floor cuts it"
+        raise Refusal("json_out_of_range", f"{shortened(value)} {told}")
     micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
     if zone is None or zone in "Zz":
         return micros, None if zone is None else 0
@@ -203,13 +208,17 @@ READERS: Final[dict[str, Read]] = {
     "double": _double,
     "string": _string,
     "date": _date,
-    "time": _time,
-    "timestamptz": _timestamp(True),
-    "timestamp": _timestamp(False),
     "uuid": _uuid,
 }
 
 
-def scalar_reader(node: Scalar) -> Read:
-    """The reader of a scalar type."""
-    return decimal_reader(node.precision, node.scale) if node.kind == "decimal" else READERS[node.kind]
+def scalar_reader(node: Scalar, *, floor: bool = False) -> Read:
+    """The reader of a scalar type; ``floor``: what is finer than a microsecond is cut, not refused."""
+    match node.kind:
+        case "decimal":
+            return decimal_reader(node.precision, node.scale)
+        case "time":
+            return _time(floor)
+        case "timestamptz" | "timestamp":
+            return _timestamp(node.kind == "timestamptz", floor)
+    return READERS[node.kind]

@@ -25,7 +25,8 @@ class WriterSchema:
 
     ``kind`` is the registry's AVRO, JSON or PROTOBUF; or STRING, RAW or INFERRED (JSON) for values without a
     schema. ``message`` names the message of a Protobuf file, None the first. ``framed``: values begin with
-    the schema's id. ``nanos`` says what becomes of Protobuf times with more digits than microseconds.
+    the schema's id. ``nanos`` says what becomes of times with more digits than microseconds, in Protobuf and
+    by a JSON Schema.
     ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
     """
 

@@ -308,6 +308,34 @@ def test_values_beyond_the_edge_are_refused(kind: Any, text: str, reason: str) -
     assert [r.reason for r in refused] == [reason]
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "micros"),
+    [
+        ("date-time", "1970-01-01T00:00:00.1234567Z", 123_456),
+        ("date-time", "1969-12-31T23:59:59.999999999+00:00", -1),
+        ("date-time", "1970-01-01 01:00:00.00000000000000000001+01:00", 0),
+        ("time", "23:59:59.999999999", 86_399_999_999),
+        ("time", "00:00:00.0000009", 0),
+        ("date-time", "1970-01-01T00:00:00.123456x89Z", None),
+        ("date-time", "1970-01-01T00:00:00.1234567890", None),
+        ("date-time", "1970-01-01T00:00:00.123456789.1Z", None),
+    ],
+)
+def test_times_finer_than_microseconds_are_cut_if_asked_for(kind: str, text: str, micros: int | None) -> None:
+    """Down to the microsecond before them, by both engines; what is no time stays none."""
+    schema = object_schema(f={"type": "string", "format": kind})
+    values = framed(*[json.dumps({"f": text})] * 40)
+    decoder = JsonSchemaDecoder(SCHEMA_ID, schema, nanos="floor")
+    batch, refused = decoder.decode(values)
+    assert [row["f"] for row in plain_rows(batch)] == ([] if micros is None else [micros] * 40)
+    assert len(refused) == (40 if micros is None else 0)
+    if micros is not None:
+        assert plain_rows(exact_batch(decoder, values)) == plain_rows(batch)
+        assert len(fast_rows(decoder, values).suspects) == 0
+        batch, refused = JsonSchemaDecoder(SCHEMA_ID, schema).decode(values)
+        assert [one.reason for one in refused] == ["json_out_of_range"] * 40
+
+
 def test_a_refusal_names_the_path() -> None:
     """The message leads a person to the nested field."""
     inner = {"type": "object", "properties": {"city": {"type": "string"}}}
