@@ -68,7 +68,9 @@ export class DashboardFrame extends IFrame {
   /** Show the page as soon as it has something to read: its scripts, which `load` waits for, come after that. */
   private _look(): void {
     const shown = this._frame.contentDocument;
-    if (shown?.location.href === this._frame.src && shown.querySelector('main') !== null) {
+    // Until the new page comes, the one before is there: it has another theme, or nothing to read.
+    const theme = new URLSearchParams(shown?.location.search).get('theme');
+    if (theme === (this._shownDark ? 'dark' : 'default') && shown?.querySelector('main')) {
       window.clearInterval(this._looking);
       setShown(this._cover, false);
     }

@@ -46,7 +46,13 @@ export class LagStatus extends Widget {
     if (overview?.servers.state === 'unreachable') {
       return { text: trans.__('servers away'), more: overview.servers.detail, warn: true };
     }
-    if (overview === null || overview.servers.state !== 'ready') {
+    if (overview === null) {
+      return { text: trans.__('looking…'), more: open, warn: false };
+    }
+    if (overview.servers.state === 'starting') {
+      return { text: trans.__('servers starting…'), more: overview.servers.detail, warn: false };
+    }
+    if (overview.servers.state !== 'ready') {
       return { text: trans.__('no servers'), more: open, warn: false };
     }
     const on = overview.topics.filter(row => row.enabled);

@@ -69,10 +69,14 @@ def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> N
     page.open()
     expect(page.sidebar).to_contain_text("No servers yet")
     expect(page.sidebar).to_contain_text(NO_SERVERS.replace("`", ""))
+    expect(page.page.locator(".jp-TableTopic-statusButton")).to_have_text("no servers")
     page.shot("sidebar-no-servers")
     page.button("Start the local stack").click()
     api.servers, api.detail = "starting", "the local stack is starting: broker"
     expect(page.sidebar).to_contain_text("the local stack is starting: broker")
+    item = page.page.locator(".jp-TableTopic-statusButton")
+    expect(item).to_have_text("servers starting…")
+    expect(item).to_have_attribute("title", "the local stack is starting: broker")
     assert ("POST", "stack", None) in api.asked
 
 
@@ -319,6 +323,21 @@ def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
     api.serve(page.page)
     page.button("Refresh now").click()
     expect(warning).to_be_hidden()
+
+
+def test_the_dashboard_is_uncovered_before_its_scripts_are_there(page: LabPage, api: FakeApi) -> None:
+    """What there is to read is shown, however long the rest of the page takes."""
+    api.topics = [running("clicks")]
+    html = '<main><h1>clicks at once</h1></main><script src="never.js"></script>'
+    page.open()
+    page.page.route(
+        "**/tabletopic/api/dashboard?*", lambda route: route.fulfill(content_type="text/html", body=html)
+    )
+    page.page.route("**/never.js", lambda _: None)
+    page.menu("clicks", "Open Dashboard")
+    frame = page.page.frame_locator(".jp-TableTopic-dashboard iframe")
+    expect(frame.get_by_role("heading", name="clicks at once")).to_be_visible()
+    expect(page.page.locator(".jp-TableTopic-cover")).to_be_hidden()
 
 
 def test_the_dark_theme_is_dark(page: LabPage, api: FakeApi, lab: Lab) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -38,6 +39,13 @@ class Reply:
     def json(self) -> Any:
         """The body, read as JSON."""
         return json.loads(self.body)
+
+
+def forget_afterwards(patch: pytest.MonkeyPatch) -> None:
+    """What an extension puts into the environment for its kernels is gone after the test."""
+    for name in ("TABLETOPIC_BASE_URL", "TABLETOPIC_STATE_DIR"):
+        patch.setenv(name, "")
+        patch.delenv(name)
 
 
 class LiveServer:

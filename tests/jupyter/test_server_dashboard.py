@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.jupyter.live_server import BASE_URL, LiveServer, private_jupyter, until
+from tests.jupyter.live_server import BASE_URL, LiveServer, forget_afterwards, private_jupyter, until
 
 # Says what it was asked, in place of the pages.
 ECHO = """
@@ -42,7 +42,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with pytest.MonkeyPatch.context() as patch, private_jupyter(folder) as variables:
         for name, value in variables.items():
             patch.setenv(name, value)
-        patch.setenv("TABLETOPIC_BASE_URL", "")
+        forget_afterwards(patch)
         command = [sys.executable, str(folder / "echo.py")]
         with LiveServer(folder, state_dir=str(folder / "state"), dashboard_command=command) as server:
             yield server

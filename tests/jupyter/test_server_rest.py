@@ -25,7 +25,7 @@ from tabletopic_kernel.core.settings import TopicSettings, TopicWish
 from tabletopic_kernel.jupyter.server import handlers
 from tabletopic_kernel.jupyter.server.dashboard import DashboardProxy
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place
-from tests.jupyter.live_server import BASE_URL, TOKEN, LiveServer, private_jupyter, until
+from tests.jupyter.live_server import BASE_URL, TOKEN, LiveServer, forget_afterwards, private_jupyter, until
 from tests.jupyter.server_fakes import SNAPSHOT, FakeWorkbench, status
 
 OPENAPI = yaml.safe_load((Path(handlers.__file__).with_name("openapi.yaml")).read_text())
@@ -41,7 +41,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with pytest.MonkeyPatch.context() as patch, private_jupyter(folder) as variables:
         for name, value in variables.items():
             patch.setenv(name, value)
-        patch.setenv("TABLETOPIC_BASE_URL", "")
+        forget_afterwards(patch)
         given = {"state_dir": str(folder / "state"), "host_command": _IDLE, "dashboard_command": _IDLE}
         with LiveServer(folder, **given, overview_every_s=0.1, warm_dashboard=False) as server:
             yield server
@@ -350,6 +350,12 @@ def test_the_quickstart_is_put_in_place(live: LiveServer) -> None:
     assert written.read_text() == "{}"
 
 
+def test_kernels_find_what_the_sidebar_shows(live: LiveServer) -> None:
+    """The server's options reach the kernels that it starts, by their environment."""
+    assert os.environ["TABLETOPIC_STATE_DIR"] == live.backend.place.state_dir
+    assert os.environ["TABLETOPIC_BASE_URL"] == BASE_URL
+
+
 def test_the_way_to_the_dashboard(live: LiveServer) -> None:
     """Topic and theme pass through, below the base URL."""
     reply = live.ask("GET", "tabletopic/api/dashboard?topic=a%26b&theme=dark&x=1")
@@ -362,7 +368,7 @@ def test_the_host_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.Monke
     with private_jupyter(tmp_path) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-    monkeypatch.setenv("TABLETOPIC_BASE_URL", "")
+    forget_afterwards(monkeypatch)
     fake = FakeWorkbench()
     fake.servers = type(fake.servers)(fake.servers.kafka, {}, {}, tmp_path)
     monkeypatch.setattr(Place, "workbench", lambda _: fake)

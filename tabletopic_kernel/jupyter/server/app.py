@@ -60,8 +60,9 @@ class TableTopicApp(ExtensionApp):
         """Make the backend; cheap, nothing is asked or started yet."""
         assert self.serverapp is not None
         base_url = self.serverapp.base_url
-        os.environ["TABLETOPIC_BASE_URL"] = base_url  # kernels inherit it: `%dashboard` shows a page below it
         place = Place(self.settings_file, self.state_dir)
+        # Kernels inherit them: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
+        os.environ.update({"TABLETOPIC_BASE_URL": base_url, **place.environment()})
         host = HeadlessHost(place, **_given(command=self.host_command))
         dashboard = Dashboard(place, url_path_join(base_url, PATH), **_given(command=self.dashboard_command))
         self.backend = Backend(
