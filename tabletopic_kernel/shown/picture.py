@@ -6,6 +6,7 @@ No JavaScript and no fonts from elsewhere, so a saved notebook shows them everyw
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _LABEL, _FIGURE, _ROW = 640, 170, 90, 24
 _PLOT_HEIGHT, _MARGIN = 240, 48
-_TICKS = 4
+_MOST_TICKS = 6
 _MOST_MARKS = 60
 
 
@@ -55,7 +56,8 @@ def lines(
     """One line for each name: points (x, y) by rising x; the y axis begins at 0."""
     points = [point for one in series.values() for point in one]
     first, last = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=1.0)
-    most = max((y for _, y in points), default=0) or 1
+    heights = ticks(0, max((y for _, y in points), default=0) or 1, covers=True)
+    most = heights[-1]
     left, right, top, bottom = 70, _WIDTH - 20, 34, 34 + _PLOT_HEIGHT
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -63,16 +65,15 @@ def lines(
         return left + (x - first) / span * (right - left), bottom - y / most * (bottom - top)
 
     parts = []
-    for tick in range(_TICKS + 1):
-        value = most * tick / _TICKS
+    for value in heights:
         _, y = place(first, value)
         parts += [
             f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="currentColor" '
             f'opacity="0.15"/>',
             _text(left - 6, y + 4, _figure(value), "end"),
         ]
-        x, _ = place(first + (last - first) * tick / _TICKS, 0)
-        parts.append(_text(x, bottom + 16, _figure(first + (last - first) * tick / _TICKS), "middle"))
+    for value in ticks(first, last):
+        parts.append(_text(place(value, 0)[0], bottom + 16, _figure(value), "middle"))
     for at, (name, one) in enumerate(series.items()):
         colour = _COLOURS[at % len(_COLOURS)]
         places = [place(*point) for point in one]
@@ -91,6 +92,23 @@ def lines(
         f"  {name}: {_figure(one[0][1])} to {_figure(one[-1][1])}" for name, one in series.items() if one
     ]
     return _picture(title, parts, bottom + 2 * _MARGIN - 36, "\n".join(words))
+
+
+def ticks(first: float, last: float, *, covers: bool = False) -> list[float]:
+    """Some round figures from ``first`` to ``last``; with ``covers`` the last one is not below ``last``.
+
+    >>> ticks(0, 251, covers=True)
+    [0.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0]
+    >>> ticks(0, 65)
+    [0.0, 20.0, 40.0, 60.0]
+    """
+    span = last - first
+    power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS)) if span > 0 else 0.0
+    if not power:
+        return [first, last] if covers else [first]
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if span / (power * factor) < _MOST_TICKS)
+    found = [step * at for at in range(math.ceil(first / step), math.floor(last / step) + 1)]
+    return [*found, found[-1] + step] if covers and found[-1] < last else found
 
 
 def _picture(title: str, parts: Sequence[str], height: int, words: str) -> Picture:
