@@ -129,6 +129,7 @@ def plan_enable(
         if settings.projection is not None:
             _check_projection(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
+        plan.creates = table is None
         if candidate is None:
             columns, origin = _columns(topic, settings, registry)
         else:
@@ -204,7 +205,6 @@ def _plan_old(
     facts: TopicFacts,
 ) -> None:
     schema = table.table.schema()
-    plan.creates = False
     plan.columns = [_column(one, "kept") for one in schema.fields]
     spec = table.table.spec()
     plan.partition_by_before = partition_texts(spec, schema)

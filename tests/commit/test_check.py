@@ -214,6 +214,14 @@ def test_a_schema_of_a_file_for_a_new_table(catalog: Catalog, tmp_path: Path) ->
     assert candidate(catalog, tmp_path, "nonsense").refused
 
 
+def test_a_schema_of_a_file_that_is_none(catalog: Catalog, tmp_path: Path) -> None:
+    """It is refused with what is wrong, and the table that is there is not told to be made."""
+    make_table(catalog)
+    plan = candidate(catalog, tmp_path, "{not json")
+    assert "not JSON" in plan.refused[0]
+    assert not plan.creates
+
+
 def test_a_schema_file_that_cannot_be_read(catalog: Catalog, tmp_path: Path) -> None:
     """What to do is said."""
     with pytest.raises(UsageError, match="cannot read"):
