@@ -9,13 +9,12 @@ from tabletopic_kernel.dashboard.look import Palette, page_css, part_css
 # Class of the page's outermost component, as soon as that has its content.
 MADE = "made"
 # Scripts and their styles come last, as a browser paints nothing below those that it still waits for.
-# The beginning has the style of a component, and is gone when the components are there.
+# The beginning has the style of a component, and is taken away when the components are there: were it hidden,
+# whoever looks for a text would find it twice.
 _TEMPLATE = """
 {% block title %}{{ page_title | e }}{% endblock %}
 {% block css_resources %}
-<style>{{ page_style }}
-main:has(> [data-root-id] > .MADE) > .first-look { display: none; }
-</style>
+<style>{{ page_style }}</style>
 {% endblock %}
 {% block js_resources %}{% endblock %}
 {% block contents %}
@@ -26,6 +25,14 @@ main:has(> [data-root-id] > .MADE) > .first-look { display: none; }
 </template></div>
 {{ super() }}
 </main>
+<script>
+new MutationObserver((_, watch) => {
+  if (document.querySelector('main > [data-root-id] > .MADE')) {
+    document.querySelector('.first-look').remove();
+    watch.disconnect();
+  }
+}).observe(document.querySelector('main'), { childList: true, subtree: true, attributeFilter: ['class'] });
+</script>
 {{ bokeh_css }}
 {{ bokeh_js }}
 {% endblock %}

@@ -240,7 +240,7 @@ def test_a_page_can_be_read_before_its_scripts_are_there(topic: Told, url: str, 
     page.close()
     page = browser.open(f"{url}?topic={topic.topic}")
     page.locator("main canvas").first.wait_for(timeout=SOON_S * 1000)
-    page.locator("main .first-look").wait_for(state="hidden", timeout=SOON_S * 1000)
+    page.locator(".first-look").wait_for(state="detached", timeout=SOON_S * 1000)
     assert page.locator("main h1:visible").count() == 1
     page.get_by_role("figure", name="Plot: Commit lag by partition").wait_for(timeout=SOON_S * 1000)
     page.close()
