@@ -23,7 +23,7 @@ def find_servers(settings: Settings) -> Servers:
     """Servers from the settings; those that are absent are the embedded stack's.
 
     Raises:
-        SettingsError: some are absent and no stack runs.
+        SettingsError: some are absent and no stack runs, or a server of it has ended.
     """
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
 
@@ -32,7 +32,13 @@ def find_servers(settings: Settings) -> Servers:
     own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
     own_registry, own_catalog = "url" in registry, bool(set(catalog) - {"name"})
     if not (own_kafka and own_registry and own_catalog):
-        stack = LocalStack(state_dir).info()
+        local = LocalStack(state_dir)
+        stack = local.info()
+        if stack is None and (ended := local.ended()):
+            raise SettingsError(
+                f"the local stack's {' and '.join(ended)} {'has' if len(ended) == 1 else 'have'} ended; "
+                f"`tabletopic up` starts what is missing, the logs are in {state_dir / 'logs'}"
+            )
         if stack is None:
             missing = [
                 name

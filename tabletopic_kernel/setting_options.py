@@ -80,7 +80,7 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: a table property without a value.
     """
-    given = {name: value for name, value in options.items() if value}
+    given = {name: value for name, value in options.items() if value not in (None, [], ())}
     for name in ("partition_by", "metadata_columns"):
         if name in given:
             given[name] = ",".join(given[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -88,11 +89,13 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     place.folder.mkdir(parents=True, exist_ok=True)
     log = place.folder / "spark.log"
     log4j = place.folder / "spark-log4j2.properties"
-    log4j.write_text(_LOG4J.format(log=log))
+    # As Java reads properties: Latin-1, and what is not in it escaped; a backslash would begin an escape.
+    log4j.write_text(_LOG4J.format(log=_java_escaped(str(log))), "ascii")
     local = settings.master.startswith("local")
     ours = {
         **_DEFAULTS,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": f"{java_option(f'-Dlog4j2.configurationFile={log4j}')} "
+        "-Duser.timezone=UTC",
         # On the class path itself they can be in the class archive; only a cluster needs them sent.
         **(
             {"spark.driver.extraClassPath": ":".join(place.jars)}
@@ -127,6 +130,22 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def java_option(option: str) -> str:
+    """An option as Spark takes it among others in one text, where a space would end it.
+
+    >>> print(java_option('-Dx=/my folder/"y"'))
+    "-Dx=/my folder/\\"y\\""
+    """
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
+
+
+def _java_escaped(text: str) -> str:
+    """Text as the value of a Java property in a file."""
+    utf16 = text.replace("\\", "\\\\").encode("utf-16-be")
+    units = (int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2))
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
 
 
 def warm_up(session: SparkSession, limit_s: int = 120) -> None:

@@ -11,13 +11,23 @@ from typing import Annotated
 
 import typer
 
-from tabletopic_kernel.cli import ask, dashboard, data, look, replay, run, servers, topics, watch
-from tabletopic_kernel.cli.call import INTERRUPTED, Call, ConfigOption, DebugOption, StateDirOption
+from tabletopic_kernel.cli import ask, dashboard, data, look, replay, run, screen, servers, topics, watch
+from tabletopic_kernel.cli.call import (
+    BROKEN_PIPE,
+    INTERRUPTED,
+    WRONG_USE,
+    Call,
+    ConfigOption,
+    DebugOption,
+    StateDirOption,
+)
+from tabletopic_kernel.cli.manual import Group
 
 DISTRIBUTION = "tabletopic"
 
 app = typer.Typer(
     name="tabletopic",
+    cls=Group,
     rich_markup_mode="rich",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -67,11 +77,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # As scripts start what they put into the background; who interrupts us all the same, means it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        app(args=list(arguments) if arguments is not None else None, prog_name="tabletopic")
+        return _run(arguments)
+    except typer.TyperException as error:
+        _tell_wrong_use(error)
+        return WRONG_USE
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # who read the help has left
+            return BROKEN_PIPE
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:  # before a command began
         return INTERRUPTED
     finally:
         sys.stderr.flush()
-    return 0
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    given = list(arguments) if arguments is not None else None
+    ended = app(args=given, prog_name="tabletopic", standalone_mode=False)
+    return ended if isinstance(ended, int) else 0
+
+
+def _tell_wrong_use(error: typer.TyperException) -> None:
+    """A wrong command line is told as every other error, with where its words are explained."""
+    context = getattr(error, "ctx", None)
+    manual = f"{context.command_path if context else 'tabletopic'} --help"
+    told = error.format_message().rstrip(".")
+    if told:  # else the program's name alone was given: its help is the answer
+        screen.error(f"{told} See `{manual}`" if told.endswith("?") else f"{told}; see `{manual}`")

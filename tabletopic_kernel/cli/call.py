@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.manual import Command
 from tabletopic_kernel.core.errors import RetryableError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def command(
         ]
         parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         run.__signature__ = signature.replace(parameters=[*parameters, *more, *common])  # type: ignore[attr-defined]
-        app.command(name, rich_help_panel=panel)(run)
+        app.command(name, cls=Command, rich_help_panel=panel)(run)
         return function
 
     return register

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.adapters.spark import SparkPlace, start_spark, warm_up
+from tabletopic_kernel.adapters.spark import SparkPlace, java_option, start_spark, warm_up
 from tabletopic_kernel.core.settings import SparkSettings
 from tabletopic_kernel.local import jvm
 
@@ -27,7 +27,7 @@ _NOWHERE = {
 def main(folder: Path, base: Path, archive: Path) -> None:
     """Use Spark for a while below ``folder``; the JVM writes ``archive`` as it ends."""
     java_home = jvm.spark_java_home(folder, base)
-    conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"}
+    conf = {"spark.driver.extraJavaOptions": java_option(f"-XX:ArchiveClassesAtExit={archive}")}
     place = SparkPlace(str(java_home), tuple(map(str, jvm.spark_jars())), folder / "logs")
     catalog = {
         "name": "lake",

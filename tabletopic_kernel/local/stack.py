@@ -117,6 +117,11 @@ class LocalStack:
             return self._info(records)
         return None
 
+    def ended(self) -> list[str]:
+        """Servers that were started, not stopped, and run no more; raises StackError as ``info``."""
+        records = self._load()
+        return [name for name in SERVERS if records[name].process and not self._is_alive(name, records[name])]
+
     def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
         processes = {name: records[name].process for name in SERVERS}
         pids = {name: one.pid for name, one in processes.items() if one}

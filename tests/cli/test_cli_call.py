@@ -72,10 +72,12 @@ def test_ctrl_c_is_quiet(run: Callable[..., Any], fake: Any) -> None:
     "arguments", [["--nonsense"], ["stauts"], ["enable"], ["query", "--limit", "x", "q"]]
 )
 def test_wrong_use_is_2(run: Callable[..., Any], arguments: list[str]) -> None:
-    """Unknown commands and options, missing and wrong arguments end with 2 and nothing on stdout."""
+    """Unknown commands and options, missing and wrong arguments: 2, one message on stderr, and the manual."""
     ended = run(*arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+    assert "--help`" in ended.err
 
 
 def test_a_misspelt_command_gets_a_hint(run: Callable[..., Any]) -> None:
@@ -132,6 +134,7 @@ def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], 
     assert ended.code == 0
     assert "Example:  tabletopic" in ended.out
     assert "--state-dir" in ended.out
+    assert "<bool>" not in ended.out  # a switch takes no value
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("serve", "dashboard")])
@@ -140,14 +143,15 @@ def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], 
     assert "--json" in run(name, "--help").out
 
 
-def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["config --json", "enable --help"])
+def test_a_closed_pipe_is_silent(tmp_path: Path, words: str) -> None:
     """`tabletopic … | head` prints no error when head has seen enough."""
-    script = f"{sys.executable} -m tabletopic_kernel.cli config --json | head -c 1; echo ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m tabletopic_kernel.cli {words} | head -c 1; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
     )
     assert ended.stderr == ""
-    assert ended.stdout.splitlines()[-1].lstrip("{") in ("0", "141")
+    assert ended.stdout.splitlines()[-1].strip(" {") in ("0", "141")
 
 
 def test_nothing_heavy_is_loaded_at_the_start() -> None:

@@ -79,6 +79,12 @@ def test_a_property_needs_a_value(run: Callable[..., Any]) -> None:
     assert "KEY=VALUE" in ended.err
 
 
+def test_an_empty_value_is_a_value(run: Callable[..., Any], fake: Any) -> None:
+    """What was given is never left out in silence: each setting says what empty text means to it."""
+    assert run("enable", "clicks", "--metadata-columns", "").code == 0
+    assert fake.asked[0] == ("enable", ("clicks", {"metadata_columns": ""}))
+
+
 def test_success_names_the_table_and_what_happens(run: Callable[..., Any]) -> None:
     """After enable a person knows the table's name, the interval and that a host takes it."""
     text = run("enable", "my-clicks", "--partition-by", "hour(at)").out

@@ -7,12 +7,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.core.errors import SettingsError, StackError
+from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.local import files, jvm, ports, stack, state
 from tabletopic_kernel.local.jars import Jars
 from tabletopic_kernel.local.process import ProcessId
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
+from tabletopic_kernel.servers import find_servers
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,19 @@ def test_what_is_not_wholly_up_is_not_running(records: dict[str, ServerRecord], 
     """No servers, foreign processes with the old pids, unfinished starts and half a stack are no stack."""
     state.save(tmp_path, records)
     assert LocalStack(tmp_path).info() is None
+
+
+def test_a_server_that_ended_by_itself_is_named(tmp_path: Path) -> None:
+    """Who asks for servers is told which of them is gone, and not that there never were any."""
+    here, gone = _records(_myself()), _records(_myself(shift_s=100))
+    state.save(tmp_path, here | {"registry": gone["registry"]})
+    assert LocalStack(tmp_path).ended() == ["registry"]
+    with pytest.raises(SettingsError, match="stack's registry has ended; `tabletopic up`"):
+        find_servers(Settings(state_dir=str(tmp_path)))
+    state.save(tmp_path, _records(None))
+    assert LocalStack(tmp_path).ended() == []
+    with pytest.raises(SettingsError, match="no servers for"):
+        find_servers(Settings(state_dir=str(tmp_path)))
 
 
 def test_asking_changes_nothing(tmp_path: Path) -> None:
