@@ -121,7 +121,11 @@ class TableTopic:
         return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
 
     def schema(self, version: int | None = None) -> TopicSchema:
-        """The table's columns and the registered versions; with ``version`` the columns of that one."""
+        """The table's columns and the registered versions; with ``version`` the columns of that one.
+
+        Raises:
+            UsageError: there is neither table nor topic, or no such version.
+        """
         from tabletopic_kernel.commit.history import topic_schema  # noqa: PLC0415
 
         return topic_schema(
@@ -140,7 +144,7 @@ class TableTopic:
         return schema_difference(self._settings().subject_of(self.name), self._workbench.registry, v1, v2)
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
-        """The table's snapshots, newest first; empty while there is no table."""
+        """The table's snapshots, newest first; empty while there is no table. Raises as ``schema``."""
         from tabletopic_kernel.commit.history import snapshots  # noqa: PLC0415
 
         table = self._table()
@@ -162,4 +166,7 @@ class TableTopic:
         from tabletopic_kernel.commit.snapshot import TopicTable  # noqa: PLC0415
 
         # Opened for each question: catalog objects are not shared between threads.
-        return TopicTable.load(self._workbench.open_catalog(), self._identifier(), self.name)
+        table = TopicTable.load(self._workbench.open_catalog(), self._identifier(), self.name)
+        if table is None:
+            self._workbench.broker.facts(self.name)  # raises where there is no topic either
+        return table

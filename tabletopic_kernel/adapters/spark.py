@@ -118,6 +118,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     started: Future[SparkSession] = Future()
 
     def start() -> None:
+        _forget_dead_jvm()
         with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
             try:
                 started.set_result(builder.getOrCreate())
@@ -183,19 +184,29 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 def is_alive(session: SparkSession) -> bool:
     """Whether the session's JVM still runs; it can be killed on its own."""
-    gateway = session.sparkContext._gateway
+    return _runs(session.sparkContext._gateway)
+
+
+def forget(session: SparkSession) -> None:
+    """Let go of a session whose JVM is gone."""
+    with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+        session.stop()
+    _forget_dead_jvm()
+
+
+def _runs(gateway: Any) -> bool:
     process = getattr(gateway, "proc", None)
     return process is None or process.poll() is None
 
 
-def forget(session: SparkSession) -> None:
-    """Let go of a session whose JVM is gone, so that the next one gets a JVM of its own.
+def _forget_dead_jvm() -> None:
+    """Let go of a JVM that is gone, perhaps before it had a session, so that the next one is another.
 
-    pyspark keeps them at class level and has no public way to drop what cannot be stopped any more.
+    pyspark keeps it at class level and has no public way to drop what cannot be stopped any more.
     """
-    gateway: Any = session.sparkContext._gateway
-    with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
-        session.stop()
+    gateway: Any = SparkContext._gateway
+    if gateway is None or _runs(gateway):
+        return
     with contextlib.suppress(Exception):
         gateway.proc.stdin.close()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None

@@ -237,4 +237,4 @@ def duration_ms(option: str, text: str) -> int:
 
 def not_in_time(what: str, seconds: float) -> RetryableError:
     """The error of a wait that was too short."""
-    return RetryableError(f"{what} after {seconds:g} s")
+    return RetryableError(f"after {seconds:g} s {what}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -34,6 +35,7 @@ from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.core.table_columns import evolve_key, metadata_columns, table_schema
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 
+TableName = tuple[str, ...]  # namespace parts and name, as PyIceberg takes them
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]
 _CHANGED: dict[str, ColumnChange] = {
     "add": "new",
@@ -85,16 +87,21 @@ class Plan:
 
 
 def check_before_enable(
-    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, catalog: Catalog
+    topic: str,
+    settings: TopicSettings,
+    broker: Broker,
+    registry: Registry,
+    catalog: Catalog,
+    taken: Mapping[TableName, str],
 ) -> None:
-    """See whether ``topic`` can become a table with these settings; reads only.
+    """See whether ``topic`` can become a table with these settings; reads only. ``taken`` as ``plan_enable``.
 
     Raises:
         UsageError: no such topic, a bad partition expression, a schema that cannot be the table's, a table
             of that name that is not this topic's.
         RetryableError: broker, registry or catalog do not answer.
     """
-    plan = plan_enable(topic, settings, broker, registry, catalog)
+    plan = plan_enable(topic, settings, broker, registry, catalog, taken)
     if plan.refused:
         raise UsageError("; ".join(plan.refused))
 
@@ -105,10 +112,12 @@ def plan_enable(
     broker: Broker,
     registry: Registry,
     catalog: Catalog,
+    taken: Mapping[TableName, str],
     candidate: Candidate | None = None,
 ) -> Plan:
     """What switching the topic on would do; reads only. Reasons against it are in ``refused``.
 
+    ``taken``: the other topics that are switched on, by their tables, of which some may not be made yet.
     ``candidate``: a schema in the place of the newest registered one.
 
     Raises:
@@ -124,6 +133,11 @@ def plan_enable(
         start=settings.start,
     )
     try:
+        if other := taken.get(table_identifier(topic, settings)):
+            raise UsageError(
+                f"the table {plan.table} is that of the topic {other!r}; choose another name with --table or "
+                "--namespace"
+            )
         for text in settings.partition_by:
             parse_partition(text)
         if settings.projection is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from tabletopic_kernel.core.errors import SettingsError, UsageError
 from tabletopic_kernel.core.settings import TopicSettings
@@ -27,11 +28,14 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
     try:
         return TopicSettings.model_validate(settings)
     except ValidationError as error:
-        told = [
-            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
-            for one in error.errors()
-        ]
-        raise SettingsError("; ".join(told)) from None
+        raise SettingsError("; ".join(map(_told, error.errors()))) from None
+
+
+def _told(problem: ErrorDetails) -> str:
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "literal_error":
+        message = f"{problem['input']!r} is none of {problem['ctx']['expected']}"
+    return f"{'.'.join(map(str, problem['loc']))}: {message}"
 
 
 def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:

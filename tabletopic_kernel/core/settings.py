@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from tabletopic_kernel.core.redact import shown
 
@@ -18,6 +18,11 @@ _DURATION = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$")
 _DURATION_MS = {"ms": 1, "s": 1000, None: 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*([kmgt]i?b?|b)?\s*$", re.IGNORECASE)
 _SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+# A file system splits paths at slashes, SQL and catalogs split names at dots, and a file's name has 255 bytes
+# at most; the dead-letter table's is longer than its table's.
+_NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
+_NAME_BYTES = 200
+_LAST_START_MS = 253_402_300_799_999  # the year 9999 ends
 # The comma between two items, not the one inside bucket(16, user_id).
 _ITEM_COMMA = re.compile(r",(?![^()]*\))")
 
@@ -49,7 +54,7 @@ def parse_start(value: object) -> object:
         value = value.isoformat()
     if isinstance(value, str):
         value = _start_of_text(value.strip())
-    if value in ("earliest", "latest") or (type(value) is int and value >= 0):
+    if value in ("earliest", "latest") or (type(value) is int and 0 <= value <= _LAST_START_MS):
         return value
     raise ValueError(f"{value!r} is no start; write earliest, latest, or a time such as 2026-01-31T12:00:00Z")
 
@@ -174,6 +179,19 @@ class TopicSettings(_Model):
         """Whether the ``_kafka_key`` column has the type of the keys' schemas."""
         return self.key_format == "by_schema_id" and "key" in self.metadata_columns
 
+    @field_validator("namespace", "table")
+    @classmethod
+    def _can_be_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """Folders are called as tables and namespaces are."""
+        parts = [] if value is None else [value] if info.field_name == "table" else value.split(".")
+        for part in parts:
+            if not part or _NO_NAME.search(part) or len(part.encode()) > _NAME_BYTES:
+                raise ValueError(
+                    f"{part!r} is no name: take one of up to {_NAME_BYTES} bytes, without dots, slashes, "
+                    "control characters, and spaces at its ends"
+                )
+        return value
+
     @field_validator("partition_by", "metadata_columns", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
@@ -242,10 +260,12 @@ class TopicWish(_Model):
 def default_table_name(topic: str) -> str:
     """The table name of a topic: every run of characters other than letters, digits and _ is one _.
 
+    A name ends after 200 characters, as a folder's name must.
+
     >>> default_table_name("web.clicks-v2")
     'web_clicks_v2'
     """
-    return re.sub(r"[^A-Za-z0-9_]+", "_", topic).strip("_") or "topic"
+    return re.sub(r"[^A-Za-z0-9_]+", "_", topic).strip("_")[:_NAME_BYTES] or "topic"
 
 
 def table_identifier(topic: str, settings: TopicSettings) -> tuple[str, ...]:

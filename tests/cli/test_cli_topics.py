@@ -134,7 +134,7 @@ def test_a_wait_is_a_duration(run: Callable[..., Any], fake: Any) -> None:
 
 @pytest.mark.parametrize(
     ("state", "message"),
-    [("no_host", "clicks is no_host: told so after 0 s"), ("failed", "clicks failed: told so")],
+    [("no_host", "after 0 s clicks is no_host: told so"), ("failed", "clicks failed: told so")],
 )
 def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, message: str) -> None:
     """A topic that fails, or does not run in time, ends --wait with 1 and the reason."""

@@ -27,6 +27,8 @@ from tabletopic_kernel.core.types import iceberg_schema_of
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.plan import WriterSchema
 
+# The table that another topic, which is switched on too, will have.
+TAKEN = {("default", "a_b"): "a.b"}
 V1 = '{"type":"record","name":"C","fields":[{"name":"id","type":"int"},{"name":"url","type":"string"}]}'
 V2 = (
     '{"type":"record","name":"C","fields":[{"name":"id","type":"long"},'
@@ -71,7 +73,7 @@ def planned(catalog: Catalog, text: str | None, **settings: Any) -> Plan:
     """The plan of the topic ``clicks``."""
     answers = Answers(text)
     made = TopicSettings(**settings)
-    return plan_enable("clicks", made, cast(Broker, answers), cast(Registry, answers), catalog)
+    return plan_enable("clicks", made, cast(Broker, answers), cast(Registry, answers), catalog, TAKEN)
 
 
 def make_table(catalog: Catalog, by: tuple[str, ...] = ()) -> None:
@@ -122,6 +124,7 @@ def test_a_table_that_is_there_says_what_changes(catalog: Catalog) -> None:
         (V1, {"partition_by": ("hour(url)",)}, "cannot take url"),
         (V1, {"partition_by": ("day_of(url)",)}, "is not understood"),
         ('{"type":"nonsense"}', {}, "nonsense"),
+        (V1, {"table": "a_b"}, "the table default.a_b is that of the topic 'a.b'"),
         (BAD, {"on_incompatible": "stop", "table": None}, ""),
     ],
 )
@@ -137,7 +140,12 @@ def test_reasons_against_it_are_in_the_plan_and_end_enable(
     answers = Answers(text)
     with pytest.raises(UsageError, match=reason):
         check_before_enable(
-            "clicks", TopicSettings(**settings), cast(Broker, answers), cast(Registry, answers), catalog
+            "clicks",
+            TopicSettings(**settings),
+            cast(Broker, answers),
+            cast(Registry, answers),
+            catalog,
+            TAKEN,
         )
 
 
@@ -166,6 +174,7 @@ def candidate(catalog: Catalog, tmp_path: Path, text: str, **more: Any) -> Plan:
         cast(Broker, answers),
         cast(Registry, answers),
         catalog,
+        TAKEN,
         read_candidate(file),
     )
 
@@ -285,7 +294,8 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
     answers = Answers(text, "PROTOBUF")
 
     def columns(**settings: Any) -> list[str]:
-        plan = plan_enable("clicks", TopicSettings(**settings), answers, answers, catalog)  # type: ignore[arg-type]
+        made = TopicSettings(**settings)
+        plan = plan_enable("clicks", made, cast(Broker, answers), cast(Registry, answers), catalog, TAKEN)
         if plan.refused:
             raise UsageError(*plan.refused)
         return [column.name for column in plan.columns if not column.name.startswith("_kafka")]

@@ -113,9 +113,20 @@ def test_a_wish_survives_its_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "table"), [("web.clicks-v2", "web_clicks_v2"), ("...", "topic"), ("Orders", "Orders")]
+    ("topic", "table"),
+    [("web.clicks-v2", "web_clicks_v2"), ("...", "topic"), ("Orders", "Orders"), ("x" * 249, "x" * 200)],
 )
 def test_table_names(topic: str, table: str) -> None:
     """Letters keep their case; what Iceberg names cannot hold is _."""
     assert default_table_name(topic) == table
     assert table_identifier(topic, TopicSettings(namespace="a.b")) == ("a", "b", table)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a\\b", " a", "a\n", "ä" * 101])
+def test_names_that_no_table_can_have(name: str) -> None:
+    """Tables and namespaces are folders and words of SQL; what cannot be both is refused at once."""
+    with pytest.raises(ValidationError):
+        TopicSettings(table=name)
+    with pytest.raises(ValidationError):
+        TopicSettings(namespace=f"a.{name}")
+    assert TopicSettings(namespace="a.b", table="wéb clicks").table == "wéb clicks"

@@ -113,6 +113,8 @@ def test_versions_of_the_schema_and_what_they_change(
     topic = bench.topic(sender.topic)
     sender.avro(V1, {"n": 1, "city": "Delft"})
     assert [one.table_schema_id for one in topic.schema().versions] == [None]  # there is no table yet
+    with pytest.raises(UsageError, match="there is no topic 'mistyped'"):
+        bench.topic("mistyped").schema()
     topic.enable(commit_interval_ms=300)
     try:
         caught_up(sender.topic)

@@ -146,6 +146,10 @@ class FakeStack:
     def info(self) -> None:
         """Nobody finds its servers."""
 
+    def ended(self) -> list[str]:
+        """None of them has run before."""
+        return []
+
     def up(self) -> None:
         """Report a step, wait, end."""
         self.report(Step("jars", "running", done_bytes=120 * 1024**2, total_bytes=270 * 1024**2))

@@ -201,6 +201,7 @@ def test_an_unknown_table_names_those_that_may_be_meant(lake: DuckLake, sql: str
         ("SELECT error('stop')", "stop"),
         ("INSERT INTO clicks VALUES (1, '/')", "clicks is not an table"),
         ("SELECT ?", "Values were not provided"),
+        ("-- nothing", "there is no statement in this SQL"),
     ],
 )
 def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, message: str) -> None:

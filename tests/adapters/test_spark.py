@@ -1,0 +1,74 @@
+"""The Spark session of a process, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.adapters.spark import SparkPlace, start_spark
+from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.settings import SparkSettings
+
+
+class Builder:
+    """In the place of pyspark's: keeps what it was given, and finds no Spark."""
+
+    def __init__(self) -> None:
+        self.conf: dict[str, str] = {}
+        self.gateways: list[Any] = []
+
+    def config(self, key: str, value: str) -> Builder:
+        """One property."""
+        self.conf[key] = value
+        return self
+
+    def appName(self, name: str) -> Builder:  # noqa: N802 - pyspark's name
+        """As pyspark's."""
+        return self.config("spark.app.name", name)
+
+    def master(self, master: str) -> Builder:
+        """As pyspark's."""
+        return self.config("spark.master", master)
+
+    def getOrCreate(self) -> SparkSession:  # noqa: N802 - pyspark's name
+        """Sees the JVM that pyspark would use."""
+        self.gateways.append(SparkContext._gateway)
+        raise RuntimeError("no Spark here")
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
+    """Put in place."""
+    made = Builder()
+    monkeypatch.setattr(SparkSession, "builder", made)
+    return made
+
+
+@pytest.mark.parametrize(("exit_code", "is_kept"), [(None, True), (-9, False)])
+def test_a_jvm_that_died_before_it_had_a_session_is_not_asked_again(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exit_code: int | None, is_kept: bool
+) -> None:
+    """pyspark keeps the first JVM it has started; every later try would be refused by a dead one."""
+    process = SimpleNamespace(poll=lambda: exit_code, stdin=SimpleNamespace(close=lambda: None))
+    gateway = SimpleNamespace(proc=process)
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    with pytest.raises(SettingsError, match="no Spark here"):
+        start_spark(SparkSettings(), SparkPlace("/java", (), tmp_path), {})
+    assert builder.gateways == [gateway if is_kept else None]
+
+
+def test_folders_may_be_called_anything(builder: Builder, tmp_path: Path) -> None:
+    """Spark splits the JVM's options at spaces, and Java reads properties as Latin-1."""
+    folder = tmp_path / 'räum "1" \\ 東京'
+    with pytest.raises(SettingsError):
+        start_spark(SparkSettings(), SparkPlace("/java", (), folder), {})
+    told = str(folder).replace("\\", "\\\\").replace('"', '\\"')
+    options = builder.conf["spark.driver.extraJavaOptions"]
+    assert options.startswith(f'"-Dlog4j2.configurationFile={told}/spark-log4j2.properties" ')
+    written = (folder / "spark-log4j2.properties").read_text("ascii")
+    assert 'r\\u00e4um "1" \\\\ \\u6771\\u4eac/spark.log' in written
