@@ -223,9 +223,6 @@ def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]
     assert sum(row["n"] for row in rows) == 2000
     by_spark = tabletopic("query", "--engine", "spark", "SELECT count(*) AS n FROM cli_story", "--json")
     assert by_spark.json == [{"n": 2000}], by_spark.err
-    wrong = tabletopic("query", "--engine", "spark", "SELECT * FROM cli_stroy")
-    assert wrong.code == 2
-    assert len(wrong.err.splitlines()) < 20
 
     lines = tabletopic("events", name, "--json", "--since", "10m").out.splitlines()
     kinds = [json.loads(line)["type"] for line in lines]

@@ -109,5 +109,9 @@ def check(bench: Workbench, sender: Sender) -> None:
         assert len(found) == len(expected)
         counted = bench.query(f"SELECT count(*) AS n FROM {name} WHERE city = 'new'", engine)  # type: ignore[arg-type]
         assert counted.rows.to_pylist() == [{"n": 20}]
+    with pytest.raises(UsageError) as wrong:  # in a few words, not as Spark's trace has it
+        bench.query(f"SELECT * FROM {name}_typo", "spark")
+    assert f"{name}_typo".rpartition(".")[2] in str(wrong.value)
+    assert len(str(wrong.value).splitlines()) < 20
     files = bench.open_catalog().load_table(name).inspect.data_files().to_pylist()
     assert {file["spec_id"] for file in files} == {0, 1}
