@@ -29,6 +29,8 @@ _WITH_OTHERS = {
     "test_notebooks.py": "notebooks",
     "test_live.py": "browser",
 }
+# Most need a minute, and ten times that where the machine is busy with other things.
+_WITH_SERVERS_S = 900
 
 
 def _share(nodeid: str) -> str:
@@ -50,7 +52,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the order in which the shares are dealt out."""
+    """In the order in which the shares are dealt out; with more time where servers take theirs."""
+    for item in items:
+        if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_WITH_SERVERS_S))
     rank = {name: place for place, name in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(_share(item.nodeid), len(rank)))
 

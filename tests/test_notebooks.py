@@ -42,7 +42,6 @@ def test_they_are_committed_without_outputs(path: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
     """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""

@@ -114,7 +114,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(420)
 def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Path) -> None:
     """A small one, with servers, a schema change and a killed host: all agrees, and all is gone."""
     log = tmp_path / "log"
@@ -142,7 +141,6 @@ def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize(("sent_signal", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_demo_that_is_ended_leaves_no_process(
     folder: Path, tmp_path: Path, sent_signal: signal.Signals, code: int

@@ -20,8 +20,7 @@ import pytest
 from tabletopic_kernel.local import ports
 from tests.jupyter.live_server import private_jupyter, until
 
-# Minutes, where the machine is busy with other tests.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 ADMIN = "token-of-the-tests"
 PROXY = "configurable-http-proxy@5"

@@ -24,8 +24,7 @@ from tabletopic_kernel.local import ports
 from tabletopic_kernel.local.stack import StackInfo
 from tests.jupyter.live_server import private_jupyter, until
 
-# Minutes, where the machine is busy with other tests.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 BASE = "/user/alice/"
 TOKEN = "secret"

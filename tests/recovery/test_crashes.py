@@ -33,8 +33,7 @@ from tests.recovery.hosts import HostProcess, Hosts
 from tests.recovery.stream import Stream
 from tests.recovery.waiting import wait_until
 
-# Five starts of Spark and as many failovers take their time on a busy machine.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
 _LOG = logging.getLogger(__name__)
 

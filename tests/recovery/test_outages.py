@@ -22,7 +22,7 @@ from tests.recovery.hosts import HostProcess, Hosts
 from tests.recovery.stream import V1, V3, Stream, value_of
 from tests.recovery.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
 BROKER_AWAY_S = 8.0  # longer than a host may be silent in its group
 CATALOG_LOCKED_S = 10.0

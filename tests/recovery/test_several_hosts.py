@@ -24,7 +24,7 @@ from tests.recovery.hosts import HostProcess, Hosts
 from tests.recovery.stream import Stream
 from tests.recovery.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
 WORKING = ("running", "staged", "committing")
 _numbers = itertools.count()
