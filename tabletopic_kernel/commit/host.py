@@ -51,6 +51,7 @@ class Host:
         self._lock = threading.Lock()  # guards _coordinators; the rest belongs to the host's thread
         self._coordinators: dict[str, Coordinator] = {}
         self._place: dict[str, int] = {}  # topic → settings partition
+        self._reopening: dict[str, TopicWish] = {}  # closed just now, to be opened after the next poll
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, Wished]] = {}
         self._last_poll = time.monotonic()
@@ -135,6 +136,7 @@ class Host:
         while not self._stop.is_set():
             message = consumer.poll(_POLL_S)
             self._last_poll = time.monotonic()
+            self._open_again()
             if message is not None:
                 self._take(message)
             self._finish_catching_up(consumer)
@@ -223,7 +225,7 @@ class Host:
         elif running.settings != wished.wish.settings or running.has_died:
             self._close_all([wished.topic])
             self._place[wished.topic] = partition
-            self._open(wished.topic, wished.wish)
+            self._reopening[wished.topic] = wished.wish
         elif wished.wish.commit_asked_ms > self._commit_asked_ms.get(wished.topic, 0):
             # No more than that: it must not resume a topic that failed.
             self._commit_asked_ms[wished.topic] = wished.wish.commit_asked_ms
@@ -233,6 +235,13 @@ class Host:
             running.replay(wished.wish.replay)
         else:
             running.wish(Event.PAUSE if wished.wish.run == "paused" else Event.RESUME)
+
+    def _open_again(self) -> None:
+        """Closing may have taken so long that the topic is another host's; a poll tells."""
+        reopening, self._reopening = self._reopening, {}
+        for topic, wish in reopening.items():
+            if topic in self._place:
+                self._open(topic, wish)
 
     def _open(self, topic: str, wish: TopicWish) -> None:
         coordinator = Coordinator(topic, wish.settings, self._services)

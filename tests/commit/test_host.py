@@ -1,0 +1,144 @@
+"""A host's loop, with a broker and coordinators that are stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.commit import host as module
+from tabletopic_kernel.commit.host import Host
+from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.core.settings import TopicSettings, TopicWish
+from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
+
+PARTITION = 3
+LONG_S = 60.0  # longer than the group waits for a member
+
+
+class FakeCoordinator:
+    """Takes long to close, and keeps whether its topic was this host's as it began."""
+
+    began: list[tuple[int, bool]] = []  # noqa: RUF012 - reset by the fixture
+    has_died = False
+
+    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
+        self.topic, self.settings, self._services = topic, settings, services
+
+    def start(self, *, paused: bool) -> None:
+        """Ask as a coordinator does that takes the table."""
+        assert not paused
+        FakeCoordinator.began.append(
+            (self.settings.commit_interval_ms, self._services.still_mine(self.topic))
+        )
+
+    def close(self, _: float) -> bool:
+        """All that takes its time."""
+        Clock.now_s += LONG_S
+        return True
+
+    def progress(self) -> Any:
+        """Nobody looks at it here."""
+        raise AssertionError
+
+
+class Clock:
+    """Stands still unless a test moves it."""
+
+    now_s = 0.0
+
+    @classmethod
+    def monotonic(cls) -> float:
+        """Seconds."""
+        return cls.now_s
+
+
+class Message:
+    """One of the settings topic."""
+
+    def __init__(self, wish: TopicWish) -> None:
+        self._wish = wish
+
+    def key(self) -> bytes:
+        """The topic."""
+        return b"clicks"
+
+    def value(self) -> bytes:
+        """What should run."""
+        return self._wish.to_json()
+
+    def partition(self) -> int:
+        """Always the one that the host holds."""
+        return PARTITION
+
+    def offset(self) -> int:
+        """Of no importance."""
+        return 0
+
+    def error(self) -> None:
+        """None."""
+
+
+class Consumer:
+    """Hands out what the test says, then ends the host."""
+
+    def __init__(self, host: Host, script: list[Any]) -> None:
+        self._host, self._script = host, iter(script)
+
+    def poll(self, _: float) -> Message | None:
+        """The next message; a call of the script is made instead, as a rebalance would be."""
+        step = next(self._script, None)
+        if step is None:
+            self._host._stop.set()
+        if callable(step):
+            step()
+            return None
+        return step
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """One that holds its partition."""
+    FakeCoordinator.began, Clock.now_s = [], 0.0
+    monkeypatch.setattr(module, "Coordinator", FakeCoordinator)
+    monkeypatch.setattr(module, "time", Clock)
+    monkeypatch.setattr(Host, "_beat", lambda *_, **__: None)
+    made = Host(
+        Services(
+            catalog=lambda: None,  # type: ignore[arg-type,return-value]
+            spark=lambda: None,  # type: ignore[arg-type,return-value]
+            broker=FakeBroker(),  # type: ignore[arg-type]
+            registry=FakeRegistry(),  # type: ignore[arg-type]
+            control=FakeControl(),  # type: ignore[arg-type]
+            host="test",
+        )
+    )
+    made._held = {PARTITION}
+    yield made
+    made._stop.set()
+
+
+def _wish(interval_ms: int) -> Message:
+    return Message(TopicWish(topic="clicks", settings=TopicSettings(commit_interval_ms=interval_ms)))
+
+
+def _run(host: Host, *script: Any) -> None:
+    host._loop(Consumer(host, list(script)))  # type: ignore[arg-type]
+
+
+def test_a_topic_whose_old_run_took_long_to_end_is_still_this_hosts(host: Host) -> None:
+    """New settings are taken at once, however long the last commit under the old ones took."""
+    _run(host, _wish(1_000), _wish(2_000), lambda: None)
+    assert FakeCoordinator.began == [(1_000, True), (2_000, True)]
+
+
+def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) -> None:
+    """The group may have given it away while the old run ended."""
+
+    def taken_away() -> None:
+        host._let_go([module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)])
+
+    _run(host, _wish(1_000), _wish(2_000), taken_away)
+    assert FakeCoordinator.began == [(1_000, True)]
+    assert not host.coordinators()
