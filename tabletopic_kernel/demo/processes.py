@@ -11,9 +11,10 @@ _EVERY_S = 1.0
 
 
 class ProcessTree:
-    """Watches this process and all below it, from ``start`` to ``stop``.
+    """Watches this process and what it starts from now on, with all below that, from ``start`` to ``stop``.
 
-    Processes once seen are remembered: a child of a killed process is no longer below us, and still ours.
+    What was below us before is none of the demo's: in a notebook it is the kernel's own Spark. Processes once
+    seen are remembered: a child of a killed process is no longer below us, and still ours.
     """
 
     def __init__(self) -> None:
@@ -21,6 +22,7 @@ class ProcessTree:
         # Pages that processes share count once; 0 where the system does not tell (only Linux does).
         self.peak_pss_bytes = 0
         self._own = psutil.Process()
+        self._before = frozenset(self._own.children())
         self._seen: set[psutil.Process] = set()
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -38,7 +40,10 @@ class ProcessTree:
 
     def look(self) -> None:
         """Take in the processes there are now, and measure them."""
-        below = self._own.children(recursive=True)
+        below = set(self._own.children()) - self._before
+        for child in list(below):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                below.update(child.children(recursive=True))
         with self._lock:
             self._seen.update(below)
             watched = [self._own, *self._seen]
@@ -57,7 +62,7 @@ class ProcessTree:
         return self.peak_pss_bytes or self.peak_rss_bytes
 
     def left(self, besides: frozenset[int] = frozenset()) -> list[psutil.Process]:
-        """Processes below us, or once below us, that still run."""
+        """Processes that are ours, or once were, and still run."""
         self.look()
         with self._lock:
             seen = [process for process in self._seen if process.pid not in besides]
