@@ -113,6 +113,7 @@ def test_the_dashboard_follows_the_theme_and_survives_a_reload(story: Story) -> 
     page.locator(".jp-TableTopic-cover").wait_for(state="hidden", timeout=SOON_MS)
     cards.wait_for(timeout=SOON_MS)
     assert brightness(_dashboard(story).locator("body").evaluate(_GROUND)) < DARK
+    _dashboard(story).locator("canvas").first.wait_for(timeout=SOON_MS)
     story.page.shot("dashboard-dark")
     page.goto(story.lab.url.removesuffix("&reset"))
     cards.wait_for(timeout=SOON_MS)
