@@ -14,6 +14,8 @@ from dataclasses import dataclass
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _LABEL, _FIGURE, _ROW = 640, 170, 90, 24
 _PLOT_HEIGHT, _MARGIN = 240, 48
+# The parts of a shorter span cannot be told apart: at all, and beside its ends.
+_LEAST_SPAN, _LEAST_SHARE = 1e-300, 1e-9
 _MOST_TICKS = 6
 _MOST_MARKS = 60
 
@@ -103,9 +105,9 @@ def ticks(first: float, last: float, *, covers: bool = False) -> list[float]:
     [0.0, 20.0, 40.0, 60.0]
     """
     span = last - first
-    power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS)) if span > 0 else 0.0
-    if not power:
+    if span < max(_LEAST_SPAN, _LEAST_SHARE * max(abs(first), abs(last))):
         return [first, last] if covers else [first]
+    power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS))
     step = next(power * factor for factor in (1, 2, 5, 10, 20) if span / (power * factor) < _MOST_TICKS)
     found = [step * at for at in range(math.ceil(first / step), math.floor(last / step) + 1)]
     return [*found, found[-1] + step] if covers and found[-1] < last else found

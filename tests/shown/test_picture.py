@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.shown.picture import bars, lines, ticks
@@ -36,6 +36,8 @@ def test_lines_stay_within_the_picture(points: list[tuple[float, float]]) -> Non
         assert 34 <= float(y) <= 274
 
 
+@example(0.0, 5e-324)
+@example(1e12, 1e12 + 2**-13)
 @given(VALUES, VALUES)
 def test_ticks_are_few_and_within(first: float, last: float) -> None:
     """An axis has few ticks, by rising value; the axis of heights begins at 0 and ends above everything."""
