@@ -25,6 +25,7 @@ from tabletopic_kernel.servers import Servers, find_servers
 from tabletopic_kernel.table_topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from tabletopic_kernel.commit.candidate import Candidate
     from tabletopic_kernel.commit.check import Plan
     from tabletopic_kernel.commit.host import Host
     from tabletopic_kernel.commit.replay_plan import ReplayPlan
@@ -101,7 +102,6 @@ class Workbench(Clients):
             RetryableError: broker, registry or catalog do not answer.
         """
         from tabletopic_kernel.commit.candidate import read_candidate  # noqa: PLC0415
-        from tabletopic_kernel.commit.check import plan_enable  # noqa: PLC0415
 
         self._check_not_own(topic)
         if schema is None and schema_type is not None:
@@ -113,8 +113,7 @@ class Workbench(Clients):
             settings = altered(topic, wish.settings, given or {})
         else:
             settings = self.settings_for(topic, given)
-        taken = _tables_of_others(topic, wishes)
-        return plan_enable(topic, settings, self.broker, self.registry, self.catalog, taken, candidate)
+        return self._plan(topic, settings, wishes, candidate)
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
         """Switch a topic on: check everything, then write one message; nothing is left half-made.
@@ -127,13 +126,11 @@ class Workbench(Clients):
             UsageError: no such topic, a bad setting or partition expression, a foreign table.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.commit.check import check_before_enable  # noqa: PLC0415
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
 
         self._check_not_own(topic)
         settings = self.settings_for(topic, given)
-        taken = _tables_of_others(topic, self.wishes())
-        check_before_enable(topic, settings, self.broker, self.registry, self.catalog, taken)
+        self._plan(topic, settings, self.wishes()).check()
         wish = self._wish(topic, settings, "on")
         write_wish(self.broker, topic, wish)
         return wish
@@ -152,17 +149,16 @@ class Workbench(Clients):
                 of it.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.commit.check import check_before_enable  # noqa: PLC0415
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
 
         if not given:
             raise UsageError("there is nothing to change: name a setting")
-        wish = self.wish(topic)
+        wishes = self.wishes()
+        wish = _wish_of(topic, wishes)
         settings = altered(topic, wish.settings, given)
         if settings == wish.settings:
             return wish
-        taken = _tables_of_others(topic, self.wishes())
-        check_before_enable(topic, settings, self.broker, self.registry, self.catalog, taken)
+        self._plan(topic, settings, wishes).check()
         wish = self._wish(topic, settings, wish.run)
         write_wish(self.broker, topic, wish)
         return wish
@@ -247,13 +243,7 @@ class Workbench(Clients):
 
     def wish(self, topic: str) -> TopicWish:
         """What is wished of one topic; raises UsageError if it is not switched on."""
-        wishes = self.wishes()
-        if topic not in wishes:
-            known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
-            raise UnknownTopicError(
-                f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
-            )
-        return wishes[topic]
+        return _wish_of(topic, self.wishes())
 
     # -- questions
 
@@ -361,6 +351,18 @@ class Workbench(Clients):
         if topic in OWN_TOPICS:
             raise UsageError(f"{topic} is the workbench's own topic")
 
+    def _plan(
+        self,
+        topic: str,
+        settings: TopicSettings,
+        wishes: Mapping[str, TopicWish],
+        candidate: Candidate | None = None,
+    ) -> Plan:
+        from tabletopic_kernel.commit.check import plan_enable  # noqa: PLC0415
+
+        others = {table_identifier(one, wish.settings): one for one, wish in wishes.items() if one != topic}
+        return plan_enable(topic, settings, self.broker, self.registry, self.catalog, others, candidate)
+
     def _rewrite(self, topic: str, run: str) -> TopicWish:
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
 
@@ -380,9 +382,13 @@ class Workbench(Clients):
         )
 
 
-def _tables_of_others(topic: str, wishes: Mapping[str, TopicWish]) -> dict[tuple[str, ...], str]:
-    """Topics by their tables, without this one."""
-    return {table_identifier(name, wish.settings): name for name, wish in wishes.items() if name != topic}
+def _wish_of(topic: str, wishes: Mapping[str, TopicWish]) -> TopicWish:
+    if topic not in wishes:
+        known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
+        raise UnknownTopicError(
+            f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
+        )
+    return wishes[topic]
 
 
 def _now_ms() -> int:

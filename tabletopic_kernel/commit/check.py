@@ -85,25 +85,10 @@ class Plan:
         """A plain dictionary."""
         return asdict(self)
 
-
-def check_before_enable(
-    topic: str,
-    settings: TopicSettings,
-    broker: Broker,
-    registry: Registry,
-    catalog: Catalog,
-    taken: Mapping[TableName, str],
-) -> None:
-    """See whether ``topic`` can become a table with these settings; reads only. ``taken`` as ``plan_enable``.
-
-    Raises:
-        UsageError: no such topic, a bad partition expression, a schema that cannot be the table's, a table
-            of that name that is not this topic's.
-        RetryableError: broker, registry or catalog do not answer.
-    """
-    plan = plan_enable(topic, settings, broker, registry, catalog, taken)
-    if plan.refused:
-        raise UsageError("; ".join(plan.refused))
+    def check(self) -> None:
+        """See that nothing speaks against it; raises UsageError with what does."""
+        if self.refused:
+            raise UsageError("; ".join(self.refused))
 
 
 def plan_enable(

@@ -23,6 +23,7 @@ from tabletopic_kernel.core.wire import PREFIX_BYTES
 from tabletopic_kernel.ingest.json_exact import NOTHING, ExactEngine
 from tabletopic_kernel.ingest.json_fast import FastEngine
 from tabletopic_kernel.ingest.json_records import Joined, Records
+from tabletopic_kernel.ingest.json_values import Rules
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused, UnsupportedError
 
 # Below this a call of the fast engine (about 0.2 ms, whatever the size) costs more than the exact one.
@@ -61,14 +62,8 @@ class JsonSchemaDecoder:
         self.schema_id = schema_id
         self.iceberg_schema: Schema = parsed.iceberg_schema
         self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
-        self._engines = _Engines(
-            parsed.root,
-            self.arrow_schema,
-            whole=parsed.whole,
-            lenient=False,
-            nullable=parsed.nullable,
-            floor=nanos == "floor",
-        )
+        rules = Rules(whole=parsed.whole, nullable=parsed.nullable, floor=nanos == "floor")
+        self._engines = _Engines(parsed.root, self.arrow_schema, rules)
 
     def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
         """Rows in the order of ``values``, without the refused ones.
@@ -94,7 +89,7 @@ class JsonDecoder:
         self._rest = has_rest_column(known)
         self.iceberg_schema: Schema = iceberg_schema(self._columns, rest=self._rest)
         self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
-        self._engines = _Engines(self._columns, self.arrow_schema, whole=False, lenient=True)
+        self._engines = _Engines(self._columns, self.arrow_schema, Rules(lenient=True))
         self.needed: Schema | None = None
 
     def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
@@ -141,23 +136,12 @@ class JsonDecoder:
 class _Engines:
     """Both engines of one type."""
 
-    def __init__(
-        self,
-        root: Struct,
-        arrow_schema: pa.Schema,
-        *,
-        whole: bool,
-        lenient: bool,
-        nullable: bool = False,
-        floor: bool = False,
-    ) -> None:
-        self.exact = ExactEngine(
-            root, arrow_schema, whole=whole, lenient=lenient, nullable=nullable, floor=floor
-        )
+    def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
+        self.exact = ExactEngine(root, arrow_schema, rules)
         self.fast: FastEngine | None = None
         self.fast_refusal: str | None = None  # why the fast engine cannot take this type at all
         try:
-            self.fast = FastEngine(root, arrow_schema, whole=whole, floor=floor)
+            self.fast = FastEngine(root, arrow_schema, rules)
         except UnsupportedError as error:
             self.fast_refusal = str(error)
 
@@ -165,7 +149,7 @@ class _Engines:
     def of_columns(cls, columns: Struct, *, rest: bool) -> _Engines:
         """Those of inferred columns."""
         schema = arrow_schema_of(iceberg_schema(columns, rest=rest))
-        return cls(columns, schema, whole=False, lenient=True)
+        return cls(columns, schema, Rules(lenient=True))
 
 
 class _Run:

@@ -26,7 +26,7 @@ from tabletopic_kernel.core.json_types import (
     has_rest,
 )
 from tabletopic_kernel.ingest.avro_exact import storage_type
-from tabletopic_kernel.ingest.json_values import Read, mismatch, scalar_reader
+from tabletopic_kernel.ingest.json_values import Read, Rules, mismatch, scalar_reader
 from tabletopic_kernel.ingest.verdicts import Refusal
 
 NOTHING: Final = object()  # what is left over of a value that fits
@@ -34,29 +34,14 @@ _Row = dict[str, Any]
 
 
 class ExactEngine:
-    """Reads record after record of one type.
+    """Reads record after record of one type."""
 
-    ``whole``: a record is the value of the one column; ``nullable``: it may be null instead of an object;
-    ``floor``: times finer than a microsecond are cut.
-    """
-
-    def __init__(
-        self,
-        root: Struct,
-        arrow_schema: pa.Schema,
-        *,
-        whole: bool,
-        lenient: bool,
-        nullable: bool = False,
-        floor: bool = False,
-    ) -> None:
-        self._nullable = nullable
-        self._whole = whole
-        self._lenient = lenient
+    def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
+        self._rules = rules
         self._arrow_schema = arrow_schema
         self._storage_types = [storage_type(field.type) for field in arrow_schema]
         self._has_rest = REST in arrow_schema.names
-        compiler = _Compiler(lenient, floor)
+        compiler = _Compiler(rules)
         self._compiler = compiler
         self._read = compiler.reader(root)
         self._left = compiler.left_inside(root)
@@ -69,19 +54,19 @@ class ExactEngine:
         except JsonTextError as error:
             raise Refusal(error.reason, str(error)) from None
         self.leftover = NOTHING
-        if self._whole:
+        if self._rules.whole:
             found = {VALUE: found}
-        elif self._lenient and type(found) is not dict:
+        elif self._rules.lenient and type(found) is not dict:
             self.leftover = NOTHING if found is None else found
             return {} if found is None else {REST: json_text(found)}
-        elif self._nullable and found is None:
+        elif self._rules.nullable and found is None:
             return {}
         self._compiler.has_left = False
         row: _Row = self._read(found)
         if self._compiler.has_left:
             self.leftover = self._left(found)
             if self.leftover is not NOTHING:
-                row[REST] = json_text(self.leftover[VALUE] if self._whole else self.leftover)
+                row[REST] = json_text(self.leftover[VALUE] if self._rules.whole else self.leftover)
         return row
 
     def leaves_over(self, value: Any) -> bool:
@@ -102,10 +87,10 @@ class ExactEngine:
 class _Compiler:
     """Readers of types, and what they leave over; ``has_left``: the last record may have left some."""
 
-    def __init__(self, lenient: bool, floor: bool) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.has_left = False
-        self._floor = floor
-        self._lenient = lenient
+        self._floor = rules.floor
+        self._lenient = rules.lenient
 
     def reader(self, node: JsonType) -> Read:
         match node:

@@ -25,6 +25,7 @@ import pyarrow.json as pj
 from tabletopic_kernel.core.json_types import JsonType, ListOf, Scalar, Struct
 from tabletopic_kernel.ingest.json_columns import Columns, native_type, readable, with_integers, without_nulls
 from tabletopic_kernel.ingest.json_records import Joined, Records
+from tabletopic_kernel.ingest.json_values import Rules
 from tabletopic_kernel.ingest.verdicts import NotRows, UnsupportedError
 
 # Arrow's 32-bit offsets of lists, and the reader's block size, must hold a group. Larger ones are halved.
@@ -49,17 +50,14 @@ class FastRows:
 
 
 class FastEngine:
-    """Decodes groups of records of one type; raises UnsupportedError if it cannot take the type.
+    """Decodes groups of records of one type; raises UnsupportedError if it cannot take the type."""
 
-    ``whole`` and ``floor`` as for the exact engine.
-    """
-
-    def __init__(self, root: Struct, arrow_schema: pa.Schema, *, whole: bool, floor: bool = False) -> None:
+    def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
         self._arrow_schema = arrow_schema
-        self._floor = floor
-        self._root = readable(root.fields[0].type if whole else root)
-        self._whole = whole
-        self._optional = whole and root.fields[0].optional
+        self._floor = rules.floor
+        self._root = readable(root.fields[0].type if rules.whole else root)
+        self._whole = rules.whole
+        self._optional = rules.whole and root.fields[0].optional
         if isinstance(self._root, Struct) and not self._root.fields:
             raise UnsupportedError("no column that the native reader could read")
         self._read_schema = pa.schema([("", native_type(self._root, loose=False))])

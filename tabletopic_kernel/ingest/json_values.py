@@ -15,6 +15,7 @@ import re
 import struct
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -45,6 +46,20 @@ _SINGLE: Final = struct.Struct("<f")
 _CONTEXT: Final = Context(prec=1000)  # more digits than decimal_of() lets through: nothing is rounded
 _DAY_US: Final = MILLIS_PER_DAY * 1000
 _ORDINAL_OF_1970: Final = 719_163
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How both engines read a record.
+
+    ``whole``: it is the value of the one column; ``nullable``: it may be null instead of an object;
+    ``lenient``: there is no schema that judges it; ``floor``: times finer than a microsecond are cut.
+    """
+
+    whole: bool = False
+    nullable: bool = False
+    lenient: bool = False
+    floor: bool = False
 
 
 def mismatch(wanted: str, value: Any) -> Refusal:
@@ -121,22 +136,23 @@ def decimal_reader(precision: int, scale: int) -> Read:
     return read
 
 
-def _date(value: Any) -> int:
+def _match(form: re.Pattern[str], kind: str, example: str, value: Any) -> re.Match[str]:
+    """The parts of text that is written as it must be."""
     if type(value) is not str:
-        raise mismatch("a date as text", value)
-    match = _DATES.fullmatch(value)
+        raise mismatch(f"a {kind} as text", value)
+    match = form.fullmatch(value)
     if match is None:
-        raise _malformed("date such as 2026-01-31", value)
-    return _day(match, value)
+        raise Refusal("json_format", f"{shortened(value)} is no {kind} such as {example}")
+    return match
+
+
+def _date(value: Any) -> int:
+    return _day(_match(_DATES, "date", "2026-01-31", value), value)
 
 
 def _time(floor: bool) -> Read:
     def read(value: Any) -> int:
-        if type(value) is not str:
-            raise mismatch("a time as text", value)
-        match = _TIMES.fullmatch(value)
-        if match is None:
-            raise _malformed("time such as 12:30:00Z", value)
+        match = _match(_TIMES, "time", "12:30:00Z", value)
         micros, offset = _clock(match.groups(), value, floor)
         return (micros - (offset or 0)) % _DAY_US
 
@@ -145,11 +161,7 @@ def _time(floor: bool) -> Read:
 
 def _timestamp(with_zone: bool, floor: bool) -> Read:
     def read(value: Any) -> int:
-        if type(value) is not str:
-            raise mismatch("a timestamp as text", value)
-        match = _TIMESTAMPS.fullmatch(value)
-        if match is None:
-            raise _malformed("timestamp such as 2026-01-31T12:30:00Z", value)
+        match = _match(_TIMESTAMPS, "timestamp", "2026-01-31T12:30:00Z", value)
         clock, offset = _clock(match.groups()[3:], value, floor)
         if with_zone != (offset is not None):
             told = "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
@@ -163,15 +175,7 @@ def _timestamp(with_zone: bool, floor: bool) -> Read:
 
 
 def _uuid(value: Any) -> bytes:
-    if type(value) is not str:
-        raise mismatch("a UUID as text", value)
-    if _UUIDS.fullmatch(value) is None:
-        raise _malformed("UUID such as 0f0e0d0c-0b0a-0908-0706-050403020100", value)
-    return uuid.UUID(value).bytes
-
-
-def _malformed(wanted: str, value: str) -> Refusal:
-    return Refusal("json_format", f"{shortened(value)} is no {wanted}")
+    return uuid.UUID(_match(_UUIDS, "UUID", "0f0e0d0c-0b0a-0908-0706-050403020100", value)[0]).bytes
 
 
 def _day(match: re.Match[str], value: str) -> int:

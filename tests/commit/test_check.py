@@ -15,7 +15,7 @@ from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
 from tabletopic_kernel.commit import newest_message
 from tabletopic_kernel.commit.candidate import read_candidate
-from tabletopic_kernel.commit.check import Plan, check_before_enable, plan_enable
+from tabletopic_kernel.commit.check import Plan, plan_enable
 from tabletopic_kernel.commit.peek import PeekedRecord
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.avro_schema import parse
@@ -137,16 +137,8 @@ def test_reasons_against_it_are_in_the_plan_and_end_enable(
         reason = "does not fit the table"
     plan = planned(catalog, text, **settings)
     assert reason in "; ".join(plan.refused)
-    answers = Answers(text)
     with pytest.raises(UsageError, match=reason):
-        check_before_enable(
-            "clicks",
-            TopicSettings(**settings),
-            cast(Broker, answers),
-            cast(Registry, answers),
-            catalog,
-            TAKEN,
-        )
+        plan.check()
 
 
 def test_another_partitioning_of_a_table_is_planned(catalog: Catalog) -> None:
