@@ -112,8 +112,12 @@ class Worker:
         spec = replace(self._spec, start=dict(self._position))
         try:
             frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
+            names = [name for name in SOURCE_COLUMNS if name != "headers" or spec.headers]
+            # Chosen here, below foreachBatch: after it, they would be copied once more.
+            columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
             self._query = (
-                frame.writeStream.foreachBatch(self._on_batch)
+                frame.selectExpr(*columns)
+                .writeStream.foreachBatch(self._on_batch)
                 .option("checkpointLocation", str(self._checkpoint))
                 .queryName(f"{self._spec.topic} {self._checkpoint.name}")
                 .trigger(processingTime=f"{poll_interval_ms(self._spec.commit_interval_ms)} milliseconds")
@@ -280,10 +284,8 @@ class Worker:
         # A pool for each topic: the FAIR scheduler shares the cores between pools.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
         tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
-        names = [name for name in SOURCE_COLUMNS if name != "headers" or self._spec.headers]
-        columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
         task: Any = StageTask(self._plan)  # the stubs want a function of any iterable
-        staged = frame.coalesce(tasks).selectExpr(*columns).mapInArrow(task, RESULT_SCHEMA)
+        staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
         total = StageResult()
         for row in staged.collect():
             total.add(row["result"])
