@@ -57,7 +57,7 @@ class FakeSpark:
         """Nothing to keep."""
         return self
 
-    load = option = queryName = trigger = format  # noqa: N815 - Spark's names
+    load = option = queryName = trigger = selectExpr = format  # noqa: N815 - Spark's names
 
     def start(self) -> FakeQuery:
         """The next query."""
