@@ -72,3 +72,23 @@ def test_folders_may_be_called_anything(builder: Builder, tmp_path: Path) -> Non
     assert options.startswith(f'"-Dlog4j2.configurationFile={told}/spark-log4j2.properties" ')
     written = (folder / "spark-log4j2.properties").read_text("ascii")
     assert 'r\\u00e4um "1" \\\\ \\u6771\\u4eac/spark.log' in written
+
+
+@pytest.mark.parametrize(
+    ("own", "collectors"),
+    [
+        ("", ["-XX:+UseParallelGC"]),
+        ("-Xss4m", ["-XX:+UseParallelGC"]),
+        ("-XX:+UseZGC -XX:+ZGenerational", ["-XX:+UseZGC"]),
+    ],
+)
+def test_a_person_may_choose_another_collector(
+    builder: Builder, tmp_path: Path, own: str, collectors: list[str]
+) -> None:
+    """A JVM that is told of two does not start."""
+    conf = {"spark.driver.extraJavaOptions": own} if own else {}
+    with pytest.raises(SettingsError):
+        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path), {})
+    options = builder.conf["spark.driver.extraJavaOptions"].split()
+    assert [option for option in options if option.endswith("GC")] == collectors
+    assert options[-len(own.split()) :] == own.split() or not own
