@@ -243,10 +243,9 @@ class _Run:
         self.refused.sort(key=lambda one: one.index)
         if not self._batches:
             return self._engines.exact.batch([])
-        if len(self._batches) == 1 and _ascends(self._indexes[0]):
-            return self._batches[0]
-        order = np.argsort(np.concatenate(self._indexes), kind="stable")
-        return pa.concat_batches(self._batches).take(pa.array(order))
+        rows = pa.concat_batches(self._batches) if len(self._batches) > 1 else self._batches[0]
+        indexes = np.concatenate(self._indexes)
+        return rows if _ascends(indexes) else rows.take(pa.array(np.argsort(indexes, kind="stable")))
 
 
 def _ascends(indexes: Offsets) -> bool:

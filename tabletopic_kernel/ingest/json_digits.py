@@ -18,7 +18,7 @@ Offsets = np.ndarray[Any, np.dtype[np.int64]]
 _RUN: Final = DOUBLE_DIGITS + 2
 # Zeros in front that are told from digits; with more of them a number is a suspect for nothing.
 _LEADING: Final = 8
-_EXPONENT: Final = 8  # digits of an exponent that are looked at
+_EXPONENT: Final = 13  # digits of an exponent that are looked at: one more than the last part of a UUID has
 _TINY: Final = 3  # digits of the exponents of doubles' smallest
 _BEHIND_NUMBER: Final = np.frombuffer(b",}] \t\r\n", np.uint8)
 _CHUNK: Final = 256 * 1024  # bytes worked on at once, within the processor's cache
@@ -54,9 +54,7 @@ def tiny_numbers(text: Bytes) -> Offsets:
 
     ``text`` ends behind the last number.
     """
-    places = np.flatnonzero(text == ord("-"))
-    places = places[places > 1]
-    places = places[((text[places - 1] | 0x20) == ord("e")) & _are_digits(text[places - 2])]
+    places = _negative_exponents(text)
     ends = places + 1
     for _ in range(_EXPONENT):
         ends += (ends < len(text)) & _are_digits(text[np.minimum(ends, len(text) - 1)])
@@ -64,6 +62,18 @@ def tiny_numbers(text: Bytes) -> Offsets:
     end = text[np.minimum(ends, len(text) - 1)]
     found: Offsets = places[(ends - places > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
     return found
+
+
+def _negative_exponents(text: Bytes) -> Offsets:
+    """Places of the hyphens behind an ``e`` behind a digit."""
+    found = [np.empty(0, np.int64)]
+    for begin in range(0, len(text), _CHUNK):
+        part = text[begin : begin + _CHUNK + 1]
+        found.append(np.flatnonzero(((part[:-1] | 0x20) == ord("e")) & (part[1:] == ord("-"))) + begin + 1)
+    places = np.concatenate(found)
+    places = places[places > 1]
+    behind: Offsets = places[_are_digits(text[places - 2])]
+    return behind
 
 
 def _are_digits(text: Bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -115,15 +115,11 @@ class Records:
 
 def _few_brackets(block: Bytes, offsets: Offsets) -> bool:
     """Whether no record has more than ``MAX_BRACKETS`` opening brackets."""
-    are_opening = (block | 0x20) == ord("{")  # [ and { differ in this bit alone
-    count = int(np.count_nonzero(are_opening))
-    if count <= MAX_BRACKETS:
-        return True
-    if count > len(block) // 8:  # hardly records, and their positions would take more memory than they
-        return False
-    opening = np.flatnonzero(are_opening)
-    longest = int(np.diff(offsets).max())
-    return bool((opening[MAX_BRACKETS:] - opening[:-MAX_BRACKETS]).min() > longest)
+    for index in np.flatnonzero(np.diff(offsets) > MAX_BRACKETS).tolist():
+        record = block[offsets[index] : offsets[index + 1]].tobytes()
+        if record.count(b"{") + record.count(b"[") > MAX_BRACKETS:
+            return False
+    return True
 
 
 def _no_objects(block: Bytes, offsets: Offsets) -> Offsets:
