@@ -21,7 +21,7 @@ _LEADING: Final = 8
 _EXPONENT: Final = 13  # digits of an exponent that are looked at: one more than the last part of a UUID has
 _TINY: Final = 3  # digits of the exponents of doubles' smallest
 _BEHIND_NUMBER: Final = np.frombuffer(b",}] \t\r\n", np.uint8)
-_CHUNK: Final = 256 * 1024  # bytes worked on at once, within the processor's cache
+_CHUNK: Final = 64 * 1024  # bytes worked on at once: within the cache, and memory that malloc keeps at hand
 
 
 def long_fractions(text: Bytes) -> Offsets:

@@ -7,7 +7,7 @@ import pytest
 
 from tabletopic_kernel.ingest.json_digits import Bytes, long_fractions, tiny_numbers
 
-CHUNK = 256 * 1024
+CHUNK = 64 * 1024
 
 
 def text(words: bytes) -> Bytes:
