@@ -62,7 +62,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("state folder", lambda: _state_folder(state_dir))
     yield _checked("ports", lambda: _ports(state_dir))
     try:
-        servers = find_servers(loaded.settings)
+        servers = find_servers(loaded.settings, whole=True)
     except TableTopicError as error:
         yield Check("servers", "warn", _first_line(error), _START)
         return

@@ -19,8 +19,10 @@ class Servers:
     state_dir: Path
 
 
-def find_servers(settings: Settings) -> Servers:
+def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
     """Servers from the settings; those that are absent are the embedded stack's.
+
+    A stack whose registry has ended will do, as table topics go on without it, unless it must be ``whole``.
 
     Raises:
         SettingsError: some are absent and no stack runs, or a server of it has ended.
@@ -34,6 +36,8 @@ def find_servers(settings: Settings) -> Servers:
     if not (own_kafka and own_registry and own_catalog):
         local = LocalStack(state_dir)
         stack = local.info()
+        if stack is None and not whole:
+            stack = local.without_registry()
         if stack is None and (ended := local.ended()):
             raise SettingsError(
                 f"the local stack's {' and '.join(ended)} {'has' if len(ended) == 1 else 'have'} ended; "

@@ -67,7 +67,7 @@ def reachable(what: str) -> Iterator[None]:
     except _ACCESS as error:
         raise ActionNeededError(f"{what} does not allow it: {error}; check [catalog] credentials") from error
     except (OperationalError, ServerError, ServiceUnavailableError, RESTError, OSError) as error:
-        raise RetryableError(f"{what} does not answer: {_first_line(error)}") from error
+        raise RetryableError(f"{what} does not answer: {first_line(error)}") from error
 
 
 def create_table(
@@ -126,5 +126,6 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
     return [root + info.path[len(path.rstrip("/")) :] for info in found if info.type == wanted]
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, without the statements and links that SQLAlchemy adds below; never empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -205,7 +205,7 @@ class Registry:
         except Exception as error:  # its HTTP library's errors have no public base class
             raise RetryableError(
                 f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
-                "is it running, and is [registry] url right?"
+                "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
             ) from error
 
 

@@ -303,6 +303,10 @@ class Coordinator:
             return Event.COMMITTED
         try:
             if not owner.is_in_table():
+                if self._state is State.CLOSING_SETTLING:
+                    if self._schedule.has_given_up:
+                        return Event.DEPENDENCY_DOWN
+                    self._schedule.back_off()
                 return Event.HEAD_MOVED
         except TableTopicError as error:
             return self._sorted(error)

@@ -12,6 +12,8 @@ from tabletopic_kernel.core.settings import TopicSettings
 # so that two hosts do not take it from each other in turns.
 _LOST_WAIT_MS = 10_000
 _IDLE_WAIT_S = 1.0
+# A commit that nobody confirms is tried so often on the way out: a stop must come to an end.
+_LAST_TRIES = 3
 
 
 class Schedule:
@@ -74,6 +76,11 @@ class Schedule:
         """Try again later, and later each time (I9)."""
         self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
         self._attempt += 1
+
+    @property
+    def has_given_up(self) -> bool:
+        """On the way out: whether commits have failed so often that the next owner may settle them."""
+        return self._attempt >= _LAST_TRIES
 
     def lost(self) -> None:
         """Another host owns the table."""

@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
-from tabletopic_kernel.adapters.catalog import create_table, reachable
+from tabletopic_kernel.adapters.catalog import create_table, first_line, reachable
 from tabletopic_kernel.commit.covered import (
     KEY_SCHEMAS_PROPERTY,
     CoveredSchema,
@@ -191,7 +191,9 @@ class TopicTable:
         except CommitFailedException as error:
             raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
-            raise OutcomeUnknownError(f"{type(error).__name__}: {error}") from error
+            raise OutcomeUnknownError(
+                f"the catalog did not confirm the commit: {first_line(error)}"
+            ) from error
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
         """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""

@@ -114,7 +114,8 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (S.COMMITTING, E.OWNERSHIP_LOST): (S.DROPPING, (A.DISCARD, A.STOP_WORKER)),
     (S.COMMITTING, E.REFUSED): (S.DROPPING, (A.DISCARD, A.STOP_WORKER)),
     (S.SETTLING, E.COMMITTED): (S.COMMITTING, (A.COMMIT,)),  # what was staged meanwhile
-    (S.SETTLING, E.HEAD_MOVED): (S.COMMITTING, (A.COMMIT,)),
+    # It is not there: made again after a while, for what takes no commits may go on taking none.
+    (S.SETTLING, E.HEAD_MOVED): (S.STAGED, (A.ARM_RETRY,)),
     (S.SETTLING, E.DEPENDENCY_DOWN): (S.SETTLING, (A.ARM_RETRY,)),
     (S.SETTLING, E.RETRY_DUE): (S.SETTLING, (A.SETTLE,)),
     # Files of an unknown commit may be in the table: they are not discarded while that is open.

@@ -87,7 +87,7 @@ class SqlProjection:
         """Rows that fail, with the output that does; empty where that cannot be told."""
         try:
             found = _run(self._statement.probe, table)
-        except _OF_VALUES:
+        except (*_OF_VALUES, duckdb.BinderException):  # outputs that are made of others have no sense alone
             return {}
         found = found.filter(pc.is_valid(found["failed"]))
         return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))

@@ -6,6 +6,7 @@ The statement is read by DuckDB's own parser (``json_serialize_sql``), so what i
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -53,6 +54,8 @@ _REFUSED_CLASSES: Final = {
 _CLOCKS: Final = frozenset(
     ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 )
+# Functions of DuckDB's own state, which it takes to be as constant as a text.
+_OUTSIDE: Final = frozenset(("current_setting", "getvariable", "version"))
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ def _check_expressions(tree: _Node, alias: str) -> None:
         if kind == "COLUMN_REF" and len(node["column_names"]) == 1:
             _check_name(node["column_names"][0], alias)
         if kind == "FUNCTION":
-            _check_function(node["function_name"])
+            _check_function(node["function_name"], len(node["children"]))
 
 
 def _check_name(name: str, alias: str) -> None:
@@ -176,7 +179,11 @@ def _check_name(name: str, alias: str) -> None:
         raise ProjectionError(f"{name} varies: the same record must always become the same row")
 
 
-def _check_function(name: str) -> None:
+def _check_function(name: str, arguments: int) -> None:
+    if name.lower() in _OUTSIDE:
+        raise ProjectionError(f"{name}() reads what is not in the record")
+    if name.lower() == "age" and arguments == 1:
+        raise ProjectionError("age() of one time counts from today, which varies: give it two times")
     kinds = _functions().get(name.lower(), frozenset())
     if "aggregate" in kinds:
         raise ProjectionError(f"{name}() puts rows together, and each record is a row by itself")
@@ -190,10 +197,17 @@ def _check_function(name: str) -> None:
 def _functions() -> dict[str, frozenset[str]]:
     """What is to be known of functions, by name: ``aggregate``, and ``varies`` from call to call."""
     found: dict[str, set[str]] = {}
-    query = "SELECT lower(function_name), function_type, stability FROM duckdb_functions()"
-    for name, kind, stability in connect().execute(query).fetchall():
+    macros: list[tuple[str, str]] = []
+    query = "SELECT lower(function_name), function_type, stability, macro_definition FROM duckdb_functions()"
+    for name, kind, stability, macro in connect().execute(query).fetchall():
         kinds = found.setdefault(name, set())
         kinds.add("varies" if kind == "scalar" and stability != "CONSISTENT" else kind)
+        if macro:
+            macros.append((name, macro))
+    varying = _CLOCKS | {name for name, kinds in found.items() if "varies" in kinds}
+    for name, macro in macros:
+        if varying.intersection(re.findall(r"\w+", macro.lower())):
+            found[name].add("varies")
     # A name that is both, as list functions are, is the scalar one here: DuckDB says so if it is not.
     return {
         name: frozenset(kinds - {"aggregate"} if "scalar" in kinds else kinds)

@@ -117,6 +117,10 @@ class LocalStack:
             return self._info(records)
         return None
 
+    def without_registry(self) -> StackInfo | None:
+        """The stack if its registry alone has ended by itself, else None; raises as ``info``."""
+        return self._info(self._load()) if self.ended() == [registry_server.NAME] else None
+
     def ended(self) -> list[str]:
         """Servers that were started, not stopped, and run no more; raises StackError as ``info``."""
         records = self._load()

@@ -127,10 +127,36 @@ def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: lis
     rig.stage(0, 4)
     drain(coordinator)
     rig.catalog.faults = list(faults)
-    rig.now_ms += 100
-    drain(coordinator)
+    for _ in range(3):
+        rig.now_ms += 60_000
+        drain(coordinator)
     assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 4, 4)
     assert rig.catalog.faults == []
+
+
+def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) -> None:
+    """One that can be read and not written, as a full disk's: each try waits longer, a stop is heard (I9)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.catalog.faults = [never_arrived] * 100
+    rig.now_ms += 100
+    for tries in (1, 2, 3):
+        drain(coordinator)
+        assert (coordinator.state, 100 - len(rig.catalog.faults)) == (State.STAGED, tries)
+        assert "did not confirm" in str(coordinator.progress().error)
+        rig.now_ms += 500 << (tries - 1)
+    coordinator.wish(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert len(rig.catalog.faults) > 80
+    rig.catalog.faults = []
+    coordinator.wish(Event.START)
+    drain(coordinator)
+    assert (coordinator.state, rig.offset()) == (State.RUNNING, 0)
+    rig.stage(0, 4, epoch=2)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset(), coordinator.progress().error) == (4, 4, None)
 
 
 def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +335,8 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
     rig.now_ms += 60_000
     if stop:
         coordinator.wish(Event.STOP)
+    drain(coordinator)
+    rig.now_ms += 60_000  # a commit that is not there is made again after a while
     drain(coordinator, until=lambda: coordinator.state is (State.STOPPED if stop else State.RUNNING))
     assert (rig.rows(), rig.offset()) == (9, 9)
 

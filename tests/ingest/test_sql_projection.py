@@ -92,7 +92,12 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
         ("SELECT b AS row FROM batch AS b", "is the table"),
         ("SELECT nothing AS x FROM batch", '"nothing" not found'),
         ("SELECT frob(id) AS x FROM batch", "frob does not exist"),
-        ("SELECT getvariable('x') AS id, id FROM batch", "there twice"),
+        ("SELECT 1 AS id, id FROM batch", "there twice"),
+        ("SELECT getvariable('x') AS x FROM batch", "not in the record"),
+        ("SELECT current_setting('temp_directory') AS x FROM batch", "not in the record"),
+        ("SELECT age(TIMESTAMP '2026-01-01')::VARCHAR AS x FROM batch", "counts from today"),
+        ("SELECT ago(INTERVAL 1 DAY) AS x FROM batch", "varies"),
+        ("SELECT pg_postmaster_start_time() AS x FROM batch", "varies"),
         ("SELECT id, text AS ID FROM batch", "there twice"),
         ("SELECT id::HUGEINT AS x FROM batch", "x is HUGEINT, which a table cannot hold; CAST it to BIGINT"),
         ("SELECT {'a': [INTERVAL 1 DAY]} AS x FROM batch", "x.a is INTERVAL"),
@@ -212,6 +217,19 @@ def test_a_row_fails_alone() -> None:
     told = [bad.message for bad in found.refused]
     assert told[0].startswith("WHERE: Out of Range Error: cannot take logarithm of zero")
     assert told[1].startswith("n: Conversion Error: Could not convert string 'x' to INT32")
+    assert found.passed_over == {"filtered": 1}
+
+
+def test_outputs_may_be_made_of_others() -> None:
+    """Outputs and the condition may use other outputs; what fails is refused alone there too."""
+    text = (
+        "SELECT id * 2 AS twice, CAST(text AS INT) + twice AS n, n + 1 AS more FROM batch WHERE twice < 100"
+    )
+    rows = [{"id": 1, "text": "5"}, {"id": 2, "text": "x"}, {"id": 3, "text": "7"}, {"id": 90, "text": "1"}]
+    kept, found = rows_of(SqlProjection(text, BATCH), *rows)
+    assert kept == [(0, {"twice": 2, "n": 7, "more": 8}), (2, {"twice": 6, "n": 13, "more": 14})]
+    assert [(bad.index, bad.reason) for bad in found.refused] == [(1, "projection_failed")]
+    assert "Could not convert string 'x'" in found.refused[0].message
     assert found.passed_over == {"filtered": 1}
 
 

@@ -74,11 +74,24 @@ def test_a_server_that_ended_by_itself_is_named(tmp_path: Path) -> None:
     state.save(tmp_path, here | {"registry": gone["registry"]})
     assert LocalStack(tmp_path).ended() == ["registry"]
     with pytest.raises(SettingsError, match="stack's registry has ended; `tabletopic up`"):
+        find_servers(Settings(state_dir=str(tmp_path)), whole=True)
+    state.save(tmp_path, here | {"kafka": gone["kafka"]})
+    with pytest.raises(SettingsError, match="stack's kafka has ended; `tabletopic up`"):
         find_servers(Settings(state_dir=str(tmp_path)))
     state.save(tmp_path, _records(None))
     assert LocalStack(tmp_path).ended() == []
     with pytest.raises(SettingsError, match="no servers for"):
         find_servers(Settings(state_dir=str(tmp_path)))
+
+
+def test_table_topics_can_be_looked_at_while_the_registry_is_away(tmp_path: Path) -> None:
+    """They go on without it as long as schemas are known, so its end must not hide how they are."""
+    here, gone = _records(_myself()), _records(_myself(shift_s=100))
+    state.save(tmp_path, here)
+    settings = Settings(state_dir=str(tmp_path))
+    all_there = find_servers(settings)
+    state.save(tmp_path, here | {"registry": gone["registry"]})
+    assert find_servers(settings) == all_there
 
 
 def test_asking_changes_nothing(tmp_path: Path) -> None:

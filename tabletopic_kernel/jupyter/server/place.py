@@ -61,7 +61,7 @@ class Place:
 
         try:
             settings = self.settings()
-            servers = find_servers(settings)
+            servers = find_servers(settings, whole=True)
         except SettingsError as error:
             with self._lock:
                 self._workbench = None  # its clients would go on looking for a broker that was stopped
