@@ -8,7 +8,7 @@ const NAMESPACE = 'tabletopic/api';
 
 /** State of the servers (broker, registry, catalog) as the overview tells it. */
 export interface IServers {
-  readonly state: 'ready' | 'starting' | 'none' | 'unreachable';
+  readonly state: 'ready' | 'starting' | 'stopping' | 'none' | 'unreachable';
   /** What is going on, or what to do next. */
   readonly detail: string;
   readonly bootstrap_servers: string;

@@ -222,7 +222,7 @@ function addGeneral(
   trans: TranslationBundle
 ): void {
   const servers = () => model.overview?.servers;
-  const hasStack = () => servers()?.own === false && servers()?.state !== 'none';
+  const hasStack = () => servers()?.own === false && !['none', 'stopping'].includes(servers()?.state ?? 'none');
   const add = (id: string, options: Omit<CommandRegistry.ICommandOptions, 'describedBy'>) => {
     commands.addCommand(id, { ...options, describedBy: { args: NO_ARGS } });
     palette?.addItem({ command: id, category: trans.__('Table Topic') });

@@ -85,6 +85,14 @@ export class EmptyState implements IView<IEmptyData> {
           detail,
           working: true
         };
+      case 'stopping':
+        return {
+          ...nothing,
+          title: this._trans.__('Stopping the servers'),
+          text: this._trans.__('Topics and tables stay on the disk.'),
+          detail,
+          working: true
+        };
       case 'unreachable':
         return {
           ...nothing,

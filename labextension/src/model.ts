@@ -271,6 +271,7 @@ export class WorkbenchModel implements IDisposable {
       this._pending.size > 0 ||
       (overview !== null &&
         (overview.servers.state === 'starting' ||
+          overview.servers.state === 'stopping' ||
           overview.host.state === 'starting' ||
           overview.sample.state === 'sending' ||
           overview.topics.some(row => row.run === 'on' && row.error === null && !row.commits && row.lag_records !== 0)))

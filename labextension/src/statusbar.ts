@@ -52,6 +52,9 @@ export class LagStatus extends Widget {
     if (overview.servers.state === 'starting') {
       return { text: trans.__('servers starting…'), more: overview.servers.detail, warn: false };
     }
+    if (overview.servers.state === 'stopping') {
+      return { text: trans.__('servers stopping…'), more: overview.servers.detail, warn: false };
+    }
     if (overview.servers.state !== 'ready') {
       return { text: trans.__('no servers'), more: open, warn: false };
     }

@@ -75,8 +75,11 @@ def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | N
         screen.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
         teller.start()
     try:
+        waited_for = None
         while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(with_parent):
-            pass
+            if not quiet and host.waits_for != waited_for:
+                waited_for = host.waits_for
+                screen.note(f"waiting: {waited_for}" if waited_for else "the broker answers")
         if not quiet:
             screen.note("leaving: committing what is staged …")
     finally:

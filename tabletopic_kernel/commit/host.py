@@ -22,7 +22,7 @@ from tabletopic_kernel.commit.coordinator import Coordinator
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC, Wished, ensure_settings_topic, parse_wish
 from tabletopic_kernel.core import events
-from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.core.settings import TopicWish
 
@@ -59,6 +59,7 @@ class Host:
         self._commit_asked_ms: dict[str, int] = {}  # topic → the last request that was acted on
         self._replayed: dict[str, str | None] = {}  # topic → id of the last replay that was asked for
         self.error: Exception | None = None
+        self.waits_for: str | None = None  # why it has not joined the group yet
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
 
     def __repr__(self) -> str:
@@ -103,8 +104,8 @@ class Host:
 
     def _run(self) -> None:
         try:
-            ensure_settings_topic(self._services.broker)
-            ensure_control_topic(self._services.broker)
+            if not self._find_topics():
+                return
             consumer = make_consumer(
                 self._services.broker.properties,
                 group_id=GROUP,
@@ -130,6 +131,26 @@ class Host:
             self._close_all(list(self.coordinators()))
             consumer.close()
             self._services.control.close()
+
+    def _find_topics(self) -> bool:
+        """See that the topics that hosts share are there; False if it was stopped before they were.
+
+        A broker that is away is waited for, here as later (I9).
+        """
+        attempt = 0
+        while not self._stop.is_set():
+            try:
+                ensure_settings_topic(self._services.broker)
+                ensure_control_topic(self._services.broker)
+            except RetryableError as error:
+                _LOG.warning("host %s: %s", self.id, error)
+                self.waits_for = str(error)
+                self._stop.wait(backoff_ms(attempt) / 1000)
+                attempt += 1
+            else:
+                self.waits_for = None
+                return True
+        return False
 
     def _loop(self, consumer: Consumer) -> None:
         next_beat = 0.0

@@ -21,7 +21,7 @@ from tabletopic_kernel.core.refused_share import RefusedShare
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
-from tabletopic_kernel.ingest.trouble import explain_refused, reason_of
+from tabletopic_kernel.ingest.trouble import explain_no_table, explain_refused, reason_of
 
 # Below this many records another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK = 50_000
@@ -257,11 +257,7 @@ class Worker:
         if self._plan.table is not None:
             return
         self._discard(result)
-        told = f": {explain_refused(self._spec.topic, result)}" if result.samples else ""
-        raise RetryableError(
-            f"{self._spec.topic} has no table yet, since none of its first {result.records:,} records can be "
-            f"a row{told}. The table comes with the first that can"
-        )
+        raise RetryableError(explain_no_table(self._spec.topic, result))
 
     def _check_share(self, result: StageResult) -> None:
         """As the last check of ``_check``, before a dead-letter table is made for this batch."""

@@ -80,6 +80,19 @@ def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> N
     assert ("POST", "stack", None) in api.asked
 
 
+def test_servers_that_stop_are_not_offered_to_be_started(page: LabPage, api: FakeApi) -> None:
+    """Until they are gone; then they are."""
+    api.servers, api.detail = "stopping", "the local stack is stopping: hosts commit what is staged"
+    page.open()
+    expect(page.sidebar).to_contain_text("Stopping the servers")
+    expect(page.sidebar).to_contain_text(api.detail)
+    expect(page.button("Start the local stack")).to_be_hidden()
+    expect(page.page.locator(".jp-TableTopic-statusButton")).to_have_text("servers stopping…")
+    page.shot("sidebar-stopping")
+    api.servers, api.detail = "none", NO_SERVERS
+    expect(page.button("Start the local stack")).to_be_enabled()
+
+
 def test_without_topics_it_offers_sample_events(page: LabPage, api: FakeApi) -> None:
     """No topics: a button sends events; once there is a topic, a hint says to switch it on."""
     page.open()

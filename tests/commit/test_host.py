@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tabletopic_kernel.commit import host as module
+from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
 from tabletopic_kernel.commit.host import Host
 from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.core.settings import TopicSettings, TopicWish
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
 
@@ -142,3 +145,36 @@ def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) ->
     _run(host, _wish(1_000), _wish(2_000), taken_away)
     assert FakeCoordinator.began == [(1_000, True)]
     assert not host.coordinators()
+
+
+class AwayAtFirst(FakeBroker):
+    """Makes topics once it is there."""
+
+    def __init__(self, away: int, host: list[Host]) -> None:
+        super().__init__()
+        self._away, self._host = away, host
+        self.made: list[str] = []
+        self.told: list[str | None] = []
+
+    def ensure_topic(self, topic: str, *_: object) -> None:
+        """As a client does that finds no broker, for some time."""
+        self.told.append(self._host[0].waits_for)
+        if self._away:
+            self._away -= 1
+            raise RetryableError("the broker at nowhere:1 does not answer")
+        self.made.append(topic)
+
+
+def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is later; meanwhile the host says what it waits for, and can be stopped."""
+    broker = AwayAtFirst(2, [host])
+    host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "backoff_ms", lambda _: 1)
+    assert host._find_topics()
+    assert broker.made == [module.SETTINGS_TOPIC, CONTROL_TOPIC]
+    assert broker.told == [None, *["the broker at nowhere:1 does not answer"] * 3]
+    assert host.waits_for is None
+    host._stop.set()
+    assert not host._find_topics()

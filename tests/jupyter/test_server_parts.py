@@ -159,7 +159,8 @@ class FakeStack:
         self.done.append("up")
 
     def down(self) -> list[str]:
-        """At once."""
+        """When it is let."""
+        self.go.wait(30)
         self.done.append("down")
         return []
 
@@ -269,6 +270,22 @@ def test_a_stack_that_starts_is_shown(place: Place) -> None:
     assert told["state"] == "starting"
     assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
     FakeStack.go.set()
+
+
+def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) -> None:
+    """As such, and not as one that is not there; the host ends first."""
+    shown, hosts_gone = overview(place), threading.Event()
+    thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(30),))
+    thread.start()
+    told = until(lambda: (found := shown.look()["servers"])["state"] == "stopping" and found)
+    until(lambda: shown.look()["servers"]["detail"].endswith("hosts commit what is staged"))
+    assert told["detail"].startswith("the local stack is stopping: ")
+    assert fake_stack.done == []
+    hosts_gone.set()
+    until(lambda: shown.look()["servers"]["detail"].endswith("broker and registry end"))
+    fake_stack.go.set()
+    thread.join(30)
+    assert shown.look()["servers"]["state"] == "none"
 
 
 def test_a_host_that_was_just_started_is_waited_for(

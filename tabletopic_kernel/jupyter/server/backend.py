@@ -193,8 +193,7 @@ class Backend:
 
     def stop_stack(self) -> None:
         """Stop our host, so that it can commit, then the local stack."""
-        self.host.child.stop(self.host.stop_limit_s)
-        self._servers.stop()
+        self._servers.stop(lambda: self.host.child.stop(self.host.stop_limit_s))
         self._refresher.wait(_SEEN_S)
 
     def start_host(self) -> None:

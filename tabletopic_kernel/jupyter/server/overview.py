@@ -83,8 +83,7 @@ class Overview:
         """What is known before a server is asked: state, detail, and the workbench to ask with."""
         doing = self.servers.doing
         if doing.state in ("starting", "stopping"):
-            state = "starting" if doing.state == "starting" else "none"
-            return state, f"the local stack is {doing.state}: {doing.detail}", None
+            return doing.state, f"the local stack is {doing.state}: {doing.detail}", None
         try:
             self.place.settings()
         except SettingsError as error:

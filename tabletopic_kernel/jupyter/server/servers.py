@@ -59,8 +59,11 @@ class Servers:
             arguments = (Path(settings.state_dir), done)
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
-    def stop(self) -> None:
-        """Stop the stack and the hosts that ``serve --detach`` started, wait for their end; the data stay.
+    def stop(self, end_host: Callable[[], None] = lambda: None) -> None:
+        """Stop the hosts, then the stack, and wait for their end; the data stay.
+
+        Args:
+            end_host: ends the host that is not one of ``serve --detach``.
 
         Raises:
             ActionNeededError: it is just being started.
@@ -73,7 +76,10 @@ class Servers:
         if not self._begin("stopping"):
             return
         try:
+            self._set(Doing("stopping", "hosts commit what is staged"))
+            end_host()
             stop_detached(Path(settings.state_dir))
+            self._set(Doing("stopping", "broker and registry end"))
             LocalStack(Path(settings.state_dir), self._report).down()
         finally:
             self._set(Doing())
