@@ -30,7 +30,7 @@ COLUMNS = [
         ("topic", "Topic", "link"),
         ("state", "State", "state"),
         ("lag", "Lag (records)", "count"),
-        ("behind", "Lag (s)", "seconds"),
+        ("behind", "Lag (time)", "seconds"),
         ("rate", "Rows/s", "count"),
         ("schema", "Schema", "text"),
         ("committed", "Last commit", "moment"),

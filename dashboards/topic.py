@@ -11,6 +11,7 @@ import panel as pn
 
 from tabletopic_kernel.core import charts
 from tabletopic_kernel.core.charts import OTHERS, Columns
+from tabletopic_kernel.core.history import History
 from tabletopic_kernel.dashboard import cards, parts
 from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles
 from tabletopic_kernel.dashboard.parts import Part
@@ -73,9 +74,10 @@ class TopicPage:
         self._lag_card = self._card([self._about["lag"].pane, lag_drawn])
         self._texts = {name: Part(colours) for name in ("schemas", "snapshots", "letters", "owners")}
         self._drawings = {name: self._drawing(plot) for name, plot in self._plots.items()}
-        plot_cards = [
-            self._card([self._about[name].pane, drawing]) for name, drawing in self._drawings.items()
-        ]
+        self._cards = {
+            name: self._card([self._about[name].pane, drawing]) for name, drawing in self._drawings.items()
+        }
+        self._missing = Part(colours)
         key = Part(colours)
         key.show(parts.key_of(self._schemas.key))
         self._schemas_pane = self._drawing(self._schemas, key.pane)
@@ -89,9 +91,10 @@ class TopicPage:
             self._head.pane,
             self._tiles.pane,
             self.window,
+            self._missing.pane,
             pn.FlexBox(
                 self._lag_card,
-                *plot_cards,
+                *self._cards.values(),
                 *text_cards,
                 gap="12px",
                 margin=0,
@@ -112,10 +115,7 @@ class TopicPage:
         self._head.show(head(view, self.topic, self._link))
         self._tiles.show(cards.tiles(view, self.topic, self.zone))
         self._show_lag(view)
-        for name, columns in self._columns(view).items():
-            self._plots[name].show(columns)
-            self._drawings[name].visible = bool(columns["at"])
-            self._about[name].show(parts.heading(*_about(name, columns)))
+        self._show_plots(view)
         for name, text in (
             ("schemas", cards.schema_changes),
             ("snapshots", cards.snapshots),
@@ -126,6 +126,17 @@ class TopicPage:
         told = view.topic(self.topic).progress
         self._replay.show(told.dead_letters if told else 0)
         self._show_schemas(view)
+
+    def _show_plots(self, view: View) -> None:
+        """Those that have something to show; a line says why the others are not there."""
+        columns = self._columns(view)
+        for name, found in columns.items():
+            self._plots[name].show(found)
+            self._about[name].show(parts.heading(*_about(name, found)))
+            self._cards[name].visible = self._drawings[name].visible = bool(found["at"])
+        told = view.topic(self.topic).progress
+        missing = _NO_COMMIT_NOW if told and told.commits else _NO_COMMIT_YET
+        self._missing.show("" if columns["files"]["at"] else f'<p class="muted after">{missing}</p>')
 
     def _show_schemas(self, view: View) -> None:
         week_ms = max(WINDOWS_MS.values())
@@ -143,7 +154,8 @@ class TopicPage:
         history, window_ms, now_ms = record.history, self.window_ms, view.now_ms
         lag = charts.commit_lag(history, window_ms, now_ms, ())
         made = charts.commits(history, window_ms, now_ms)
-        rates = charts.throughput(history, window_ms, now_ms, interval_ms)
+        # Without a commit they are a line at 0, which says no more than the tiles do.
+        rates = charts.throughput(history if made["at"] else History(), window_ms, now_ms, interval_ms)
         return {
             "seconds": {"at": lag["at"], "seconds": lag["seconds"]},
             "since": charts.since_commit(history, window_ms, now_ms),
@@ -226,6 +238,8 @@ _PLOTS = (
     ("sizes", "bytes per file", "file_bytes", "dots", "bytes"),
 )
 _LAG_TITLE = "Commit lag by partition"
+_NO_COMMIT_YET = "Rates, files and their sizes are drawn from the first commit on."
+_NO_COMMIT_NOW = "No commit in the time shown: there are no rates, files and sizes to draw."
 _TITLES = {
     "seconds": ("Commit lag in seconds: age of the oldest record that is not in the table", "not known yet"),
     "since": ("Seconds since the last commit", "no commit yet"),

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.shown.amounts import age, clock, clock_today, number, seconds, size
+from tabletopic_kernel.shown.amounts import age, clock, clock_today, interval, number, seconds, size
 
 __all__ = [
     "age",
@@ -24,6 +24,7 @@ __all__ = [
     "error",
     "facts",
     "grid",
+    "interval",
     "natural_width",
     "note",
     "number",

@@ -160,7 +160,7 @@ def _detail(one: TopicStatus) -> RenderableType:
         ("staged", Text(f"{screen.number(one.staged_rows)} rows")),
         (
             "commits",
-            Text(f"{screen.number(one.commits)}, every {screen.seconds(one.commit_interval_ms / 1000)}"),
+            Text(f"{screen.number(one.commits)}, every {screen.interval(one.commit_interval_ms)}"),
         ),
         ("last commit", Text(_last_commit(one))),
         ("schemas", Text(_schemas(one))),

@@ -62,7 +62,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
                 f"{amounts.seconds(max(1, (view.now_ms - last_ms) // 1000))} ago"
                 if last_ms > 0
                 else "none yet",
-                f"every {amounts.seconds(told.commit_interval_ms / 1000)}"
+                f"every {amounts.interval(told.commit_interval_ms)}"
                 if told and told.commit_interval_ms
                 else "",
             ),
@@ -75,7 +75,8 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ),
             ("Host", host or "none", f"epoch {told.epoch}" if told and told.epoch else ""),
             ("Until records may be lost", left, left_remark),
-        ]
+        ],
+        wide=["Table"],
     )
 
 
@@ -164,8 +165,13 @@ def notes(view: View, name: str) -> str:
     elif told is not None and told.error and view.live_host(name):
         found.append(note(_short(told.error), "bad" if state == "failed" else ""))
     elif told is not None and told.commits == 0:
-        waits = "" if topic.lag_records else " The topic has no records yet: send some."
-        found.append(note(f"No commit yet; the first one comes with the first records.{waits}", "info"))
+        waits = (
+            f"{many(topic.lag_records, 'record')} are on the way to the first one."
+            if topic.lag_records
+            else "The first one comes with the first records."
+            + (" The topic has none yet: send some." if topic.lag_records == 0 else "")
+        )
+        found.append(note(f"No commit yet. {waits}", "info"))
     left = retention_left_s(topic.oldest_ms, _kept_ms(view, name), view.now_ms) if topic.lag_records else None
     if left is not None and left < _SAFE_S / 24:
         found.append(
@@ -244,7 +250,8 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
     refused = dict(told.refused) if told else {}
     passed = passed_over(told.passed_over if told else {})
     if not refused and not topic.letters:
-        return heading("Dead letters", f"None.{passed}" if passed else "None: every record became a row.")
+        every = " Every record became a row." if told and told.rows and not passed else ""
+        return heading("Dead letters", f"None.{passed}{every}")
     most = max(refused.values(), default=1)
     counts: list[list[Cell]] = [
         [

@@ -80,15 +80,17 @@ h2 {{ font-size: 14px; margin: 0; font-weight: 600; }}
 p {{ margin: 2px 0 0 0; }}
 a {{ color: {colours.link}; }}
 a:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: 2px; }}
+p.after {{ margin: 2px 0 10px 0; }}
 .muted {{ color: {colours.muted}; }}
 .good {{ color: {colours.good}; }} .warn {{ color: {colours.warn}; }} .bad {{ color: {colours.bad}; }}
 .good, .warn, .bad {{ font-weight: 600; }}
 .note {{ border-left: 4px solid {colours.warn}; background: {colours.card}; padding: 8px 12px; margin: 8px 0;
   overflow-wrap: anywhere; white-space: pre-line; }}
 .note.is-bad {{ border-color: {colours.bad}; }} .note.is-info {{ border-color: {colours.link}; }}
-dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 8px; margin: 8px 0; }}
-dl > div {{ background: {colours.card}; border: 1px solid {colours.grid}; border-radius: 6px;
-  padding: 6px 10px; }}
+dl {{ display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0; }}
+dl > div {{ flex: 1 1 110px; box-sizing: border-box; background: {colours.card};
+  border: 1px solid {colours.grid}; border-radius: 6px; padding: 6px 10px; }}
+dl > div.wide {{ flex-basis: 175px; }}
 dt {{ color: {colours.muted}; font-size: 12px; }}
 dd {{ margin: 0; font-size: 16px; font-weight: 600; overflow-wrap: anywhere;
   font-variant-numeric: tabular-nums; }}
@@ -118,7 +120,7 @@ def card_styles(colours: Palette, width_px: int | None) -> dict[str, str]:
         "box-sizing": "border-box",
         "overflow": "hidden",
     }
-    beside = {"flex": f"1 1 {width_px}px", "min-width": "min(100%, 280px)"}
+    beside = {"flex": f"1 1 {width_px}px", "min-width": "min(100%, 280px)", "align-self": "stretch"}
     return {**card, **(beside if width_px else {"width": "100%"})}
 
 
@@ -128,9 +130,12 @@ def table_css(colours: Palette) -> str:
 .scroll {{ max-height: 560px; background: {colours.card}; border: 1px solid {colours.grid};
   border-radius: 6px; }}
 th, td {{ padding: 5px 10px; white-space: nowrap; }}
-td.long {{ min-width: 240px; }}
 thead th {{ z-index: 2; padding: 0; }}
-tbody th {{ position: sticky; left: 0; top: auto; z-index: 1; font-weight: 400; }}
+tbody th {{ position: sticky; left: 0; top: auto; z-index: 1; font-weight: 400;
+  white-space: normal; overflow-wrap: anywhere; min-width: 120px; max-width: 38vw; }}
+tr.has-below > * {{ border-bottom: 0; padding-bottom: 0; }}
+tr.below td {{ white-space: pre-line; overflow-wrap: anywhere; padding-top: 1px; }}
+tr.below div {{ position: sticky; left: 10px; max-width: min(110ch, calc(100vw - 60px)); }}
 th button {{ all: unset; cursor: pointer; padding: 6px 10px; display: block; width: 100%;
   box-sizing: border-box; font-weight: 600; }}
 th button:hover {{ color: {colours.text}; }}
@@ -138,5 +143,5 @@ th button:focus-visible {{ outline: 2px solid {colours.link}; outline-offset: -2
 th.right button {{ text-align: right; }}
 th[aria-sort="ascending"] button::after {{ content: " ▲"; }}
 th[aria-sort="descending"] button::after {{ content: " ▼"; }}
-tbody tr:hover > * {{ background: {colours.page}; }}
+tbody tr:not(.below):hover > * {{ background: {colours.page}; }}
 """

@@ -11,6 +11,7 @@ from typing import Any
 from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.projection import NO_HOST
 from tabletopic_kernel.dashboard.look import Palette, part_css
+from tabletopic_kernel.dashboard.view import UNKNOWN
 from tabletopic_kernel.shown import amounts
 
 # Mark and meaning of each state; the text says it too, colours only help.
@@ -20,11 +21,12 @@ STATES: Mapping[str, tuple[str, str]] = {
     State.COMMITTING: ("good", "committing"),
     State.STARTING: ("warn", "taking over the table"),
     State.SETTLING: ("warn", "a commit's outcome is being looked up"),
-    State.WAITING: ("warn", "a dependency is down; it is tried again"),
+    State.WAITING: ("warn", "something is missing; it is tried again"),
     State.PAUSED: ("warn", "paused by a person"),
     State.FAILED: ("bad", "a person must act; then resume"),
     State.STOPPED: ("warn", "stopped"),
     NO_HOST: ("bad", "no host runs it"),
+    UNKNOWN: ("muted", "the broker is not there to tell"),
     "off": ("muted", "not switched on"),
 }
 # How a line or a mark looks, in characters, for the key above a plot.
@@ -100,10 +102,11 @@ def table(
     )
 
 
-def figures(pairs: Iterable[tuple[str, Cell, str]]) -> str:
-    """Name, value and a remark of each figure, as tiles."""
+def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ()) -> str:
+    """Name, value and a remark of each figure, as tiles; those named in ``wide`` have room for long words."""
     tiles = "".join(
-        f"<div><dt>{escape(name)}</dt><dd><span>{cell(value)}</span>"
+        ('<div class="wide">' if name in wide else "<div>")
+        + f"<dt>{escape(name)}</dt><dd><span>{cell(value)}</span>"
         + (f"<small>{escape(remark)}</small>" if remark else "")
         + "</dd></div>"
         for name, value, remark in pairs

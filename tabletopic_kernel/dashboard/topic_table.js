@@ -12,17 +12,28 @@ function ago(ms) {
   return `${Math.floor(seconds / 86400)} d ago`;
 }
 
+// As everywhere: "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "3 d 4 h".
+function span(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.floor(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} m ${whole % 60} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} m`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
 function words(kind, value) {
   if (value === null || value === undefined || value === '') return '-';
   if (kind === 'count') return NUMBER.format(Math.round(value));
-  if (kind === 'seconds') return value === 0 ? '0' : value < 10 ? value.toFixed(1) : NUMBER.format(Math.round(value));
+  if (kind === 'seconds') return value === 0 ? '0' : span(value);
   if (kind === 'moment') return ago(value);
   return String(value);
 }
 
 class TopicTable {
   constructor(columns, marks, link) {
-    this.columns = columns;
+    this.columns = columns.filter((column) => column.kind !== 'trouble');
+    this.troubles = columns.filter((column) => column.kind === 'trouble');
     this.marks = marks;
     this.link = link;
     this.rows = new Map(); // topic -> {values, tr, cells}
@@ -76,9 +87,31 @@ class TopicTable {
       if (this.isNumber(column)) cell.className = 'right';
       return cell;
     });
-    const row = {values: {...values}, tr, cells};
+    const row = {values: {...values}, tr, cells, below: null};
     this.rows.set(values.topic, row);
     this.columns.forEach((column, index) => this.fill(row, column, index));
+    this.fillBelow(row);
+  }
+
+  // What is wrong needs room: it has the whole width, below the figures, and no row where nothing is wrong.
+  fillBelow(row) {
+    const text = this.troubles.map((column) => row.values[column.name]).filter(Boolean).join(' ');
+    row.tr.classList.toggle('has-below', Boolean(text));
+    if (!text) {
+      row.below?.remove();
+      row.below = null;
+      return;
+    }
+    if (row.below === null) {
+      row.below = document.createElement('tr');
+      row.below.className = 'below';
+      const cell = row.below.appendChild(document.createElement('td'));
+      cell.colSpan = this.columns.length;
+      cell.appendChild(document.createElement('div'));
+      row.tr.after(row.below);
+    }
+    const told = row.below.firstChild.firstChild;
+    if (told.textContent !== text) told.textContent = text;
   }
 
   fill(row, column, index) {
@@ -93,9 +126,6 @@ class TopicTable {
     } else if (column.kind === 'state') {
       cell.textContent = text;
       cell.className = this.marks[value] || 'warn';
-    } else if (column.kind === 'trouble') {
-      cell.textContent = text;
-      cell.className = value ? 'long' : '';
     } else if (cell.textContent !== text) {
       cell.textContent = text;
     }
@@ -114,6 +144,7 @@ class TopicTable {
       this.columns.forEach((column, index) => {
         if (column.name in values) this.fill(row, column, index);
       });
+      this.fillBelow(row);
     }
     // Rows do not move away from under somebody who is about to click or who tabs through them.
     const used = this.root.matches(':hover') || this.root.contains(this.root.getRootNode().activeElement);
@@ -139,7 +170,7 @@ class TopicTable {
       this.heads[index].setAttribute('aria-sort', sorted);
     });
     let at = this.body.firstChild;
-    for (const {tr} of rows) {
+    for (const tr of rows.flatMap((row) => (row.below ? [row.tr, row.below] : [row.tr]))) {
       if (tr === at) at = at.nextSibling;
       else this.body.insertBefore(tr, at);
     }

@@ -15,9 +15,9 @@ class TopicTable(JSComponent):
     """Rows by topic; ``bring`` brings the browser in step.
 
     ``columns`` are dictionaries of ``name``, ``title`` and ``kind``: ``link``, ``state``, ``count``,
-    ``seconds``, ``moment`` (ms since 1970, shown as an age), ``trouble`` (a sentence) or
-    ``text``. ``marks`` gives the class of a
-    state, ``address`` that of a topic's page, with TOPIC in it.
+    ``seconds``, ``moment`` (ms since 1970, shown as an age), ``text``, or ``trouble`` (a sentence, shown
+    below the row over its whole width). ``marks`` gives the class of a state, ``address`` that of a topic's
+    page, with TOPIC in it.
     """
 
     columns = param.List(default=[])

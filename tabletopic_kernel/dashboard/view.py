@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tabletopic_kernel.core.projection import Record, TopicRecord
+from tabletopic_kernel.core.projection import NO_HOST, Record, TopicRecord
 from tabletopic_kernel.core.settings import TopicWish
+
+UNKNOWN = "unknown"  # a state: nobody who could tell can be asked
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,9 @@ class View:
         return self.record.topics.get(name) or TopicRecord(name)
 
     def state(self, name: str) -> str:
-        """The topic's state in a word."""
-        return self.topic(name).state(self.wish(name), self.now_ms)
+        """The topic's state in a word; not known where only the broker, which is away, could tell."""
+        state = self.topic(name).state(self.wish(name), self.now_ms)
+        return UNKNOWN if state == NO_HOST and self.troubles.keys() & {"servers", "broker"} else state
 
     def live_host(self, name: str) -> str | None:
         """The host that runs a topic now."""

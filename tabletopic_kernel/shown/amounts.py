@@ -43,6 +43,15 @@ def seconds(value: float | None) -> str:
     return str(value)
 
 
+def interval(milliseconds: float) -> str:
+    """A span that somebody has set, as short as it can be told.
+
+    >>> interval(500), interval(5_000), interval(90_000)
+    ('0.5 s', '5 s', '1 m 30 s')
+    """
+    return f"{milliseconds / 1000:g} s" if milliseconds < 60_000 else seconds(milliseconds / 1000)
+
+
 def age(moment_ms: int | None) -> str:
     """How long ago a moment was, in its largest unit."""
     if moment_ms is None:

@@ -11,6 +11,7 @@ _RULES = {
     "caption": "caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0",
     "td": "text-align:left;white-space:pre-wrap;vertical-align:top",
     "th": "text-align:left;vertical-align:top",
+    "td.unbroken": "white-space:nowrap",
     ".right": "text-align:right;font-variant-numeric:tabular-nums",
     "td.bad": "color:var(--jp-error-color1,#b00020);font-weight:600",
     "td.warn": "color:var(--jp-warn-color0,#8a5a00)",
@@ -37,7 +38,8 @@ class Cell:
 class Grid:
     """Rows below headings, a title above and notes below; any of them may be missing.
 
-    ``right``: names of columns that hold numbers. Everything is escaped in HTML.
+    ``right``: names of columns that hold numbers; ``unbroken``: of those whose texts stay in one line.
+    Everything is escaped in HTML.
     """
 
     columns: Sequence[str]
@@ -46,6 +48,7 @@ class Grid:
     notes: Sequence[str] = field(default_factory=tuple)
     right: frozenset[str] = frozenset()
     headed: bool = True
+    unbroken: frozenset[str] = frozenset({"time"})
 
     def __repr__(self) -> str:
         return "\n".join([*([self.title] if self.title else []), *self._lines(), *self.notes])
@@ -79,6 +82,7 @@ class Grid:
 
     def _cell(self, name: str, cell: str | Cell) -> str:
         marks = [cell.mark] if isinstance(cell, Cell) and cell.mark else []
+        marks += ["unbroken"] if name in self.unbroken else []
         return f"<td{self._side(name, *marks)}>{html.escape(str(cell))}</td>"
 
     def _side(self, name: str, *classes: str) -> str:

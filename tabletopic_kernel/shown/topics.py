@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.shown.amounts import age, clock, number, seconds, size
+from tabletopic_kernel.shown.amounts import age, clock, interval, number, seconds, size
 from tabletopic_kernel.shown.events import event_text
 from tabletopic_kernel.shown.grid import Cell, Grid
 from tabletopic_kernel.shown.values import text
@@ -65,7 +65,7 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         "lag": f"{number(one.lag_records)} records, {seconds(one.lag_seconds)}",
         "rate": f"{number(one.rows_per_second)} rows/s",
         "rows": f"{number(one.rows)} in {_files(one.files)}, {number(one.staged_rows)} staged",
-        "commits": f"{number(one.commits)}, every {seconds(one.commit_interval_ms / 1000)}",
+        "commits": f"{number(one.commits)}, every {interval(one.commit_interval_ms)}",
         "last commit": committed,
         "snapshot": str(one.snapshot_id or "none yet"),
         "schemas": ", ".join(f"{each['subject']} v{each['version']}" for each in one.schema_versions)

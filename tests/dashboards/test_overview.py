@@ -47,6 +47,15 @@ def test_trouble_and_silence_are_told(view: View) -> None:
     assert "tabletopic serve" in silent["error"]
 
 
+def test_a_broker_that_is_away_says_nothing_of_hosts(view: View) -> None:
+    """Heartbeats come through the broker: without it nobody is told to start a host."""
+    view.now_ms = NOW + 60_000
+    assert row(view, "clicks")["state"] == "no host"
+    view.troubles = {"broker": "the broker does not answer"}
+    told = row(view, "clicks")
+    assert (told["state"], told["error"]) == ("unknown", "")
+
+
 def test_the_summary_counts(view: View) -> None:
     """States, lag and hosts in a sentence."""
     assert summary(view) == (

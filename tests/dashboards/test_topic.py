@@ -66,6 +66,46 @@ def test_text_says_what_the_plots_show(view: View) -> None:
         assert told in html, told
 
 
+def shown_titles(panel: Any) -> list[str]:
+    """Titles of the cards that are shown, in their order."""
+    (box,) = panel.select(pn.FlexBox)
+    return [
+        title
+        for card in box
+        if card.visible
+        for title in re.findall(r"<h2>([^<:]*)", "".join(pane.object for pane in card.select(pn.pane.HTML)))
+    ]
+
+
+def test_before_the_first_commit_no_plot_is_empty(view: View) -> None:
+    """Cards are there for what there is to draw; a line says what comes with the first commit."""
+    first = progress("new", 0).model_copy(update={"refused": {}, "passed_over": {}, "dead_letters": 0})
+    view.record.fold([events.Heartbeat(topic="new", host="vm-1", at_ms=NOW - 500, progress=first)])
+    view.record.observe_ends(NOW - 4_000, {"new": {0: 300, 1: 50}})
+    made = page(view, "new")
+    assert shown_titles(made) == [
+        "Commit lag by partition",
+        "Commit lag in seconds",
+        "Schema versions",
+        "Snapshots",
+        "Dead letters",
+        "Hosts and what happened",
+    ]
+    html = texts(made)
+    assert "Rates, files and their sizes are drawn from the first commit on." in html
+    assert "every record became a row" not in html.lower()
+
+
+def test_a_topic_that_rests_has_no_plots_of_commits(view: View) -> None:
+    """Rates and files of the last ten minutes, long after the last commit; how long ago it was is drawn."""
+    view.now_ms = NOW + 3_600_000
+    view.record.observe_ends(view.now_ms, {"clicks": {0: 36_040, 1: 24_000}})
+    made = page(view, "clicks")
+    assert "No commit in the time shown" in texts(made)
+    assert "Seconds since the last commit" in shown_titles(made)
+    assert not {"Rows committed per second", "Data files per commit"} & set(shown_titles(made))
+
+
 def test_text_from_outside_is_escaped(view: View) -> None:
     """A record's message cannot become markup."""
     html = texts(page(view, "clicks"))

@@ -27,3 +27,10 @@ def test_nothing_becomes_markup(value: str, note: str) -> None:
 def test_a_cell_says_in_words_what_its_colour_says() -> None:
     """The text is there without the colour, too."""
     assert "failed" in repr(Grid(("state",), [(Cell("failed", "bad"),)]))
+
+
+def test_a_moment_stays_in_one_line() -> None:
+    """Columns of moments are not broken, however narrow the page; other texts are."""
+    html = Grid(("time", "what"), [("2026-01-01 00:00:00", "a long text")]).html()
+    assert '<td class="unbroken">2026' in html
+    assert "<td>a long text" in html
