@@ -12,6 +12,7 @@ import typer
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.call import Call, JsonOption, command
+from tabletopic_kernel.cli.grids import show_grid
 from tabletopic_kernel.cli.topics import TopicArgument
 from tabletopic_kernel.core.errors import UsageError
 
@@ -42,7 +43,7 @@ def peek(
     if as_json:
         screen.show_text("[" + ",\n ".join(json_text(asdict(one)) for one in found) + "]")
     else:
-        screen.show_text(repr(records_table(f"{topic}, newest first", found)))
+        show_grid(records_table(f"{topic}, newest first", found))
 
 
 def schema(
@@ -77,7 +78,7 @@ def schema(
     if as_json:
         screen.show_json(found.to_json())
     else:
-        screen.show_text(repr(schema_table(found)))
+        show_grid(schema_table(found))
 
 
 def history(
@@ -96,7 +97,7 @@ def history(
     if as_json:
         screen.show_json([one.to_json() for one in found])
     else:
-        screen.show_text(repr(history_table(topic, found)))
+        show_grid(history_table(topic, found))
 
 
 def logs(

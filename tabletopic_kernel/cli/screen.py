@@ -25,6 +25,7 @@ __all__ = [
     "facts",
     "grid",
     "interval",
+    "least_width",
     "natural_width",
     "note",
     "number",
@@ -108,6 +109,11 @@ def grid(*columns: str, right: Iterable[str] = ()) -> Table:
 def natural_width(out: Console, table: Table) -> int:
     """How wide the table would be if nothing had to be folded."""
     return out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
+
+
+def least_width(out: Console, table: Table) -> int:
+    """How wide the table must be so that no word has to be folded."""
+    return out.measure(table, options=out.options.update(max_width=_ENDLESS)).minimum
 
 
 def facts(pairs: Mapping[str, str]) -> Table:

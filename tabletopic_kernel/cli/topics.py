@@ -11,6 +11,7 @@ import typer
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command, duration_ms, not_in_time
+from tabletopic_kernel.cli.grids import show_grid
 from tabletopic_kernel.core.alter import FIXED_SETTINGS
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.settings import table_identifier
@@ -83,7 +84,7 @@ def plan(
     if as_json:
         screen.show_json(found.to_json())
     else:
-        screen.show_text(repr(plan_table(found)))
+        show_grid(plan_table(found))
     if found.refused or (schema is not None and found.incompatible):
         raise typer.Exit(FAILED)
 

@@ -10,6 +10,8 @@ from itertools import pairwise
 
 import duckdb
 
+from tabletopic_kernel.query.parameters import respelled
+
 Name = tuple[str, ...]
 
 _IDENTIFIER = re.compile(r'"(?:[^"]|"")*"|[^\W\d][\w$]*')
@@ -46,7 +48,11 @@ def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
     found: dict[Name, None] = {}
     for statement in connection.extract_statements(sql):
         try:
-            names = connection.get_table_names(statement.query, qualified=True)
+            names = connection.get_table_names(
+                # With variables the parser gives no names, and none of them is one.
+                respelled(statement.query, lambda _: "NULL"),
+                qualified=True,
+            )
         except duckdb.Error:
             return _names_in_text(sql)
         found.update({_parts(name): None for name in sorted(names)})

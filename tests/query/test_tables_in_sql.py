@@ -23,6 +23,7 @@ def connection() -> duckdb.DuckDBPyConnection:
         ('FROM lake."default".y z', {("lake", "default", "y")}),
         ('FROM "we""ird"."a AS b" AS "x AS y"', {('we"ird', "a AS b")}),
         ("FROM a; FROM b", {("a",), ("b",)}),
+        ("SELECT count(*) AS visits FROM a WHERE b = $visits OR c = '$d'", {("a",)}),
         ("SELECT 'x.y' -- FROM z", set()),
         ("EXPLAIN FROM a", {("a",)}),
         ("COPY a TO 'x.csv'", {("a",)}),

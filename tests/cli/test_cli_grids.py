@@ -1,0 +1,51 @@
+"""Grids in a terminal of any width."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tabletopic_kernel.cli.grids import laid_out
+from tabletopic_kernel.shown.grid import Cell, Grid
+
+COLUMNS = Grid(
+    ("column", "type", "doc"),
+    [
+        ("device", "struct<type: string, os: string, browser: string>", "What the visitor browses with."),
+        ("event_time", "timestamptz", "When the page was opened, by the visitor's device, in UTC."),
+    ],
+    "default.clicks",
+    ["clicks-value v1 (id 1)"],
+)
+
+
+def lines(found: Grid, width: int) -> list[str]:
+    """What a terminal of this width shows."""
+    out = Console(file=io.StringIO(), width=width, highlight=False)
+    out.print(laid_out(found, out))
+    assert isinstance(out.file, io.StringIO)
+    return [line.rstrip() for line in out.file.getvalue().splitlines()]
+
+
+def test_texts_are_folded_below_their_headings() -> None:
+    """At words, so that columns stay columns; nothing is cut."""
+    shown = lines(COLUMNS, 80)
+    assert max(map(len, shown)) <= 80
+    assert shown[0] == "default.clicks"
+    assert shown[-1] == "clicks-value v1 (id 1)"
+    at = shown[1].index("doc")
+    docs = " ".join(line[at:] for line in shown[3:-1])
+    assert docs.split() == " ".join(str(row[2]) for row in COLUMNS.rows).split()
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_rows_with_many_values_are_told_value_by_value(width: int) -> None:
+    """Where not even folded columns have room; values are whole."""
+    names = [f"column_{number}" for number in range(20)]
+    shown = lines(Grid(names, [["x" * 60] * 20, [Cell("bad <b>", "bad")] * 20]), width)
+    assert max(map(len, shown)) <= width
+    assert sum(line.startswith("column_7 ") for line in shown) == 2
+    assert "".join(shown).count("x") == 20 * 60
+    assert "column_0   bad <b>" in shown
