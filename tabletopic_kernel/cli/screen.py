@@ -43,6 +43,7 @@ __all__ = [
 # Wide enough that nothing is cut where there is no terminal to fit into.
 _PIPE_WIDTH = 1000
 _ENDLESS = 100_000
+_COPIED = 60
 
 
 class _Console(Console):
@@ -134,7 +135,8 @@ def plain(value: Any) -> str:
 def steps(commands: Mapping[str, str]) -> Table:
     """Commands to copy, each with what it is for."""
     table = Table.grid(padding=(0, 3))
-    table.add_column(style="cyan")
+    # In one line, to be copied; what is longer than a narrow terminal has room for is folded.
+    table.add_column(style="cyan", min_width=min(_COPIED, 2 + max(map(len, commands), default=0)))
     table.add_column(style="dim")
     for line, purpose in commands.items():
         table.add_row(Text(f"  {line}"), Text(purpose))

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.grids import laid_out
 from tabletopic_kernel.shown.grid import Cell, Grid
 
@@ -38,6 +39,15 @@ def test_texts_are_folded_below_their_headings() -> None:
     at = shown[1].index("doc")
     docs = " ".join(line[at:] for line in shown[3:-1])
     assert docs.split() == " ".join(str(row[2]) for row in COLUMNS.rows).split()
+
+
+def test_a_command_to_copy_is_in_one_line() -> None:
+    """Also where what it is for must be folded instead."""
+    out = Console(file=io.StringIO(), width=80, highlight=False)
+    query = "tabletopic query 'SELECT count(*) FROM clicks'"
+    out.print(screen.steps({query: "ask the table, however long it takes to say so"}))
+    assert isinstance(out.file, io.StringIO)
+    assert query in out.file.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 80])
