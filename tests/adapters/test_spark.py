@@ -92,3 +92,14 @@ def test_a_person_may_choose_another_collector(
     options = builder.conf["spark.driver.extraJavaOptions"].split()
     assert [option for option in options if option.endswith("GC")] == collectors
     assert options[-len(own.split()) :] == own.split() or not own
+
+
+def test_python_workers_keep_their_memory_unless_a_person_wants_otherwise(
+    builder: Builder, tmp_path: Path
+) -> None:
+    """The variables are read by the allocators as a worker's process starts."""
+    purge, trim = (f"spark.executorEnv.{name}" for name in ("MIMALLOC_PURGE_DELAY", "MALLOC_TRIM_THRESHOLD_"))
+    with pytest.raises(SettingsError):
+        start_spark(SparkSettings(conf={purge: "10"}), SparkPlace("/java", (), tmp_path), {})
+    assert builder.conf[purge] == "10"
+    assert int(builder.conf[trim]) > 0
