@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -175,7 +176,7 @@ class Registry:
         self._collect(schema, references)
         return RegisteredSchema(
             id=schema_id,
-            kind=schema.schema_type or "AVRO",
+            kind=_kind(schema.schema_type or "AVRO", schema.schema_str or ""),
             text=schema.schema_str or "",
             references=tuple(references.items()),
             subject=subject,
@@ -207,6 +208,21 @@ class Registry:
                 f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
                 "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
             ) from error
+
+
+def _kind(told: str, text: str) -> str:
+    """The format of a schema: Apicurio calls all versions of a subject what the first one was."""
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return "PROTOBUF"
+    if isinstance(tree, dict):
+        if tree.get("type") in ("record", "fixed") or "symbols" in tree:
+            return "AVRO"
+        if "type" not in tree or tree["type"] in ("object", "integer", "number"):
+            return "JSON"
+        return "AVRO" if told == "PROTOBUF" else told
+    return "AVRO"
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:

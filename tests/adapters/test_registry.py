@@ -110,3 +110,24 @@ def test_a_guid_asked_of_no_registry(registry: Registry) -> None:
         registry.by_guid(CLOSED, "a-value")
     with pytest.raises(RetryableError):
         Registry({"url": f"{registry.url}/elsewhere"}).by_guid(NO_PAGE, "a-value")
+
+
+@pytest.mark.parametrize("told", ["AVRO", "JSON", "PROTOBUF"])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"type": "record", "name": "A", "fields": []}', "AVRO"),
+        ('{"type": "enum", "name": "E", "symbols": ["X"]}', "AVRO"),
+        ('["null", "string"]', "AVRO"),
+        ('{"type": "object", "properties": {}}', "JSON"),
+        ('{"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}', "JSON"),
+        ('syntax = "proto3"; message A { int64 id = 1; }', "PROTOBUF"),
+        ("CglvcmQucHJvdG8SBHNob3A=", "PROTOBUF"),
+    ],
+)
+def test_the_format_is_that_of_the_text(registry: Registry, told: str, text: str, kind: str) -> None:
+    """Apicurio calls each version of a subject what the first one was, whatever format it has."""
+    schema_id = 100 + len(ANSWERS)  # clients share what they have learnt of an id
+    ANSWERS[f"/schemas/ids/{schema_id}"] = (200, {"schema": text, "schemaType": told})
+    ANSWERS[f"/schemas/ids/{schema_id}/versions"] = (200, [{"subject": "a-value", "version": 4}])
+    assert registry.by_id(schema_id).kind == kind
