@@ -58,6 +58,7 @@ class Coordinator:
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._worker: Worker | None = None
+        self._may_be_fine = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.now_ms)
         self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
@@ -136,6 +137,9 @@ class Coordinator:
             self._fire(due)
         elif self._can_replay():
             self._replay_some()
+        if self._may_be_fine and self.state is State.RUNNING and not self._schedule.is_in_doubt:
+            self._may_be_fine = False
+            self._report.fine()
 
     def _wait_s(self) -> float:
         if self._due() is not None or self._can_replay():
@@ -158,8 +162,6 @@ class Coordinator:
                 self._goal = next_goal(self._goal, event)
                 self._state, actions = transition(before, event)
                 after = self._state
-            if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
-                self._report.fine()
             if event is Event.RESUME:
                 self._schedule.resume()
             self._report.moved(event, before, after)
@@ -167,6 +169,8 @@ class Coordinator:
                 outcome = self._perform(action)
                 if outcome is not None:
                     pending.append((outcome, None))
+            if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
+                self._may_be_fine = True
 
     def _perform(self, action: Action) -> Event | None:
         return {

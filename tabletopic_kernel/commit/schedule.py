@@ -12,6 +12,8 @@ from tabletopic_kernel.core.settings import TopicSettings
 # so that two hosts do not take it from each other in turns.
 _LOST_WAIT_MS = 10_000
 _IDLE_WAIT_S = 1.0
+# A worker that has run so long without a new trouble is well, also if it had nothing to commit.
+_CALM_MS = 30_000
 # A commit that nobody confirms is tried so often on the way out: a stop must come to an end.
 _LAST_TRIES = 3
 
@@ -76,6 +78,11 @@ class Schedule:
         """Try again later, and later each time (I9)."""
         self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
         self._attempt += 1
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something failed, and neither a commit nor a time of quiet says that it is over."""
+        return self._attempt > 0 and self._clock() - self._last_commit_ms < _CALM_MS
 
     @property
     def has_given_up(self) -> bool:

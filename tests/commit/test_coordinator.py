@@ -204,6 +204,30 @@ def test_a_worker_that_dies_is_replaced_from_the_ledger(rig: Rig) -> None:
     assert rig.table.ledger.epoch == 1  # nobody else was here: an outage makes no snapshots
 
 
+def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
+    """A worker that is tried again does not hide the trouble; a commit, or some quiet time, ends it."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+
+    def fail() -> None:
+        rig.worker.listener.ended(RetryableError("the registry does not answer"))
+        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+        rig.now_ms += 5_000
+        drain(coordinator)
+        assert coordinator.state is State.RUNNING
+        assert "registry" in str(coordinator.progress().error)
+
+    fail()
+    fail()
+    rig.now_ms += 30_000
+    coordinator.step()
+    assert coordinator.progress().error is None
+    fail()
+    rig.stage(0, 4)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (rig.offset(), coordinator.progress().error) == (4, None)
+
+
 def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
     """The reason stays visible, staged rows are committed, and a resume tries again."""
     coordinator = rig.running(commit_interval_ms="1h")
