@@ -153,7 +153,7 @@ def _say_enabled(call: Call, wish: TopicWish, table: str, hosts: list[str] | Non
     where = f"[bold]{screen.plain(wish.topic)}[/] is switched on: its table is [bold]{screen.plain(table)}[/]"
     begin = settings.start if isinstance(settings.start, str) else screen.clock(settings.start)
     screen.show(where)
-    every = screen.seconds(settings.commit_interval_ms / 1000)
+    every = screen.interval(settings.commit_interval_ms)
     by = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
     screen.show(
         f"  a commit every {every} while records come; a new table begins at {begin}{screen.plain(by)}"
