@@ -88,7 +88,7 @@ p.after {{ margin: 2px 0 10px 0; }}
   overflow-wrap: anywhere; white-space: pre-line; }}
 .note.is-bad {{ border-color: {colours.bad}; }} .note.is-info {{ border-color: {colours.link}; }}
 dl {{ display: flex; flex-wrap: wrap; gap: 8px; margin: 8px 0; }}
-dl > div {{ flex: 1 1 110px; box-sizing: border-box; background: {colours.card};
+dl > div {{ flex: 1 1 124px; box-sizing: border-box; background: {colours.card};
   border: 1px solid {colours.grid}; border-radius: 6px; padding: 6px 10px; }}
 dl > div.wide {{ flex-basis: 175px; }}
 dt {{ color: {colours.muted}; font-size: 12px; }}
