@@ -271,6 +271,8 @@ class Coordinator:
             self._replays.committed()
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self._staged.remove(len(done.batches))
+        if self._state is State.COMMITTING:  # on the way out the trouble is still why
+            self._report.fine()
         self._report.committed(done.batches, owner, began_ms)
         if self._schedule.asked and self._worker is not None:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
