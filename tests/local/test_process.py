@@ -15,7 +15,11 @@ DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('de
 
 
 def _start(tmp_path: Path, program: str, its_mark: str) -> ProcessId:
-    return process.spawn([sys.executable, "-c", program, its_mark], tmp_path, tmp_path / "out")
+    started = process.spawn([sys.executable, "-c", program, its_mark], tmp_path, tmp_path / "out")
+    # For a moment after the start of a program the kernel tells no arguments; it may end as quickly.
+    while process.is_alive(started, its_mark) and not psutil.Process(started.pid).cmdline():
+        pass
+    return started
 
 
 def test_a_process_is_known_by_pid_and_start_time(tmp_path: Path) -> None:
