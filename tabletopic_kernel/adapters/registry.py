@@ -216,13 +216,13 @@ def _kind(told: str, text: str) -> str:
         tree = json.loads(text)
     except ValueError:
         return "PROTOBUF"
-    if isinstance(tree, dict):
-        if tree.get("type") in ("record", "fixed") or "symbols" in tree:
-            return "AVRO"
-        if "type" not in tree or tree["type"] in ("object", "integer", "number"):
-            return "JSON"
-        return "AVRO" if told == "PROTOBUF" else told
-    return "AVRO"
+    if isinstance(tree, bool):  # any value, or none
+        return "JSON"
+    if not isinstance(tree, dict) or tree.get("type") in ("record", "enum", "fixed"):
+        return "AVRO"
+    if "type" not in tree or tree["type"] in ("object", "integer", "number"):
+        return "JSON"
+    return "AVRO" if told == "PROTOBUF" else told
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
