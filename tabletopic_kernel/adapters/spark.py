@@ -65,7 +65,7 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "tabletopic_kernel.ingest.daemon",  # its workers have loaded everything
     # A Python worker keeps the memory that it will need again for the next group of records: the kernel would
-    # have to clear every page anew, a sixth of its CPU time (ADR 0014). Spark ends workers that are idle.
+    # have to clear every page anew, a fifth of its CPU time (ADR 0014). Spark ends workers that are idle.
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2),  # numpy's and Python's
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
@@ -75,7 +75,7 @@ _DEFAULTS = {
 # A tenth of the JVM's work less (ADR 0013): a collector without barriers at each store, and no second look at
 # the bounds of vectors, which Spark's writer keeps anyway.
 _COLLECTOR = "-XX:+UseParallelGC"
-_JVM = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -Duser.timezone=UTC"
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # A person's own are added to ours, which Spark cannot do without.
 _JOINED = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.jars": ","}
 
@@ -145,7 +145,7 @@ def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
     """Ours, before a person's ``own``; the JVM refuses to start with two collectors."""
     chosen = re.search(r"-XX:\+Use\w+GC\b", own.get("spark.driver.extraJavaOptions", ""))
     log = java_option(f"-Dlog4j2.configurationFile={log4j}")
-    return f"{log} {_JVM}" if chosen else f"{log} {_COLLECTOR} {_JVM}"
+    return " ".join([log, *([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
 
 
 def java_option(option: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tabletopic_kernel.ingest import json_digits
 from tabletopic_kernel.ingest.json_digits import Bytes, long_fractions, tiny_numbers
 
-CHUNK = 64 * 1024
+CHUNK = json_digits._CHUNK
 
 
 def text(words: bytes) -> Bytes:

@@ -9,9 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,12 +20,10 @@ from tabletopic_kernel.jupyter.server import overview as overview_module
 from tabletopic_kernel.jupyter.server.app import TableTopicApp
 from tabletopic_kernel.jupyter.server.backend import Backend
 from tabletopic_kernel.jupyter.server.bodies import SampleBody, read_body, read_limit
-from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.dashboard import Dashboard
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
 from tabletopic_kernel.jupyter.server.overview import Overview, row_of_other
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place
-from tabletopic_kernel.jupyter.server.refresher import Refresher
 from tabletopic_kernel.jupyter.server.servers import Doing, Sample, Servers
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local.progress import Report, Step, silent
@@ -47,60 +43,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return Place(state_dir=str(tmp_path / "state"))
-
-
-# --- the child --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def child() -> Iterator[Child]:
-    """Stopped at the end."""
-    one = Child("the host")
-    yield one
-    one.stop(5)
-
-
-def test_a_child_is_started_once(child: Child, tmp_path: Path) -> None:
-    """And again when it is gone; asked to stop, it leaves no obituary."""
-    assert child.start(IDLE, tmp_path / "logs" / "out", {})
-    first = child.pid
-    assert not child.start(IDLE, tmp_path / "logs" / "out", {})
-    assert child.pid == first
-    child.stop(5)
-    assert child.pid is None
-    assert child.obituary() is None
-    assert child.start(IDLE, tmp_path / "logs" / "out", {})
-    assert child.pid != first
-
-
-def test_a_child_that_fails_says_why(child: Child, tmp_path: Path) -> None:
-    """Exit code, last words, and where the rest is."""
-    log = tmp_path / "out"
-    child.start([sys.executable, "-c", "import sys; sys.exit('error: no broker')"], log, {})
-    assert child.wait(30)
-    assert child.obituary() == f"the host ended with exit code 1: error: no broker; see {log}"
-    child.start(IDLE, log, {})
-    assert child.obituary() is None
-    os.kill(child.pid or 0, signal.SIGKILL)
-    assert child.wait(30)
-    assert child.obituary() == f"the host was killed by signal 9; see {log}"
-
-
-def test_a_child_that_does_not_listen_is_killed(child: Child, tmp_path: Path) -> None:
-    """After the limit."""
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)"
-    child.start([sys.executable, "-c", f"{deaf}; time.sleep(600)"], tmp_path / "out", {})
-    until(lambda: "deaf" in (tmp_path / "out").read_text())
-    child.ask_to_stop()
-    assert not child.wait(0.2)
-    child.stop(0.1)
-    assert child.pid is None
-
-
-def test_a_command_that_is_not_there(child: Child, tmp_path: Path) -> None:
-    """An error that says so."""
-    with pytest.raises(StackError, match="the host cannot be started"):
-        child.start([str(tmp_path / "nothing")], tmp_path / "out", {})
 
 
 # --- the host ---------------------------------------------------------------------------------------------
@@ -330,83 +272,6 @@ def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.Mon
         "TABLETOPIC_STATE_DIR": str(tmp_path / "here"),
     }
     assert Place().environment() == {}
-
-
-# --- the refresher ----------------------------------------------------------------------------------------
-
-
-class Looks:
-    """Counts, and can be held."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.go = threading.Event()
-        self.go.set()
-
-    def __call__(self, last: dict[str, Any] | None) -> dict[str, Any]:
-        """One more than the last."""
-        self.go.wait(30)
-        self.count += 1
-        return {"n": (last or {"n": 0})["n"] + 1}
-
-
-@pytest.fixture
-def refreshed() -> Iterator[Callable[..., tuple[Refresher, Looks]]]:
-    """Makes a refresher that is closed at the end."""
-    made: list[Refresher] = []
-
-    def make(every_s: float, idle_s: float) -> tuple[Refresher, Looks]:
-        looks = Looks()
-        made.append(Refresher(looks, every_s, idle_s))
-        return made[-1], looks
-
-    yield make
-    for one in made:
-        one.close()
-
-
-def test_it_looks_only_while_somebody_asks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
-    """Not before the first question, and not long after the last."""
-    refresher, looks = refreshed(0.01, 0.2)
-    assert looks.count == 0
-    assert refresher.wait(30) == {"n": 1}
-    until(lambda: looks.count > 3)
-    until(lambda: not _goes_on(looks))
-    assert refresher.kept() is None  # what is known is old
-    assert refresher.wait(30) is not None
-
-
-def _goes_on(looks: Looks) -> bool:
-    before, deadline = looks.count, time.monotonic() + 0.4
-    while time.monotonic() < deadline:
-        if looks.count != before:
-            return True
-    return False
-
-
-def test_a_slow_look_is_no_gap(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
-    """While somebody goes on asking, what is known is given, however long ago that was."""
-    refresher, looks = refreshed(60, 60)
-    assert refresher.wait(30) == {"n": 1}
-    looks.go.clear()
-    refresher._ended -= 1_000
-    assert refresher.kept() == {"n": 1}
-    refresher._asked_at -= 1_000
-    assert refresher.kept() is None
-    looks.go.set()
-
-
-def test_asking_never_blocks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
-    """What is known is given at once, however long a look takes; waiting for a new one has a limit."""
-    refresher, looks = refreshed(60, 60)
-    assert refresher.wait(30) == {"n": 1}
-    assert refresher.kept() == {"n": 1}
-    looks.go.clear()
-    refresher.hurry()
-    assert refresher.wait(0.05) is None
-    assert refresher.kept() == {"n": 1}
-    looks.go.set()
-    assert until(lambda: (refresher.kept() or {})["n"] > 1)
 
 
 # --- requests ---------------------------------------------------------------------------------------------
