@@ -48,6 +48,7 @@ PROGRAM_VARIABLES = frozenset(
         "TABLETOPIC_CACHE",
         "TABLETOPIC_CONFIG",
         "TABLETOPIC_DEBUG",
+        "TABLETOPIC_DRILL",
         "TABLETOPIC_JAVA_HOME",
     }
 )

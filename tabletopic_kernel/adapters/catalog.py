@@ -26,6 +26,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.core.steps import Step, reach
 
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 DEFAULT_NAME = "lake"
@@ -102,6 +103,7 @@ def delete_files(table: Table, paths: list[str]) -> int:
         try:
             table.io.delete(path)
             gone += 1
+            reach(Step.DELETE)
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -62,6 +62,9 @@ def serve(
 
 
 def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | None) -> None:
+    from tabletopic_kernel.local.crash_points import obey
+
+    obey()
     workbench = call.workbench
     _log_to(workbench.servers.state_dir, call.debug)
     host = workbench.host()

@@ -32,6 +32,7 @@ from tabletopic_kernel.core.commit_cycle import (
 from tabletopic_kernel.core.errors import GapError, RetryableError, StartOverError, TableTopicError
 from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
+from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
 
 _LOG = logging.getLogger(__name__)
@@ -240,6 +241,7 @@ class Coordinator:
             return Event.WORKER_STOPPED
 
         def stop() -> None:
+            reach(Step.DRAIN)
             worker.stop()
             self._inbox.put((Event.WORKER_STOPPED, None))
 

@@ -19,6 +19,7 @@ from tabletopic_kernel.commit.sweep import sweep
 from tabletopic_kernel.core.errors import StartOverError, TableTopicError
 from tabletopic_kernel.core.ledger import Ledger, Offsets, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
+from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.ingest.plan import Needs, StagePlan
 from tabletopic_kernel.ingest.worker import StagedBatch
 
@@ -76,6 +77,7 @@ class Owner:
         """
         if not services.still_mine(topic):
             raise StartOverError("another host runs this topic now")
+        reach(Step.TAKE_OVER)
         facts = services.broker.facts(topic)
         catalog, identifier = services.catalog(), table_identifier(topic, settings)
         table = TopicTable.load(catalog, identifier, topic)
@@ -92,7 +94,9 @@ class Owner:
             gap = gap_to_skip(found, facts, settings)
             ledger = found if before is not None and before._still_owns(found) else next_ledger(found)
         if table is not None and ledger is not found:
+            reach(Step.CLAIM)
             table.claim(ledger, found)
+            reach(Step.CLAIMED)
         letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
         if gap and table is not None:  # after that: letters of the gap whose rows never came are gone now
             behind = ledger.skipping(gap, str(uuid.uuid4()))
@@ -103,6 +107,7 @@ class Owner:
         # Partitions that are new begin at their first.
         owner = cls(keeper, letters, ledger, {**facts.first, **ledger.next_offsets})
         owner.gap = gap
+        reach(Step.OWNED)
         return owner
 
     @property
@@ -148,9 +153,11 @@ class Owner:
         pending = self.pending
         assert pending is not None
         table = self.keeper.needed_table()
+        reach(Step.COMMIT)
         if pending.letters:
             self.pending = pending = replace(pending, letters_sent=True)
             self.letters.commit(pending.letters, self.ledger, pending.after)
+            reach(Step.LETTERS)
         table.commit(pending.files, self.ledger, pending.after)
 
     def answer_lost(self) -> None:
@@ -160,6 +167,7 @@ class Owner:
 
     def is_in_table(self) -> bool:
         """Look for the pending commit in the table's history (I4); raises as ``TopicTable.reload``."""
+        reach(Step.SETTLE)
         table = self.keeper.needed_table()
         table.reload()
         return self.pending is not None and table.has_commit(self.pending.after.commit_id)
@@ -173,6 +181,7 @@ class Owner:
 
     def settle_letters(self) -> None:
         """Remove letters whose replay is in the table; what cannot be done now is done before they change."""
+        reach(Step.REPLAYED)
         try:
             self.letters.settle(self.ledger)
         except TableTopicError as error:
@@ -194,6 +203,7 @@ class Owner:
 
     def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
         """Delete files that no commit will take; raises RetryableError when storage does not let us."""
+        reach(Step.DISCARD)
         for table, chosen in ((self.table, files), (self.letters.table, letters)):
             if table is not None and chosen:
                 delete_files(table.table, [file.file_path for file in chosen])
@@ -207,9 +217,11 @@ class Owner:
         """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
         gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
         try:
+            reach(Step.SWEEP)
             for table in (self.table, self.letters.table):
                 if table is not None:
                     gone += sweep(table.table, after_epoch=after, before_epoch=before)
+            reach(Step.SWEPT)
         except Exception:
             _LOG.exception("%s: files that no commit took are left for the next start", self.ledger.topic)
             return

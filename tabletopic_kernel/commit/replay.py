@@ -28,6 +28,7 @@ from tabletopic_kernel.core.dead_letter import SCHEMA
 from tabletopic_kernel.core.errors import TableTopicError, UsageError
 from tabletopic_kernel.core.ledger import StagedOffsets, added
 from tabletopic_kernel.core.settings import ReplayWish
+from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.ingest.letters import Positions, Refusals
 from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import Needs, StageResult
@@ -109,6 +110,7 @@ class Replay:
         self._seen.update(task.file.file_path for task in tasks)
         every = pa.concat_tables([owner.letters.read(task, AlwaysTrue()) for task in tasks])
         named = pa.concat_tables([owner.letters.read(task, self._where) for task in tasks])
+        reach(Step.REPLAY)
         tried = try_letters(named, owner)
         for reason in tried.stayed.values():
             self.stayed = added(self.stayed, {reason: 1})
@@ -122,6 +124,7 @@ class Replay:
             owner.letters.unsettle()
             owner.discard(tried.result.files, ())
             raise
+        reach(Step.MARKED)
         nothing = StagedOffsets({}, {})
         seconds = time.monotonic() - began
         files = tuple(tried.result.files)

@@ -45,6 +45,7 @@ from tabletopic_kernel.core.errors import (
 from tabletopic_kernel.core.events import SchemaVersion
 from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.plan import TablePlan
 
@@ -183,11 +184,14 @@ class TopicTable:
             for file in remove:
                 producer.delete_data_file(file)
             producer.commit()
+            reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
         except OSError as error:  # manifests could not be written: nothing was sent yet
             raise RetryableError(f"could not write the metadata of {self.identifier}: {error}") from error
+        reach(Step.TAGGED)
         try:
             transaction.commit_transaction()
+            reach(Step.SENT)
         except CommitFailedException as error:
             raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
@@ -240,11 +244,13 @@ class TopicTable:
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
         )
+        reach(Step.EVOLVE)
         try:
             with reachable("the catalog"):
                 self.table.catalog.commit_table(self.table, requirements, updates)
         except CommitFailedException as error:
             raise HeadMovedError(str(error)) from error
+        reach(Step.EVOLVED)
         self.reload()
 
     def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 from tabletopic_kernel.ingest import stage  # noqa: F401 - that is what it is for
+from tabletopic_kernel.local.crash_points import obey
 
 if __name__ == "__main__":
+    obey()
     manager()  # type: ignore[no-untyped-call]

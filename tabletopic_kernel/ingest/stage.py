@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.ledger import added
+from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.core.transform import TOMBSTONE
 from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.conform import conform
@@ -54,9 +55,11 @@ class StageTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
         stage = Stage(load_plan(self._plan))
+        reach(Step.STAGE)
         for batch in _merged(batches):
             stage.take(with_null_headers(batch))
         result = pickle.dumps(stage.finish())
+        reach(Step.STAGED)
         yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
 

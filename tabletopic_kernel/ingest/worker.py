@@ -18,6 +18,7 @@ from tabletopic_kernel.adapters.spark import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.core.refused_share import RefusedShare
+from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
@@ -229,6 +230,7 @@ class Worker:
         self._check(result)
         self._adapt(frame, result)
         self._position.update(end)
+        reach(Step.BATCH)
         self._listener.staged(
             StagedBatch(
                 StagedOffsets(start, end, result.newest_ms),

@@ -1,0 +1,54 @@
+"""The named steps of the protocol, at which a drill or a simulation may interfere.
+
+The code that keeps the invariants calls ``reach`` between any two things that another process could see.
+Without a handler, as in all normal use, that does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class Step(StrEnum):
+    """A moment at which a process may die, stand still or be refused, in the order of a record's way."""
+
+    TAKE_OVER = "take_over"  # a host was given the topic and has read nothing yet
+    CLAIM = "claim"  # the ledger and the topic were compared, the higher epoch is not in the table yet
+    CLAIMED = "claimed"  # it is; the dead letters still have the former one
+    OWNED = "owned"  # both have it, the worker has not started
+    STAGE = "stage"  # on an executor: records are read, no file is written
+    STAGED = "staged"  # on an executor: files are written, the driver does not know of them
+    BATCH = "batch"  # on the driver: it knows, the coordinator does not
+    EVOLVE = "evolve"  # a schema change is planned and not sent
+    EVOLVED = "evolved"  # it is in the table, the worker does not know
+    COMMIT = "commit"  # a commit is planned, nothing of it is sent
+    LETTERS = "letters"  # its dead letters are in their table, its rows are not
+    MANIFEST = "manifest"  # its manifests are written, the tag is not moved
+    TAGGED = "tagged"  # the transaction is complete, the catalog does not know of it
+    SENT = "sent"  # the catalog has it, its answer has not arrived
+    SETTLE = "settle"  # the outcome of a commit is unknown, and is looked up next
+    REPLAY = "replay"  # dead letters are read to be tried again
+    MARKED = "marked"  # those that are rows now are marked, the rows are not committed
+    REPLAYED = "replayed"  # the rows are committed, their dead letters are still there
+    DISCARD = "discard"  # staged files that no commit will take are about to be deleted
+    SWEEP = "sweep"  # files of finished epochs are about to be looked for
+    DELETE = "delete"  # one of several files has been deleted
+    SWEPT = "swept"  # they are gone, nobody has noted it
+    DRAIN = "drain"  # the worker is told to stop
+
+
+Handler = Callable[[Step], None]
+_handlers: list[Handler] = []
+
+
+def reach(step: Step) -> None:
+    """Say that this process has got to ``step``; raises whatever a handler raises."""
+    for handler in _handlers:
+        handler(step)
+
+
+def install(handler: Handler) -> Callable[[], None]:
+    """Call ``handler`` at every step of this process from now on; returns what ends that."""
+    _handlers.append(handler)
+    return lambda: _handlers.remove(handler)

@@ -1,0 +1,103 @@
+"""Orders of a drill: who carries them out, once, and what it does to itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tabletopic_kernel.core import steps
+from tabletopic_kernel.core.steps import Step, reach
+from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order, obey
+
+_REACH = """
+import sys
+from tabletopic_kernel.core.steps import Step, reach
+from tabletopic_kernel.local.crash_points import obey
+
+obey()
+reach(Step.CLAIM)
+reach(Step.COMMIT)
+print("survived")
+"""
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> CrashPoints:
+    """A folder of orders."""
+    return CrashPoints(tmp_path / "orders")
+
+
+@pytest.fixture
+def obeying(points: CrashPoints) -> Iterator[None]:
+    """This process carries them out."""
+    before = list(steps._handlers)
+    obey(points.environment())
+    yield
+    steps._handlers[:] = before
+
+
+def run(points: CrashPoints) -> subprocess.CompletedProcess[str]:
+    """A process that claims and commits."""
+    environment = {**os.environ, **points.environment()}
+    command = [sys.executable, "-c", _REACH]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(("act", "number"), [(Act.KILL, signal.SIGKILL), (Act.TERMINATE, signal.SIGTERM)])
+def test_a_process_ends_itself_at_the_step(points: CrashPoints, act: Act, number: int) -> None:
+    """It is gone at the step it was armed for, and the drill learns which process that was; once."""
+    order = Order("1", Step.COMMIT, act)
+    points.arm(order)
+    ended = run(points)
+    assert ended.returncode == -number
+    assert (hit := points.hit(order)) is not None
+    assert hit.pid > 0
+    assert run(points).stdout == "survived\n"
+
+
+def test_without_an_order_nothing_happens(points: CrashPoints) -> None:
+    """An order that was taken back, or is for another step, is not carried out."""
+    order = Order("1", Step.COMMIT, Act.KILL)
+    points.arm(order)
+    points.disarm(order)
+    points.arm(Order("2", Step.SWEEP, Act.KILL))
+    assert run(points).stdout == "survived\n"
+    assert points.hit(order) is None
+
+
+@pytest.mark.usefixtures("obeying")
+def test_a_step_can_fail(points: CrashPoints) -> None:
+    """The error is one of the operating system's, and comes once."""
+    points.arm(Order("1", Step.MANIFEST, Act.FAIL))
+    with pytest.raises(OSError, match="manifest"):
+        reach(Step.MANIFEST)
+    reach(Step.MANIFEST)
+
+
+@pytest.mark.usefixtures("obeying")
+def test_a_step_can_be_held(points: CrashPoints) -> None:
+    """The process waits until it is let go."""
+    order = Order("1", Step.TAGGED, Act.HOLD, limit_s=60)
+    points.arm(order)
+    holding = threading.Thread(target=reach, args=(Step.TAGGED,), daemon=True)
+    holding.start()
+    while points.hit(order) is None:
+        assert holding.is_alive()
+    assert holding.is_alive()
+    points.release(order)
+    holding.join(30)
+    assert not holding.is_alive()
+
+
+@pytest.mark.usefixtures("obeying")
+def test_a_hold_has_an_end(points: CrashPoints) -> None:
+    """A drill that has ended holds up nobody."""
+    points.arm(Order("1", Step.TAGGED, Act.HOLD, limit_s=0.01))
+    reach(Step.TAGGED)
