@@ -20,6 +20,7 @@ from tabletopic_kernel.core.protobuf_schema import is_map_entry
 
 MAX_INDEX_BYTES: Final = 5  # of one varint
 MAX_LEVELS: Final = 64  # of nested messages
+MAX_INDEX: Final = 2**31 - 1  # of a message in its file
 
 
 def headers_of(file: FileDescriptor) -> dict[bytes, str]:
@@ -36,14 +37,18 @@ def header_of(path: tuple[int, ...]) -> bytes:
 
     >>> header_of((1, 0)).hex()
     '040200'
+
+    Raises ValueError for a negative index.
     """
+    if any(index < 0 for index in path):
+        raise ValueError(f"message indexes {list(path)}: no message has a negative one")
     return b"".join(_varint(number << 1) for number in (len(path), *path))
 
 
 def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
     """The message indexes that begin at ``start``, and where the body begins.
 
-    Raises ValueError if there are none.
+    Raises ValueError if there are none, or one that no message can have.
 
     >>> read_header(bytes.fromhex("00000000070402000a"), 5)
     ((1, 0), 8)
@@ -57,6 +62,11 @@ def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
     path = []
     for _ in range(count):
         index, position = _read_varint(value, position)
+        if not 0 <= index <= MAX_INDEX:
+            raise ValueError(
+                f"{index} among the message indexes behind the schema id, and no message has it; was the "
+                "value written by a Protobuf serializer?"
+            )
         path.append(index)
     return tuple(path) or (0,), position
 

@@ -192,6 +192,8 @@ class ProtobufDecoder:
         found = self._messages.get(header_of(path))
         if found is None:
             return "protobuf_frame", f"message indexes {list(path)}, which lead to no message of the schema"
+        if found == self.message:
+            return "protobuf_frame", f"message indexes {list(path)}, in more bytes than any serializer takes"
         return (
             OTHER_MESSAGE,
             f"the record is a {found}, and the table has the columns of {self.message}; "

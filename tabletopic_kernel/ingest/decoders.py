@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
@@ -16,10 +17,13 @@ from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.transform import Transform
 from tabletopic_kernel.core.wire import PREFIX_BYTES, SchemaKey, prefix
+from tabletopic_kernel.ingest.blame import is_trouble, last_line
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
 from tabletopic_kernel.ingest.kafka_columns import not_text
 from tabletopic_kernel.ingest.plan import WriterSchema
 from tabletopic_kernel.ingest.verdicts import Refused
+
+_LOG = logging.getLogger(__name__)
 
 
 class Decoder(Protocol):
@@ -84,7 +88,8 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     """The decoder of a writer schema.
 
     Raises:
-        BadSchemaError: the schema cannot be read, or is of a format that is not understood.
+        BadSchemaError: the schema cannot be read, cannot be built, or is of a format that is not understood.
+        RetryableError: what builds it cannot be run now.
     """
     try:
         return _make(schema_id if isinstance(schema_id, int) else 0, schema)
@@ -92,6 +97,13 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
         raise
     except ActionNeededError as error:  # the formats' own: the text is not valid, or beyond their limits
         raise BadSchemaError(str(error)) from error
+    except BaseException as error:  # of any library that has a part in it, also a panic of native code
+        if is_trouble(error):
+            raise
+        _LOG.warning("schema %s cannot be built", schema_id, exc_info=error)
+        raise BadSchemaError(
+            f"no decoder can be built for this {schema.kind} schema: {last_line(error)}"
+        ) from error
 
 
 @lru_cache(maxsize=256)

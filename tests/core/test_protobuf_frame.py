@@ -46,7 +46,24 @@ def test_a_single_zero_is_the_first_message() -> None:
     assert read_header(b"\0\0\0\0\7\0\x0a", 5) == ((0,), 6)
 
 
-@pytest.mark.parametrize("header", ["", "80", "0402", "01", "ff", "8002", "80808080800002", "fe01"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "80",
+        "0402",
+        "01",
+        "ff",
+        "8002",
+        "80808080800002",
+        "fe01",
+        "0201",
+        "0263",
+        "04020103",
+        "02ffffffff1f",
+        "0280808080100a",
+    ],
+)
 def test_what_are_no_indexes(header: str) -> None:
     """Cut, negative, too many: an error that says what may be the cause."""
     with pytest.raises(ValueError, match="message indexes"):
