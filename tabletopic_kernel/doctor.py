@@ -20,6 +20,7 @@ from typing import Any, Literal
 from tabletopic_kernel.config import LoadedSettings
 from tabletopic_kernel.core.errors import SettingsError, TableTopicError
 from tabletopic_kernel.core.redact import mask
+from tabletopic_kernel.core.topic_names import internal_owner
 from tabletopic_kernel.workbench import Servers, find_servers
 
 Status = Literal["ok", "warn", "fail"]
@@ -196,7 +197,7 @@ def _broker(properties: Mapping[str, str]) -> str:
     from tabletopic_kernel.adapters.kafka import Broker
 
     broker = Broker(properties)
-    topics = [topic for topic in broker.topics() if not topic.startswith("__")]
+    topics = [topic for topic in broker.topics() if internal_owner(topic) is None]
     return f"{broker.address} answers, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
 
 

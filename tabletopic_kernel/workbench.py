@@ -21,6 +21,7 @@ from tabletopic_kernel.core.settings import (
     TopicWish,
     table_identifier,
 )
+from tabletopic_kernel.core.topic_names import OWN_TOPICS, check_table_topic, check_topic_name, internal_owner
 from tabletopic_kernel.servers import Servers, find_servers
 from tabletopic_kernel.table_topic import TableTopic
 
@@ -34,10 +35,6 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.query.answer import Answer
 
 __all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
-
-OWN_TOPICS = ("__tabletopic.settings", "__tabletopic.control")
-# Topics of Kafka's own programs: offsets and transactions, registries, Confluent's tools.
-_FOREIGN_TOPICS = ("__", "_schemas", "_confluent")
 
 
 class Workbench(Clients):
@@ -68,7 +65,12 @@ class Workbench(Clients):
         return validated({**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})})
 
     def topic(self, name: str) -> TableTopic:
-        """A handle of one topic, switched on or not; nothing is asked yet."""
+        """A handle of one topic, switched on or not; nothing is asked yet.
+
+        Raises:
+            UsageError: Kafka can have no topic of this name.
+        """
+        check_topic_name(name)
         return TableTopic(name, self)
 
     def topics(self) -> list[TopicStatus]:
@@ -78,7 +80,11 @@ class Workbench(Clients):
     def kafka_topics(self) -> dict[str, int]:
         """Every topic that people made, switched on or not: its number of partitions by name."""
         found = self.broker.partition_counts()
-        return {name: count for name, count in found.items() if not name.startswith(_FOREIGN_TOPICS)}
+        return {
+            name: count
+            for name, count in found.items()
+            if not name.startswith("__") and internal_owner(name) is None
+        }
 
     def plan(
         self,
@@ -103,7 +109,7 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.commit.candidate import read_candidate  # noqa: PLC0415
 
-        self._check_not_own(topic)
+        check_table_topic(topic)
         if schema is None and schema_type is not None:
             raise UsageError("--schema-type goes with --schema")
         candidate = read_candidate(schema, schema_type) if schema is not None else None
@@ -128,7 +134,7 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415
 
-        self._check_not_own(topic)
+        check_table_topic(topic)
         settings = self.settings_for(topic, given)
         self._plan(topic, settings, self.wishes()).check()
         wish = self._wish(topic, settings, "on")
@@ -347,10 +353,6 @@ class Workbench(Clients):
         )
         return Host(services)
 
-    def _check_not_own(self, topic: str) -> None:
-        if topic in OWN_TOPICS:
-            raise UsageError(f"{topic} is the workbench's own topic")
-
     def _plan(
         self,
         topic: str,
@@ -384,6 +386,7 @@ class Workbench(Clients):
 
 def _wish_of(topic: str, wishes: Mapping[str, TopicWish]) -> TopicWish:
     if topic not in wishes:
+        check_topic_name(topic)
         known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
         raise UnknownTopicError(
             f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import cycle, islice
@@ -18,9 +17,8 @@ from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.adapters.kafka import Broker, make_producer
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.core.topic_names import check_table_topic
 
-# Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic).
-_TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 # The caller's properties win over these. murmur2: a key lands where a Java producer would put it.
 _PRODUCER: Final = {
     "enable.idempotence": "true",
@@ -135,8 +133,7 @@ def send_in_circles(
 
 
 def _check(topic: str, count: int, rate: float | None, partitions: int) -> None:
-    if not _TOPIC_NAME.fullmatch(topic):
-        raise UsageError(f"{topic!r} is no topic name; use letters, digits, '.', '_' and '-', at most 249")
+    check_table_topic(topic)
     if count < 0:
         raise UsageError(f"cannot produce {count} records; give 0 or more")
     if rate is not None and not 0 < rate < float("inf"):

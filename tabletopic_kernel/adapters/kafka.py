@@ -29,8 +29,8 @@ from tabletopic_kernel.core.errors import (
     RetryableError,
     SettingsError,
     UnknownTopicError,
-    UsageError,
 )
+from tabletopic_kernel.core.topic_names import check_topic_name
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
@@ -58,6 +58,7 @@ class TopicFacts:
     topic_id: str
     first: dict[int, int]
     end: dict[int, int]
+    internal: bool = False  # the broker says that it is one of Kafka's own
 
 
 def make_admin(properties: Mapping[str, str]) -> AdminClient:
@@ -152,6 +153,7 @@ class Broker:
             topic_id=str(described.topic_id),
             first=self._offsets(topic, partitions, OffsetSpec.earliest()),
             end=self._offsets(topic, partitions, OffsetSpec.latest()),
+            internal=bool(described.is_internal),
         )
 
     def topic_id(self, topic: str) -> str:
@@ -188,6 +190,7 @@ class Broker:
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic of ours unless it is there (replication as the broker's default)."""
+        check_topic_name(topic)
         if topic in self.topics():
             return
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
@@ -227,12 +230,10 @@ class Broker:
         return [(member.client_id, assigned(member.assignment)) for one in found for member in one.members]
 
     def _describe(self, topic: str) -> Any:
+        check_topic_name(topic)  # librdkafka tells a bad name by an error like that of a broker that is away
+        asked = self.admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
         try:
-            future = self.admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)[topic]
-        except (KafkaException, ValueError) as error:
-            raise UsageError(f"{topic!r} is no topic name: {error}") from error
-        try:
-            return future.result()
+            return asked[topic].result()
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 raise UnknownTopicError(

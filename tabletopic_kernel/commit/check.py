@@ -16,7 +16,7 @@ from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.commit.candidate import UNREGISTERED, Candidate, candidate_writer
 from tabletopic_kernel.commit.key_types import key_subject, newest_key_type
 from tabletopic_kernel.commit.layout import partition_change
-from tabletopic_kernel.commit.newest_message import check_message
+from tabletopic_kernel.commit.newest_record import check_newest
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import check_topic
@@ -33,6 +33,7 @@ from tabletopic_kernel.core.iceberg_types import spell
 from tabletopic_kernel.core.partitions import NONE, parse_partition, partition_spec, partition_texts
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.core.table_columns import evolve_key, metadata_columns, table_schema
+from tabletopic_kernel.core.topic_names import not_a_table_topic
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 
 TableName = tuple[str, ...]  # namespace parts and name, as PyIceberg takes them
@@ -110,6 +111,8 @@ def plan_enable(
         RetryableError: broker, registry or catalog do not answer.
     """
     facts = broker.facts(topic)
+    if facts.internal:  # also one that a newer Kafka has, of a name that is not known here
+        raise UsageError(not_a_table_topic(topic, "Kafka's own"))
     plan = Plan(
         topic=topic,
         table=".".join(table_identifier(topic, settings)),
@@ -137,7 +140,7 @@ def plan_enable(
         key = newest_key_type(topic, settings, registry)
         if table is None:
             if candidate is None:
-                check_message(topic, settings, broker, registry)
+                plan.notes += check_newest(topic, settings, broker, registry)
             _plan_new(plan, columns, key, origin, settings, facts)
         else:
             _plan_old(plan, table, columns, origin, settings, facts)

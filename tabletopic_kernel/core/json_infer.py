@@ -19,7 +19,7 @@ it was written, where it stood in the record, and so is whatever has no column: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,6 +51,9 @@ from tabletopic_kernel.core.names import column_names
 
 MAX_COLUMNS: Final = 1_000  # with a value of their own: structs and lists count by what is in them
 _RESERVED: Final = frozenset((KEY, HEADER, METADATA, VALUE, REST))
+# Lower-case names that are no columns, by the top property whose own properties they would be.
+Reserved = Mapping[str, frozenset[str]]
+_NOTHING: Final[Reserved] = {}
 _MAX_DECIMAL: Final = 10**38 - 1
 # What Iceberg can make of a column (specification, "Schema Evolution").
 _PROMOTIONS: Final = {("int", "long"), ("float", "double")}
@@ -131,12 +134,15 @@ def _number_node(kinds: set[str]) -> JsonType:
     return Scalar("decimal", 38, 0) if kinds <= {"small", "long", "wide"} else Text()
 
 
-def widened(known: Schema, needed: Struct, more: Struct | None) -> Struct:
-    """``needed``, the columns wanted so far, with ``more`` taken in; ``known`` are those the table has."""
+def widened(known: Schema, needed: Struct, more: Struct | None, reserved: Reserved = _NOTHING) -> Struct:
+    """``needed``, the columns wanted so far, with ``more`` taken in; ``known`` are those the table has.
+
+    What is ``reserved`` is no column, beside the names of the ``_kafka_*`` columns.
+    """
     if more is None:
         return needed
     budget = _Budget(MAX_COLUMNS - _columns(needed))
-    more = replace(more, fields=_unreserved(more))
+    more = replace(more, fields=_unreserved(more, reserved))
     return _merge_structs(value_struct(known), needed, more, budget)
 
 
@@ -163,8 +169,13 @@ def _value_columns(schema: Schema) -> list[Any]:
     return [column for column in schema.fields if column.name not in _RESERVED]
 
 
-def _unreserved(struct: Struct) -> tuple[Field, ...]:
-    return tuple(one for one in struct.fields if one.name.lower() not in _RESERVED)
+def _unreserved(struct: Struct, reserved: Reserved) -> tuple[Field, ...]:
+    fields = [one for one in struct.fields if one.name.lower() not in _RESERVED]
+    for at, one in enumerate(fields):
+        if isinstance(one.type, Struct) and (names := reserved.get(one.key)):
+            inside = tuple(part for part in one.type.fields if part.name.lower() not in names)
+            fields[at] = replace(one, type=replace(one.type, fields=inside))
+    return tuple(one for one in fields if one.type != Struct((), open=True))
 
 
 class _Budget:

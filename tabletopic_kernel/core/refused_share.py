@@ -7,16 +7,22 @@ from typing import Final
 
 # Fewer say nothing about a topic: a handful of bad records in a row is what dead letters are for.
 MIN_RECORDS: Final = 1_000
+# Unless none of the records since the beginning is a row: that is no bad luck.
+MIN_IF_ALL: Final = 100
 
 
 class RefusedShare:
     """Watches the newest batches that together have at least ``MIN_RECORDS`` records.
+
+    Before there are so many, ``MIN_IF_ALL`` are enough if all of them were refused.
 
     >>> watch = RefusedShare(limit=0.5)
     >>> watch.is_over(records=900, refused=900)
     False
     >>> watch.is_over(records=100, refused=0), watch.share
     (True, 0.9)
+    >>> RefusedShare(limit=0.5).is_over(records=100, refused=100)
+    True
     """
 
     def __init__(self, limit: float) -> None:
@@ -38,4 +44,5 @@ class RefusedShare:
         self._batches.append((records, refused))
         while self.records - self._batches[0][0] >= MIN_RECORDS:
             self._batches.popleft()
-        return self.records >= MIN_RECORDS and self.share > self._limit
+        enough = MIN_IF_ALL if self.share == 1 else MIN_RECORDS
+        return self.records >= enough and self.share > self._limit

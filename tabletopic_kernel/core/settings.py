@@ -156,7 +156,11 @@ class TopicSettings(_Model):
     )
     # 0: the first refused record in 1,000 stops the topic. 1: nothing is ever more than all.
     max_refused_share: float = Field(
-        0.5, ge=0, le=1, description="stop when more than this share of the newest 1,000 records is refused"
+        0.5,
+        ge=0,
+        le=1,
+        description="stop when more than this share of the newest 1,000 records is refused, or all of the "
+        "first 100",
     )
     on_incompatible: Literal["dead_letter", "new_column", "stop"] = Field(
         "dead_letter",

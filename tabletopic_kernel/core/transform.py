@@ -42,6 +42,10 @@ _PLACEHOLDER: Final = NestedField(1, VALUE, UUIDType(), required=False)
 _NO_ROW_COLUMNS: Final = frozenset((KEY, HEADER, METADATA, VALUE, CDC, REST))
 
 
+# In JSON without a schema they are no columns, and are kept with what has none.
+RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
+
+
 class NotAnEnvelopeError(ActionNeededError):
     """A schema that is none of Debezium's change events."""
 
@@ -88,14 +92,10 @@ def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transfor
         known: ``decoded_columns`` of today.
         needs: what tasks found missing (``ingest/decode_json.JsonDecoder.needed``).
         transform: with change events, both images of a row get the same columns.
-
-    Raises:
-        NotAnEnvelopeError: the source's table has a column that cannot be one here.
     """
     merged = merged_columns(known, needs)
     if transform != "flatten_debezium":
         return merged
-    _check_names(column.name for name in (AFTER, BEFORE) for column in _image(merged, name))
     rows = [Schema(*found) for found in (_image(known), *map(_image, (merged, merged), (AFTER, BEFORE)))]
     rest = [column for column in merged.fields if column.name == REST]
     return _envelope(Schema(*merged_columns(rows[0], rows[1:]).fields, *rest), merged)
@@ -109,7 +109,7 @@ def _image(envelope: Schema, name: str = AFTER) -> tuple[NestedField, ...]:
 
 
 def _check_names(names: Iterable[str]) -> None:
-    if taken := sorted(_NO_ROW_COLUMNS.intersection(names)):
+    if taken := sorted(name for name in names if name.lower() in _NO_ROW_COLUMNS):
         raise NotAnEnvelopeError(
             f"the source's table has a column {', '.join(taken)}, which is the name of a column that the "
             "transform or the topic adds; rename it in what Debezium sends, or use transform flatten"

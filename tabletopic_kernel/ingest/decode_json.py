@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.core.json_infer import Shape, has_rest_column, value_struct, widened
+from tabletopic_kernel.core.json_infer import Reserved, Shape, has_rest_column, value_struct, widened
 from tabletopic_kernel.core.json_schema import parse_json_schema
 from tabletopic_kernel.core.json_types import Struct, iceberg_schema
 from tabletopic_kernel.core.types import arrow_schema_of
@@ -81,10 +81,12 @@ class JsonDecoder:
 
     ``known`` are the table's columns (its ``_kafka_*`` columns do no harm), none if there is no table.
     After ``decode``, ``needed`` has the columns that these records need, or is None if they have them all.
+    ``reserved``: names that are no columns.
     """
 
-    def __init__(self, known: Schema) -> None:
+    def __init__(self, known: Schema, reserved: Reserved | None = None) -> None:
         self._known = known
+        self._reserved = reserved or {}
         self._columns = value_struct(known)
         self._rest = has_rest_column(known)
         self.iceberg_schema: Schema = iceberg_schema(self._columns, rest=self._rest)
@@ -121,7 +123,7 @@ class JsonDecoder:
         shape = Shape()
         for leftover in leftovers:
             shape.add(leftover)
-        wider = widened(self._known, self._wanted, shape.struct())
+        wider = widened(self._known, self._wanted, shape.struct(), self._reserved)
         if wider == self._wanted and self._wants_rest:
             return  # it has its place: in the rest
         engines = _Engines.of_columns(wider, rest=self._wants_rest)

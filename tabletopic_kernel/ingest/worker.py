@@ -251,7 +251,7 @@ class Worker:
             raise BadRecordError(explain_refused(self._spec.topic, result))
         if self._share.is_over(result.records, result.refused_count):
             self._discard(result)
-            raise BadRecordError(self._explain_share(result))
+            raise BadRecordError(self._explain_share(self._share, result))
         self._check_table(result)
 
     def _check_table(self, result: StageResult) -> None:
@@ -265,13 +265,16 @@ class Worker:
         """As the last check of ``_check``, before a dead-letter table is made for this batch."""
         alone = RefusedShare(self._spec.max_refused_share)
         if alone.is_over(result.records, result.refused_count):
-            raise BadRecordError(self._explain_share(result))
+            raise BadRecordError(self._explain_share(alone, result))
 
-    def _explain_share(self, result: StageResult) -> str:
-        limit, told = self._spec.max_refused_share, explain_refused(self._spec.topic, result)
+    def _explain_share(self, watch: RefusedShare, result: StageResult) -> str:
+        newest = f"the newest {watch.records:,} records of {self._spec.topic}"
+        share = f"more than {self._spec.max_refused_share:.0%} of {newest} cannot become rows"
+        if watch.share == 1:
+            share = f"none of {newest} can become a row"
         return (
-            f"more than {limit:.0%} of the newest records of {self._spec.topic} cannot become rows, so a "
-            f"setting is probably wrong; the batch was not taken. {told}. "
+            f"{share}, so a setting is probably wrong; the batch was not taken. "
+            f"{explain_refused(self._spec.topic, result)}. "
             "Correct the setting, or let them all be refused with max_refused_share = 1"
         )
 

@@ -89,8 +89,8 @@ class LocalStack:
             if waiting:
                 records = self._start(records, missing, waiting, die_with_parent)
         info = self._info(records, tuple(missing))
-        detail = f"broker {info.bootstrap_servers}, registry {info.registry_url}, folder {self.state_dir}"
-        text = detail if waiting else f"already running: {detail}"
+        # Faces show the addresses when all is over, once.
+        text = "ready" if waiting else "already running"
         self._report(Step(_STEP, "done", time.monotonic() - began, text))
         return info
 
@@ -255,7 +255,7 @@ class LocalStack:
                     del pending[name]
                     records = {**records, name: replace(records[name], ready=True)}
                     state.save(self.state_dir, records)
-                    self._report(Step(name, "done", time.monotonic() - began, server.address))
+                    self._report(Step(name, "done", time.monotonic() - began, "answers"))
             if pending and time.monotonic() - began > _READY_LIMIT_S:
                 late = next(iter(pending))
                 raise StackError(self._obituary(late, f"did not answer within {_READY_LIMIT_S} s"))

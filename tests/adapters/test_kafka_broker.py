@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tabletopic_kernel.adapters import kafka
-from tabletopic_kernel.core.errors import RetryableError
+from tabletopic_kernel.core.errors import RetryableError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
 
@@ -40,3 +40,14 @@ def test_a_client_that_finds_no_controller_is_replaced(
         broker._wait(late)
     assert (broker.admin is not before) is answers
     assert broker._worn_out == ([before] if answers else [])
+
+
+@pytest.mark.parametrize("ask", ["facts", "topic_id"])
+def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """It is a mistake of the person, and no broker that does not answer."""
+    monkeypatch.setattr(kafka, "make_admin", lambda _: Admin())
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(UsageError, match="no topic name"):
+        getattr(broker, ask)("no'such")
+    with pytest.raises(UsageError, match="no topic name"):
+        broker.ensure_topic("no'such", 1, {})

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
-from tabletopic_kernel.commit import newest_message
+from tabletopic_kernel.commit import newest_record
 from tabletopic_kernel.commit.candidate import read_candidate
 from tabletopic_kernel.commit.check import Plan, plan_enable
 from tabletopic_kernel.commit.peek import PeekedRecord
@@ -40,13 +40,14 @@ BAD = '{"type":"record","name":"C","fields":[{"name":"id","type":"string"},{"nam
 class Answers:
     """A broker with one topic of 10 records, and a registry with one schema or none."""
 
-    def __init__(self, text: str | None, kind: str = "AVRO") -> None:
+    def __init__(self, text: str | None, kind: str = "AVRO", internal: bool = False) -> None:
         self.text = text
         self.kind = kind
+        self.internal = internal
 
     def facts(self, topic: str) -> TopicFacts:
         """As the broker."""
-        return TopicFacts(topic, "cluster", "topic-id", {0: 0}, {0: 10})
+        return TopicFacts(topic, "cluster", "topic-id", {0: 0}, {0: 10}, self.internal)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """As the registry."""
@@ -55,6 +56,12 @@ class Answers:
     def verdict(self, subject: str, kind: str, text: str) -> str:
         """As the registry."""
         return f"verdict on {subject}"
+
+
+@pytest.fixture(autouse=True)
+def _no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is asked for no records, unless a test has some."""
+    monkeypatch.setattr(newest_record, "peek", lambda *_: [])
 
 
 @pytest.fixture
@@ -96,6 +103,13 @@ def test_a_new_table_has_new_columns(catalog: Catalog) -> None:
     assert not plan.refused
     assert any("10 records" in note for note in plan.notes)
     assert catalog.list_namespaces() == []
+
+
+def test_a_topic_that_the_broker_calls_internal_is_refused(catalog: Catalog) -> None:
+    """Also one whose name is not known here, as a newer Kafka may have."""
+    answers = cast(Any, Answers(V1, internal=True))
+    with pytest.raises(UsageError, match="cannot be a table topic"):
+        plan_enable("__new_in_kafka_9", TopicSettings(), answers, answers, catalog, {})
 
 
 def test_without_a_schema_there_are_no_columns_yet(catalog: Catalog) -> None:
@@ -282,7 +296,7 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
         error = f"{refused[0].reason}: {refused[0].message}" if refused else None
         return [PeekedRecord(0, 9, 0, None, 7, None, error, raw[newest])]
 
-    monkeypatch.setattr(newest_message, "peek", answer)
+    monkeypatch.setattr(newest_record, "peek", answer)
     answers = Answers(text, "PROTOBUF")
 
     def columns(**settings: Any) -> list[str]:
@@ -299,3 +313,51 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
     assert columns(value_message="Order") == ["parts"]
     newest = "Part"
     assert columns() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("value_format", "raw", "error", "told"),
+    [
+        ("by_schema_id", b'{"a": 1}', "no_schema_id: x", "value_format = json"),
+        ("by_schema_id", b"hello", "no_schema_id: x", "value_format = string"),
+        ("by_schema_id", b"\xff\xfe", "no_schema_id: x", "by_latest_schema"),
+        ("by_schema_id", b"\0\0\0\0\7\1", "avro_trailing_bytes: x", "avro_trailing_bytes"),
+        ("json", b"\0\0\0\0\7\1", "json_syntax: x", "schema id 7"),
+        ("json", b"oops", "json_syntax: x", "cannot become a row: json_syntax"),
+        ("string", b"\0\0\0\0\7\1", None, "by_schema_id"),
+        ("by_latest_schema", b"\0\0\0\0\7\1", "avro_out_of_range: x", "by_schema_id"),
+    ],
+)
+def test_a_newest_record_that_speaks_against_the_settings_is_told(
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    value_format: str,
+    raw: bytes,
+    error: str | None,
+    told: str,
+) -> None:
+    """With the setting that fits better; a record without a value behind it says nothing."""
+    empty = PeekedRecord(0, 10, 1, None, None, None, None, None)
+    records = [empty, PeekedRecord(0, 9, 0, None, None, None, error, raw)]
+    monkeypatch.setattr(newest_record, "peek", lambda *_: records)
+    plan = planned(catalog, V1, value_format=value_format)
+    assert not plan.refused
+    (note,) = [one for one in plan.notes if "newest record" in one]
+    assert told in note
+    assert "offset 9" in note
+    make_table(catalog)
+    if value_format == "by_schema_id":
+        assert not any("newest record" in one for one in planned(catalog, V1).notes)
+
+
+@pytest.mark.parametrize(
+    ("value_format", "raw"),
+    [("by_schema_id", b"\0\0\0\0\7\1"), ("json", b'{"a": 1}'), ("string", b"x"), ("raw", b"\0\0\0\0\7\1")],
+)
+def test_a_newest_record_that_becomes_a_row_is_no_news(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, value_format: str, raw: bytes
+) -> None:
+    """Nothing is said where the settings fit; bytes may be anything."""
+    records = [PeekedRecord(0, 9, 0, None, None, {"a": 1}, None, raw)]
+    monkeypatch.setattr(newest_record, "peek", lambda *_: records)
+    assert not any("newest record" in one for one in planned(catalog, V1, value_format=value_format).notes)

@@ -11,8 +11,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.adapters.catalog import open_catalog
+from tabletopic_kernel.core.avro_schema import parse
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.transform import value_columns
+from tabletopic_kernel.core.transform import NotAnEnvelopeError, value_columns
+from tabletopic_kernel.core.types import iceberg_schema_of
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.json_payload import payloads
@@ -249,6 +251,42 @@ def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
     assert path.columns().keys() == {"id", "_cdc"}
     found = path.send(plain(event("c", None, {"id": 2, "note": "x"})), plain(event("d", {"note": "y"}, None)))
     assert without(found, "_cdc", "@") == [{"id": 2, "note": "x"}, {"id": None, "note": "y"}]
+
+
+@pytest.mark.parametrize("name", ["_cdc", "_CDC", "_kafka_metadata", "_kafka_value_rest"])
+def test_json_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str) -> None:
+    """A reserved name in a row is kept with what has no column, whenever it comes; the topic goes on."""
+    path = of_json(catalog)
+    odd = {"id": 2, name: {"a": "b"}}
+    (first,) = path.send(plain(event("c", None, odd)))
+    assert (first["id"], json.loads(first["_kafka_value_rest"])) == (2, {"after": {name: {"a": "b"}}})
+    found = path.send(plain(EVENTS[1]), plain(event("d", odd, None)), plain(event("c", None, {name: 1})))
+    assert [row["id"] for row in found] == [1, 2, None]
+    assert [row["_kafka_value_rest"] and json.loads(row["_kafka_value_rest"]) for row in found] == [
+        None,
+        {"before": {name: {"a": "b"}}},
+        {"after": {name: 1}},
+    ]
+    assert path.columns().keys() == {"id", "first_name", "email", "_cdc"}
+    path.restart()
+    assert len(path.send(plain(event("c", None, odd)), plain(EVENTS[1]))) == 2
+    assert path.letters == {}
+
+
+def test_a_row_with_nothing_but_a_reserved_name(catalog: Catalog) -> None:
+    """It tells of no column, so it is a letter as long as there is no table, and a row afterwards."""
+    path = of_json(catalog)
+    assert path.send(plain(event("c", None, {"_cdc": 1}))) == []
+    assert set(path.letters.values()) == {"not_an_envelope"}
+
+
+@pytest.mark.parametrize("name", ["_cdc", "_CDC"])
+def test_a_schema_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str) -> None:
+    """Engines take names that differ in case for one, so it is refused in whatever case."""
+    with pytest.raises(NotAnEnvelopeError, match=name):
+        value_columns(
+            iceberg_schema_of(parse(json.dumps(envelope({"name": name, "type": "int"})))), "flatten_debezium"
+        )
 
 
 def test_what_tells_of_no_row_is_counted(catalog: Catalog) -> None:

@@ -188,6 +188,24 @@ def test_a_topic_of_which_most_records_are_refused_stops(
     bench.disable(sender.topic)
 
 
+def test_a_topic_without_a_single_row_stops_soon(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """A hundred records are enough where none is a row; fewer become letters."""
+    few, many = new_topic(), new_topic()
+    for sender, count in ((few, 20), (many, 100)):
+        sender.serialize(V1, row_v1(0))  # registers the schema
+        for number in range(count):
+            sender.raw(b"plain text %d" % number)
+        sender.flush()
+        bench.enable(sender.topic, FAST)
+    status = caught_up(many.topic, state="failed")
+    assert "none of the newest 100 records" in status.error
+    assert caught_up(few.topic).dead_letters == 20
+    for sender in (few, many):
+        bench.disable(sender.topic)
+
+
 def test_letters_are_replayed(
     bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:

@@ -51,6 +51,37 @@ def test_a_wrong_enable_leaves_nothing(
     assert not bench.catalog.table_exists(f"default.{sender.topic}")
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__tabletopic.settings", "_schemas", "no'such", ".."])
+def test_topics_that_can_be_no_table_topics_are_refused(bench: Workbench, name: str) -> None:
+    """Internal topics, and names that Kafka cannot have: in every call that would switch one on."""
+    for ask in (bench.enable, bench.plan):
+        with pytest.raises(UsageError, match=r"cannot be a table topic|no topic name"):
+            ask(name)
+    assert name not in bench.kafka_topics()
+    assert name not in bench.wishes()
+
+
+def test_the_broker_tells_its_internal_topics(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
+    """The flag is read where the broker has one: some consumer's group has made that topic by now."""
+    bench.hosts()
+    sender = new_topic()
+    sender.raw(b"x")
+    sender.flush()
+    bench.topic(sender.topic).peek(1)
+    assert bench.broker.facts("__consumer_offsets").internal
+    assert not bench.broker.facts(sender.topic).internal
+
+
+def test_a_plan_sees_json_where_ids_are_expected(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
+    """The newest record is looked at before there is a table, whatever its format."""
+    sender = new_topic()
+    sender.raw(b'{"a": 1}')
+    sender.flush()
+    notes = bench.plan(sender.topic).notes
+    assert any("value_format = json" in one for one in notes), notes
+    assert not any("newest record" in one for one in bench.plan(sender.topic, {"value_format": "json"}).notes)
+
+
 def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
     """A topic must exist; a table that is somebody else's is never touched."""
     with pytest.raises(UsageError, match="there is no topic 'nowhere'"):

@@ -51,6 +51,16 @@ def test_a_running_stack_tells_everything_in_absolute_terms(tmp_path: Path, monk
     assert info.pids == {"kafka": os.getpid(), "registry": os.getpid()}
 
 
+def test_steps_leave_the_addresses_to_who_shows_the_outcome(tmp_path: Path) -> None:
+    """Every face shows them once all servers answer; the steps said them too, and each stood there twice."""
+    state.save(tmp_path, _records(_myself()))
+    told: list[str] = []
+    running = LocalStack(tmp_path, lambda step: told.append(str(step))).up(die_with_parent=False)
+    assert running.bootstrap_servers == "127.0.0.1:20001"
+    assert "already running" in told[-1]
+    assert not any("127.0.0.1" in step for step in told)
+
+
 @pytest.mark.parametrize(
     "records",
     [
