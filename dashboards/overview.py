@@ -11,10 +11,11 @@ from urllib.parse import quote
 import panel as pn
 
 from tabletopic_kernel.core.charts import OTHERS, lag_by_topic, largest_topics
+from tabletopic_kernel.core.next_steps import Face, for_face
 from tabletopic_kernel.core.projection import NO_HOST
 from tabletopic_kernel.dashboard import parts, plots
 from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles, part_css, table_css
-from tabletopic_kernel.dashboard.parts import Html, Part
+from tabletopic_kernel.dashboard.parts import Part
 from tabletopic_kernel.dashboard.topic_table import TopicTable
 from tabletopic_kernel.dashboard.view import View
 from tabletopic_kernel.shown import amounts
@@ -68,10 +69,10 @@ def trouble(view: View, name: str) -> str | None:
     """Why a topic does not go on, and what to do."""
     told = view.topic(name).progress
     if view.state(name) == NO_HOST:
-        return (
-            "no host runs this topic: start one in the sidebar, with %topic start, or with tabletopic serve"
-        )
-    return told.error if told and view.live_host(name) else None
+        reason = "no host runs this topic: start one in JupyterLab's sidebar, with `tabletopic serve`"
+    else:
+        reason = (told.error if told and view.live_host(name) else None) or ""
+    return for_face(reason, Face.DASHBOARD) or None
 
 
 def summary(view: View) -> str:
@@ -90,16 +91,16 @@ def summary(view: View) -> str:
     return f"{len(names)} table topic{one}: {told}. Lag {lag} records{more}. Hosts: {run}."
 
 
-def empty_note(view: View) -> Html | None:
+def empty_note(view: View) -> str | None:
     """What to do first, where there is nothing to show."""
     if view.troubles.get("servers") or view.troubles.get("broker"):
         return None
     if view.wishes is None:
-        return Html("Asking the broker …")
+        return "Asking the broker …"
     if not view.wishes:
-        return Html(
+        return (
             "No topic is switched on yet. Switch one on with a click in JupyterLab's sidebar, with "
-            "<code>%topic enable NAME</code> in a notebook, or with <code>tabletopic enable NAME</code>."
+            "`tabletopic enable NAME`."
         )
     return None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError
+from tabletopic_kernel.core.next_steps import Face, for_face
 from tabletopic_kernel.core.settings import table_identifier
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
@@ -40,9 +42,10 @@ class TableTopic:
         from tabletopic_kernel.shown.topics import facts, status_facts  # noqa: PLC0415
 
         try:
-            return status_facts(self.status()).html()
+            grid = status_facts(self.status())
         except TableTopicError as error:
-            return facts(self.name, {"": str(error)}).html()
+            grid = facts(self.name, {"": str(error)})
+        return grid.with_texts(partial(for_face, face=Face.NOTEBOOK)).html()
 
     # -- orders
 

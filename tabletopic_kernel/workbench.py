@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import time
 import uuid
@@ -160,7 +161,7 @@ class Workbench(Clients):
         if not given:
             raise UsageError("there is nothing to change: name a setting")
         wishes = self.wishes()
-        wish = _wish_of(topic, wishes)
+        wish = self._wish_of(topic, wishes)
         settings = altered(topic, wish.settings, given)
         if settings == wish.settings:
             return wish
@@ -249,7 +250,7 @@ class Workbench(Clients):
 
     def wish(self, topic: str) -> TopicWish:
         """What is wished of one topic; raises UsageError if it is not switched on."""
-        return _wish_of(topic, self.wishes())
+        return self._wish_of(topic, self.wishes())
 
     # -- questions
 
@@ -353,6 +354,20 @@ class Workbench(Clients):
         )
         return Host(services)
 
+    def _wish_of(self, topic: str, wishes: Mapping[str, TopicWish]) -> TopicWish:
+        if topic in wishes:
+            return wishes[topic]
+        check_topic_name(topic)
+        known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
+        topics = self.kafka_topics()
+        if topic in topics:
+            raise UnknownTopicError(
+                f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
+            )
+        near = difflib.get_close_matches(topic, topics, n=3)
+        meant = f"; did you mean {' or '.join(near)}?" if near else known
+        raise UnknownTopicError(f"{topic} is not switched on, and Kafka has no such topic{meant}")
+
     def _plan(
         self,
         topic: str,
@@ -382,16 +397,6 @@ class Workbench(Clients):
                 "requested_at_ms": _now_ms(),
             }
         )
-
-
-def _wish_of(topic: str, wishes: Mapping[str, TopicWish]) -> TopicWish:
-    if topic not in wishes:
-        check_topic_name(topic)
-        known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
-        raise UnknownTopicError(
-            f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
-        )
-    return wishes[topic]
 
 
 def _now_ms() -> int:

@@ -144,21 +144,16 @@ def notes(view: View, name: str) -> str:
     elif view.wishes is not None and wish is None:
         found.append(
             note(
-                Html(
-                    "This topic is not switched on. Switch it on in JupyterLab's sidebar, with "
-                    "<code>%topic enable NAME</code> or <code>tabletopic enable NAME</code>."
-                ),
+                f"This topic is not switched on. Switch it on in JupyterLab's sidebar, with "
+                f"`tabletopic enable {name}`.",
                 "info",
             )
         )
     elif state == NO_HOST:
         found.append(
             note(
-                Html(
-                    "No host runs this topic: nothing is read or committed. Start one in the sidebar, "
-                    "with <code>%topic start</code> or with <code>tabletopic serve</code>; it goes on where "
-                    "the table's ledger says."
-                ),
+                "No host runs this topic: nothing is read or committed. Start one in the sidebar, "
+                "with `tabletopic serve`; it goes on where the table's ledger says.",
                 "bad",
             )
         )

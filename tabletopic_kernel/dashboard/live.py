@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
 from tabletopic_kernel.core.errors import TableTopicError
+from tabletopic_kernel.core.next_steps import Face, for_face
 from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.dashboard import control
 from tabletopic_kernel.dashboard.known import Known, words
@@ -77,8 +78,12 @@ class Live:
         try:
             outcome = Workbench(self._load_settings()).replay(topic)
         except (TableTopicError, KafkaException) as error:
-            return words(error)
-        return event_text(outcome) if outcome else "It takes longer; what became of them will be an event."
+            return for_face(words(error), Face.DASHBOARD)
+        return (
+            for_face(event_text(outcome), Face.DASHBOARD)
+            if outcome
+            else "It takes longer; what became of them will be an event."
+        )
 
     def _run(self) -> None:
         while not self._stop.is_set():

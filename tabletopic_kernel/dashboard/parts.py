@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.core.next_steps import Face, for_face
 from tabletopic_kernel.core.projection import NO_HOST
 from tabletopic_kernel.dashboard.look import Palette, part_css
 from tabletopic_kernel.dashboard.view import UNKNOWN
@@ -114,10 +115,17 @@ def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ())
     return f"<dl>{tiles}</dl>"
 
 
+def message_html(text: str) -> str:
+    """A message with what to do next in the dashboard's words; ``…`` between backquotes is code."""
+    pieces = for_face(text, Face.DASHBOARD).split("`")
+    return "".join(f"<code>{escape(one)}</code>" if at % 2 else escape(one) for at, one in enumerate(pieces))
+
+
 def note(text: Cell, kind: str = "") -> str:
     """A message that stands out; ``kind`` is ``info``, ``bad`` or nothing."""
     extra = f" is-{kind}" if kind else ""
-    return f'<div class="note{extra}" role="note">{cell(text)}</div>'
+    told = text.text if isinstance(text, Html) else message_html(text)
+    return f'<div class="note{extra}" role="note">{told}</div>'
 
 
 def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ()) -> str:

@@ -41,7 +41,7 @@ def base_url() -> str:
     found = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or os.environ.get("TABLETOPIC_BASE_URL")
     if not found:
         raise ActionNeededError(
-            "this kernel was not started by a Jupyter server with the tabletopic extension; "
+            "this kernel was not started by a Jupyter server with this extension; "
             "run `tabletopic dashboard` in a terminal instead"
         )
     return found if found.endswith("/") else f"{found}/"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -17,6 +18,7 @@ from tabletopic_kernel.core.errors import (
     TableTopicError,
     UsageError,
 )
+from tabletopic_kernel.core.next_steps import Face, for_face
 from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.jupyter.place import Place
 from tabletopic_kernel.jupyter.progress import Bar
@@ -64,7 +66,8 @@ class TopicMagics(Magics):
             return None
         word = arguments.command
         run: Callable[[argparse.Namespace], Grid | None] = getattr(self, f"_{word}") if word else self._list
-        return run(arguments)
+        grid = run(arguments)
+        return grid if grid is None or word == "peek" else _here(grid)  # a record's texts stay as they are
 
     # -- orders
 
@@ -82,7 +85,7 @@ class TopicMagics(Magics):
                 "commits": f"every {every:g} s while records come",
                 "runs on": self._who_runs(),
             },
-            [f"see it go: %topic status {topic.name} --watch"],
+            [f"see it go: `%topic status {topic.name} --watch`"],
         )
 
     def _plan(self, given: argparse.Namespace) -> Grid:
@@ -93,7 +96,7 @@ class TopicMagics(Magics):
 
     def _alter(self, given: argparse.Namespace) -> Grid:
         self._topic(given).alter(**settings_of(given))
-        return _said(f"{given.name} has new settings; see %topic events {given.name}")
+        return _said(f"{given.name} has new settings; see `%topic events {given.name}`")
 
     def _disable(self, given: argparse.Namespace) -> Grid:
         table = self._session.workbench.table_of(given.name)
@@ -102,7 +105,7 @@ class TopicMagics(Magics):
 
     def _pause(self, given: argparse.Namespace) -> Grid:
         self._topic(given).pause()
-        return _said(f"{given.name} pauses; go on with %topic resume {given.name}")
+        return _said(f"{given.name} pauses; go on with `%topic resume {given.name}`")
 
     def _resume(self, given: argparse.Namespace) -> Grid:
         self._topic(given).resume()
@@ -112,8 +115,8 @@ class TopicMagics(Magics):
     def _commit(self, given: argparse.Namespace) -> Grid:
         self._topic(given).commit()
         if not self._session.hosts():
-            return _said(f"nobody runs {given.name}; start a host with %topic host start")
-        return _said(f"{given.name}: what is staged is committed now; see %topic history {given.name}")
+            return _said(f"nobody runs {given.name}; start a host with `%topic host start`")
+        return _said(f"{given.name}: what is staged is committed now; see `%topic history {given.name}`")
 
     def _replay(self, given: argparse.Namespace) -> Grid:
         if given.dry_run:
@@ -123,7 +126,7 @@ class TopicMagics(Magics):
             return _said(f"{plan.rows:,} of {plan.letters:,} letters would become rows", *stayed, *changes)
         outcome = self._topic(given).replay(given.where, given.timeout)
         if outcome is None:
-            return _said(f"the replay goes on; see %topic events {given.name}")
+            return _said(f"the replay goes on; see `%topic events {given.name}`")
         if outcome.error is not None:
             raise ActionNeededError(f"{outcome.error} ({outcome.rows:,} letters are rows now)")
         return _said(event_text(outcome))
@@ -140,9 +143,9 @@ class TopicMagics(Magics):
         if others:
             more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
             names = ", ".join(others[:_MOST_NAMES]) + more
-            return [f"not switched on: {names}. Switch one on with %topic enable NAME"]
+            return [f"not switched on: {names}. Switch one on with `%topic enable NAME`"]
         if not found:
-            return ["the broker has no topics yet; send some records, then %topic enable NAME"]
+            return ["the broker has no topics yet; send some records, then `%topic enable NAME`"]
         return []
 
     def _status(self, given: argparse.Namespace) -> Grid | None:
@@ -160,7 +163,7 @@ class TopicMagics(Magics):
     def _watch(self, given: argparse.Namespace) -> None:
         """Update one display until the cell is interrupted, also over outages of the broker."""
         ends = time.monotonic() + (given.timeout or float("inf"))
-        place = Place(self._status_grid(given.name))
+        place = Place(_here(self._status_grid(given.name)))
         try:
             while time.monotonic() < ends:
                 time.sleep(min(_REFRESH_S, max(0.0, ends - time.monotonic())))
@@ -168,7 +171,7 @@ class TopicMagics(Magics):
                     grid = self._status_grid(given.name)
                 except RetryableError as error:
                     grid = _said(f"{error}; trying again …")
-                place.update(grid)
+                place.update(_here(grid))
         except KeyboardInterrupt:
             return
 
@@ -227,7 +230,7 @@ class TopicMagics(Magics):
         mine = kernel.running
         if mine is None and kernel.error is not None:
             raise ActionNeededError(
-                f"the host in this kernel has ended: {kernel.error}; start it again with %topic host start"
+                f"the host in this kernel has ended: {kernel.error}; start it again with `%topic host start`"
             )
         topics = ", ".join(sorted(mine.coordinators())) if mine else ""
         live = [one for one in self._session.hosts() if mine is None or one != mine.id]
@@ -278,7 +281,7 @@ class TopicMagics(Magics):
         if mine is not None:
             return f"this kernel (host {mine.id})"
         live = self._session.hosts()
-        return f"host {', '.join(live)}" if live else "nobody: start a host with %topic host start"
+        return f"host {', '.join(live)}" if live else "nobody: start a host with `%topic host start`"
 
     def _host_note(self) -> str:
         try:
@@ -289,6 +292,11 @@ class TopicMagics(Magics):
 
 def _said(*lines: str) -> Grid:
     return Grid((), [], "", lines)
+
+
+def _here(grid: Grid) -> Grid:
+    """What to do next in a notebook's words."""
+    return grid.with_texts(partial(for_face, face=Face.NOTEBOOK))
 
 
 TopicMagics.topic.__doc__ = manual(_PARSER)

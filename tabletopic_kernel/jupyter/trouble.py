@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from IPython.core.error import UsageError as CellUsageError
 
 from tabletopic_kernel.core.errors import TableTopicError, UsageError
+from tabletopic_kernel.core.next_steps import Face, for_face
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +23,7 @@ def told(magic: Callable[P, T]) -> Callable[P, T]:
         try:
             return magic(*args, **kwargs)
         except UsageError as error:
-            raise CellUsageError(str(error)) from None
+            raise CellUsageError(for_face(str(error), Face.NOTEBOOK)) from None
         except TableTopicError as error:
             raise _without_traceback(error) from None
 
@@ -32,5 +33,6 @@ def told(magic: Callable[P, T]) -> Callable[P, T]:
 def _without_traceback(error: TableTopicError) -> TableTopicError:
     name = type(error).__name__.removesuffix("Error")
     # IPython's own way for an exception to say how it looks.
-    error._render_traceback_ = lambda *_: [f"{name}: {error}"]  # type: ignore[attr-defined]
+    told = f"{name}: {for_face(str(error), Face.NOTEBOOK)}"
+    error._render_traceback_ = lambda *_: [told]  # type: ignore[attr-defined]
     return error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 # Jupyter's own variables, so that it is readable in light and dark; elsewhere what the page has.
 _RULES = {
@@ -52,6 +52,14 @@ class Grid:
 
     def __repr__(self) -> str:
         return "\n".join([*([self.title] if self.title else []), *self._lines(), *self.notes])
+
+    def with_texts(self, change: Callable[[str], str]) -> Grid:
+        """The grid with every text but the headings changed."""
+        rows = [
+            [Cell(change(cell.text), cell.mark) if isinstance(cell, Cell) else change(cell) for cell in row]
+            for row in self.rows
+        ]
+        return replace(self, rows=rows, title=change(self.title), notes=[change(note) for note in self.notes])
 
     def html(self) -> str:
         """The table as HTML, its style with it."""

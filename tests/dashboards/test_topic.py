@@ -195,8 +195,10 @@ def test_many_partitions_share_a_line(view: View, record: Record) -> None:
 
 def test_what_to_do_next(view: View) -> None:
     """No host, not switched on, failed, and records about to be lost are told with the next step."""
-    assert "goes on where the table's ledger says" in texts(page(view, "views"))
-    assert "<code>tabletopic enable NAME</code>" in texts(page(view, "nothing"))
+    alone = texts(page(view, "views"))
+    assert "goes on where the table" in alone
+    assert "<code>%topic host start</code> in a notebook or <code>tabletopic serve</code> in a term" in alone
+    assert "<code>tabletopic enable nothing</code>" in texts(page(view, "nothing"))
     assert "partition 1, offset 77: no number" in texts(page(view, "orders"))
     view.retention = {"views": Retention(3_600_000 + 60_000, None, "delete")}
     assert "retention in 1 m 0 s" in texts(page(view, "views"))

@@ -14,7 +14,7 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
-from tabletopic_kernel.core.errors import RetryableError
+from tabletopic_kernel.core.errors import RetryableError, UnknownTopicError, UsageError
 from tabletopic_kernel.jupyter import extension
 from tabletopic_kernel.jupyter.kernel_host import KernelHost
 from tabletopic_kernel.jupyter.lake_magic import LakeMagics
@@ -222,6 +222,35 @@ def test_other_errors_have_no_traceback_either(fail: Callable[[str], str], bench
     """A broker that is away is told by its name, with what to do."""
     bench.error = RetryableError("the broker does not answer; is it running?")
     assert fail("%topic") == "Retryable: the broker does not answer; is it running?"
+
+
+def test_a_notebook_is_told_its_own_commands(
+    run: Callable[[str], Any], fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """Errors, reasons and tables of a topic name magics, whoever wrote them."""
+    bench.found = [status(error="no host runs this topic; start one with `tabletopic serve`")]
+    for cell in ("%topic", "%topic status clicks"):
+        text = repr(run(cell))
+        assert "start one with `%topic host start`" in text
+        assert "tabletopic serve" not in text
+    assert "%topic host start" in run("workbench.topic('clicks')")._repr_html_()
+    bench.error = UsageError("no servers; start them with `tabletopic up`")
+    assert fail("%topic").endswith("start them with `%topic up`")
+    bench.error = RetryableError("wrong; `tabletopic config` shows where")
+    assert fail("%topic").endswith("`tabletopic config` in a terminal shows where")
+
+
+def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
+    bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of a topic that Kafka has does a message say how to switch it on."""
+    monkeypatch.setattr(FakeWorkbench, "wishes", lambda _: {})
+    with pytest.raises(UnknownTopicError, match=r"Switch it on with `tabletopic enable web\.orders`"):
+        bench.wish("web.orders")
+    with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
+        bench.wish("clikcs")
+    with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic$"):
+        bench.wish("z")
 
 
 def test_help_is_the_manual(shell: InteractiveShell) -> None:

@@ -241,13 +241,22 @@ def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
     assert found["servers"]["registry_url"] == "http://***@127.0.0.1:8"
     assert found["host"] == {
         "state": "running",
-        "detail": "started elsewhere: a notebook, or `tabletopic serve`",
+        "detail": "started elsewhere: in a notebook or a terminal",
         "ids": ["elsewhere-1-ab"],
     }
     bench.trouble = RetryableError("the broker does not answer")
     gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
     assert gone["servers"]["detail"] == "the broker does not answer"
     assert gone["topics"] == found["topics"]
+
+
+def test_what_to_do_next_is_a_button(live: LiveServer, bench: FakeWorkbench) -> None:
+    """The sidebar is told its own buttons, in errors and in what it shows."""
+    bench.trouble = RetryableError("is it running (`tabletopic up` starts a local one)?")
+    reply = live.api("GET", "topics/clicks/events")
+    assert reply.json == {"message": "is it running (“Start the local stack” starts a local one)?"}
+    gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
+    assert gone["servers"]["detail"] == "is it running (“Start the local stack” starts a local one)?"
 
 
 def _ready(found: dict[str, Any]) -> dict[str, Any] | None:

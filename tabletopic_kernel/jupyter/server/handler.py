@@ -19,6 +19,7 @@ from tabletopic_kernel.core.errors import (
     UnknownTopicError,
     UsageError,
 )
+from tabletopic_kernel.core.next_steps import Face, values_for_face
 from tabletopic_kernel.jupyter.server.backend import Backend
 
 T = TypeVar("T")
@@ -55,9 +56,9 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         return await self.backend.call(work, *arguments)
 
     def answer(self, body: Any, status: int = 200) -> None:
-        """Write JSON."""
+        """Write JSON, what to do next in the sidebar's words."""
         self.set_status(status)
-        self.finish(json.dumps(body))
+        self.finish(json.dumps(values_for_face(body, Face.SIDEBAR)))
 
     def nothing(self) -> None:
         """Done, and there is nothing to say."""
@@ -83,7 +84,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
             message = error.log_message or responses.get(status_code, "")
         else:
             message = "unexpected error; the Jupyter server's log has the trace"
-        self.finish(json.dumps({"message": message}))
+        self.finish(json.dumps(values_for_face({"message": message}, Face.SIDEBAR)))
 
 
 def status_of(error: TableTopicError) -> int:

@@ -90,7 +90,7 @@ class HeadlessHost:
         else:
             ids = others
             state = "running" if others else "none"
-            detail = "started elsewhere: a notebook, or `tabletopic serve`" if others else ""
+            detail = "started elsewhere: in a notebook or a terminal" if others else ""
         return {"state": state, "detail": detail, "ids": ids}
 
     def _others(self, ids: list[str]) -> list[str]:

@@ -152,7 +152,8 @@ def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
         "run": wish.run,
         "table": status.table,
         "state": status.state,
-        "error": status.error,
+        # The header says once that no host runs, and has the button.
+        "error": None if status.state == NO_HOST else status.error,
         "lag_records": status.lag_records,
         "lag_seconds": status.lag_seconds,
         "schema_version": _newest(status.schema_versions),
