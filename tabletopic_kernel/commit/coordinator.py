@@ -212,7 +212,7 @@ class Coordinator:
             self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
         if owner.is_sweep_due:
-            threading.Thread(target=owner.sweep, name="sweep", daemon=True).start()
+            self._services.spawn("sweep", owner.sweep)
         return Event.OWNED
 
     def _start_worker(self) -> Event | None:
@@ -245,7 +245,7 @@ class Coordinator:
             worker.stop()
             self._inbox.put((Event.WORKER_STOPPED, None))
 
-        threading.Thread(target=stop, name=f"stop {self.topic}", daemon=True).start()
+        self._services.spawn(f"stop {self.topic}", stop)
         return None
 
     def _commit(self) -> Event | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +15,17 @@ from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.commit.control_log import ControlLog
 
 
+def in_a_thread(name: str, work: Callable[[], None]) -> None:
+    """Do ``work`` beside everything else; it does not keep the process alive."""
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
 @dataclass(frozen=True)
 class Services:
-    """What a coordinator works with. ``catalog`` and ``spark`` are made when first called."""
+    """What a coordinator works with. ``catalog`` and ``spark`` are made when first called.
+
+    ``spawn`` does work that a coordinator does not wait for; who simulates hosts says when.
+    """
 
     catalog: Callable[[], Catalog]
     spark: Callable[[], SparkSession]
@@ -26,3 +35,4 @@ class Services:
     host: str
     still_mine: Callable[[str], bool] = lambda _: True
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

@@ -41,6 +41,7 @@ from tabletopic_kernel.core.errors import (
     OutcomeUnknownError,
     RetryableError,
     StartOverError,
+    TableTopicError,
 )
 from tabletopic_kernel.core.events import SchemaVersion
 from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
@@ -189,15 +190,34 @@ class TopicTable:
         except OSError as error:  # manifests could not be written: nothing was sent yet
             raise RetryableError(f"could not write the metadata of {self.identifier}: {error}") from error
         reach(Step.TAGGED)
+        # PyIceberg takes a refusal for a proof that nothing was committed, and deletes manifests. But what
+        # stands between may have sent the request twice, and the second was refused for the first one's sake.
+        transaction._snapshot_producers = []
         try:
             transaction.commit_transaction()
             reach(Step.SENT)
         except CommitFailedException as error:
-            raise HeadMovedError(str(error)) from error
+            if self._is_refused(producer.snapshot_id):
+                producer._clean_all_uncommitted()
+                raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
             raise OutcomeUnknownError(
                 f"the catalog did not confirm the commit: {first_line(error)}"
             ) from error
+
+    def _is_refused(self, snapshot_id: int) -> bool:
+        """Whether the snapshot of a commit that the catalog refused is really not there (I4).
+
+        Raises:
+            OutcomeUnknownError: the catalog does not tell.
+        """
+        try:
+            self.reload()
+        except TableTopicError as error:
+            raise OutcomeUnknownError(
+                f"the catalog refused the commit and does not tell why: {error}"
+            ) from error
+        return self.table.metadata.snapshot_by_id(snapshot_id) is None
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
         """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""

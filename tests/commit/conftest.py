@@ -142,6 +142,12 @@ def refused(_: Callable[[], Any]) -> Any:
     raise CommitFailedException("conflict")
 
 
+def sent_twice(commit: Callable[[], Any]) -> Any:
+    """Something between sends the request again, and the answer to the second is the one that comes back."""
+    commit()
+    return commit()
+
+
 @dataclass
 class FakeBroker:
     """A topic's facts as the test sets them."""

@@ -33,6 +33,7 @@ from tests.commit.conftest import (
     never_arrived,
     next_commit,
     refused,
+    sent_twice,
     write_rows,
 )
 
@@ -163,6 +164,28 @@ def test_a_conflict_is_not_retried_blindly(owned: Owned, catalog: Catalog) -> No
         table.commit(staged.files, ledger, next_commit(ledger, staged))
     assert flaky.faults == []
     assert "commit.retry.num-retries" not in fresh(catalog).table.properties
+
+
+def test_a_request_that_was_sent_twice_keeps_its_manifests(owned: Owned, catalog: Catalog) -> None:
+    """A commit that is refused because it went through before is no reason to tidy (I4)."""
+    _, ledger = owned
+    table = fresh(FlakyCatalog(catalog, [sent_twice]))  # type: ignore[arg-type]
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    assert fresh(catalog).ledger == after
+    assert fresh(catalog).table.scan().to_arrow().num_rows == 3
+
+
+def test_a_refused_commit_leaves_no_manifests(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
+    """What was written for a commit that the catalog refused is deleted."""
+    _, ledger = owned
+    there = set(tmp_path.rglob("*.avro"))
+    table = fresh(FlakyCatalog(catalog, [refused]))  # type: ignore[arg-type]
+    staged = batch(table, 0, 3)
+    with pytest.raises(HeadMovedError):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+    assert set(tmp_path.rglob("*.avro")) == there
 
 
 def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) -> None:
