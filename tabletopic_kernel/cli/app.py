@@ -11,7 +11,19 @@ from typing import Annotated
 
 import typer
 
-from tabletopic_kernel.cli import ask, dashboard, data, look, replay, run, screen, servers, topics, watch
+from tabletopic_kernel.cli import (
+    ask,
+    dashboard,
+    data,
+    drill,
+    look,
+    replay,
+    run,
+    screen,
+    servers,
+    topics,
+    watch,
+)
 from tabletopic_kernel.cli.call import (
     BROKEN_PIPE,
     INTERRUPTED,
@@ -33,7 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (servers, topics, run, watch, look, replay, dashboard, ask, data):
+for group in (servers, topics, run, watch, look, replay, dashboard, ask, data, drill):
     group.add_to(app)
 
 

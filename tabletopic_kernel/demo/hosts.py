@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.demo.leash import Leash
@@ -33,9 +35,11 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class HostProcess:
-    """Host ``number`` of the demo; its output is in ``logs/host-<number>.log`` of the folder."""
+    """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder. ``more``: variables."""
 
-    def __init__(self, folder: Path, number: int, leash: Leash) -> None:
+    def __init__(
+        self, folder: Path, number: int, leash: Leash, more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.number = number
         self.ending = False
         self._log = folder / "logs" / f"host-{number}.log"
@@ -44,7 +48,7 @@ class HostProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tabletopic_kernel.cli", "serve", "--quiet"],
                 cwd=folder,
-                env=environment(folder),
+                env={**environment(folder), **more},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -59,6 +63,11 @@ class HostProcess:
     def pid(self) -> int:
         """Its process."""
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, or stands still."""
+        return self._process.poll() is None
 
     def check(self) -> None:
         """Raise StackError if it has ended by itself."""

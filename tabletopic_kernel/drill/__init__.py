@@ -1,0 +1,59 @@
+"""The drill: kill, freeze and disturb everything, then compare every record with the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.drill.outcome import Outcome
+
+__all__ = ["run"]
+
+
+def run(
+    *,
+    seed: int,
+    faults: Collection[str] = (),
+    rounds: int | None = None,
+    minutes: float | None = None,
+    rate: float = 60.0,
+    state_dir: Path | None = None,
+    keep: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Run a drill on servers of its own, and stop everything it started.
+
+    Args:
+        seed: the same seed makes the same schedule and the same records.
+        faults: names of faults or of groups of faults; all where there are none.
+        rounds: at most so many rounds.
+        minutes: begin no round after so many minutes.
+        rate: records per second of each of the three topics.
+        state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
+        keep: leave the folder in place.
+        say: gets a line for people whenever something is done.
+
+    Raises:
+        UsageError: a fault that is none, neither rounds nor minutes, a folder that is in use.
+        TableTopicError: the servers did not start.
+    """
+    import shutil  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
+    from tabletopic_kernel.core.errors import UsageError  # noqa: PLC0415
+    from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
+    from tabletopic_kernel.drill.schedule import chosen  # noqa: PLC0415
+
+    folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
+    if state_dir is not None and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
+    removed = state_dir is None and not keep
+    drill = Drill(folder, seed, chosen(faults), rounds, minutes, rate, say, temporary=removed)
+    outcome = drill.play(
+        lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
+    )
+    if removed and outcome.ok:  # else people want the logs
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome

@@ -1,0 +1,198 @@
+"""What a drill runs on: a folder with a broker, a registry, a catalog, hosts, topics and their producers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
+
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.demo.hosts import HostProcess
+from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.drill.streams import PLANS, Stream
+from tabletopic_kernel.drill.tables import Sampler
+from tabletopic_kernel.local.crash_points import CrashPoints
+from tabletopic_kernel.local.progress import Report
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.workbench import Workbench
+
+HOSTS = 2
+_CATALOG_BUSY_S = 1
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something the drill did or saw: when (seconds since 1970), what, to whom, in words."""
+
+    at_s: float
+    what: str
+    target: str
+    detail: str
+    is_fault: bool = True
+
+
+class Arena:
+    """Everything of a drill that is alive. Its parts may be used from several threads.
+
+    Args:
+        folder: the state folder, empty.
+        seed: of the records.
+        rate: records per second of each topic.
+    """
+
+    def __init__(self, folder: Path, seed: int, rate: float, *, temporary: bool) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.dice = random.Random(f"{seed} arena")
+        self.happenings: list[Happening] = []
+        self.hosts: list[HostProcess] = []
+        self.streams: dict[str, Stream] = {}
+        self.forgiven: dict[str, set[str]] = {}
+        self.points = CrashPoints(folder / "drill")
+        self._rate = rate
+        self._stack = LocalStack(folder)
+        self._leash = Leash(folder, temporary=temporary)
+        self._lock = threading.Lock()  # which hosts there are, and what happened
+        self._closed = False
+
+    def up(self, report: Report) -> None:
+        """Start servers, topics, producers and hosts."""
+        self._stack = LocalStack(self.folder, report)
+        self.info: StackInfo = self._stack.up(die_with_parent=True)
+        self.workbench = Workbench(Settings(state_dir=str(self.folder)))
+        for plan in PLANS:
+            self.workbench.broker.ensure_topic(plan.topic, plan.partitions, {})
+            servers = self.workbench.servers
+            stream = Stream(plan, servers.kafka, servers.registry, self.seed)
+            self.streams[plan.topic] = stream
+            self.forgiven[plan.topic] = set()
+        self.ensure_hosts()
+        for plan in PLANS:
+            self.streams[plan.topic].begin(self._rate)
+        for plan in PLANS:
+            self.workbench.enable(plan.topic, {"commit_interval_ms": 500, **plan.settings})
+
+    def sampler(self) -> Sampler:
+        """Watches the tables of all topics."""
+        names = {topic: self.table_name(topic) for topic in self.streams}
+        return Sampler(self.catalog(), names, lambda topic: self.streams[topic].ends)
+
+    def catalog(self) -> Catalog:
+        """The catalog as another program opens it; it waits a second for a lock, no more."""
+        properties: dict[str, Any] = dict(self.info.catalog)
+        properties["uri"] = properties["uri"].replace("timeout=30", f"timeout={_CATALOG_BUSY_S}")
+        return load_catalog(**properties)
+
+    @property
+    def catalog_file(self) -> Path:
+        """The SQLite file of the catalog."""
+        return self.folder / "catalog.db"
+
+    def table_name(self, topic: str) -> str:
+        """The table of one of the topics."""
+        return f"default.{topic}"
+
+    def load(self, topic: str) -> Table:
+        """The topic's table as it is now."""
+        return self.catalog().load_table(self.table_name(topic))
+
+    def note(self, what: str, target: str, detail: str = "", *, is_fault: bool = True) -> Happening:
+        """Keep what happened."""
+        happening = Happening(time.time(), what, target, detail, is_fault)
+        with self._lock:
+            self.happenings.append(happening)
+        return happening
+
+    # -- hosts
+
+    def ensure_hosts(self) -> None:
+        """Start as many as are missing."""
+        with self._lock:
+            while len(self.alive) < HOSTS:
+                number = len(self.hosts) + 1
+                self.hosts.append(HostProcess(self.folder, number, self._leash, self.points.environment()))
+
+    @property
+    def alive(self) -> list[HostProcess]:
+        """Hosts that run, or stand still."""
+        return [host for host in self.hosts if host.is_alive]
+
+    def some_host(self) -> HostProcess | None:
+        """One of them."""
+        alive = self.alive
+        return self.dice.choice(alive) if alive else None
+
+    # -- servers
+
+    def server_pid(self, name: str) -> int | None:
+        """The process of ``kafka`` or ``registry``, as it is now."""
+        info = self._stack.info()
+        return info.pids.get(name) if info is not None else None
+
+    def mend_servers(self) -> None:
+        """Start what was killed again, where it was."""
+        self._stack.up(die_with_parent=False)
+
+    def close(self) -> None:
+        """End everything; the folder stays. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for stream in self.streams.values():
+            with contextlib.suppress(Exception):
+                stream.end()
+        for host in self.alive:
+            signal_tree(host.pid, signal.SIGCONT)
+            host.ask_to_stop()
+        for host in self.hosts:
+            host.wait()
+        self._stack.down()
+        self._leash.release()
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all below it that there are now."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+def signal_tree(pid: int, number: signal.Signals) -> int:
+    """Send a signal to a process and all below it; to how many."""
+    sent = 0
+    for process in tree(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+            sent += 1
+    return sent
+
+
+def java_of(host: HostProcess) -> list[psutil.Process]:
+    """The JVM of a host's Spark."""
+    return [one for one in tree(host.pid) if _is_called(one, "java")]
+
+
+def workers_of(host: HostProcess) -> list[psutil.Process]:
+    """Python workers below a host's JVM, their daemon not included."""
+    found = []
+    for java in java_of(host):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for daemon in java.children():
+                found += daemon.children()
+    return found
+
+
+def _is_called(process: psutil.Process, name: str) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name() == name
+    return False

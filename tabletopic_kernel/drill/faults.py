@@ -1,0 +1,293 @@
+"""Doing what the schedule says: one function for each fault, in a table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyiceberg.table import Table
+
+from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.drill.arena import Arena, java_of, signal_tree, tree, workers_of
+from tabletopic_kernel.drill.schedule import Fault
+from tabletopic_kernel.drill.tables import newest_ledger
+
+_MOST_PARTITIONS = 5
+_REFUSAL = "CREATE TRIGGER drill BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(FAIL, 'refused'); END"
+Doing = Callable[[Arena, str], str]  # the arena and a topic → what was done, in words
+
+
+def do(fault: Fault, arena: Arena, topic: str) -> None:
+    """Do it, and keep what was done; what others try may fail, as they are refused too."""
+    try:
+        detail = _DOINGS[fault](arena, topic)
+    except Exception as error:  # a catalog that is locked, a broker that was killed just before
+        detail = f"was not possible: {(str(error).strip().splitlines() or [type(error).__name__])[0][:160]}"
+        arena.note(fault, topic, detail, is_fault=False)
+        return
+    arena.note(fault, topic, detail)
+
+
+def _with_host(act: Callable[[Arena, int], str]) -> Doing:
+    def doing(arena: Arena, _: str) -> str:
+        host = arena.some_host()
+        if host is None:
+            raise ProcessLookupError("no host runs")
+        return act(arena, host.pid)
+
+    return doing
+
+
+def _kill(_: Arena, pid: int) -> str:
+    os.kill(pid, signal.SIGKILL)
+    return f"killed host {pid}"
+
+
+def _terminate(_: Arena, pid: int) -> str:
+    os.kill(pid, signal.SIGTERM)
+    return f"asked host {pid} to stop"
+
+
+def _freeze(arena: Arena, pid: int) -> str:
+    seconds = arena.dice.choice((2.0, 4.0, 9.0))  # the last is longer than the group waits
+    signal_tree(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    signal_tree(pid, signal.SIGCONT)
+    return f"host {pid} stood still for {seconds:g} s"
+
+
+def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
+    def doing(arena: Arena, _: str) -> str:
+        java = [one for host in arena.alive for one in java_of(host)]
+        if not java:
+            raise ProcessLookupError("no JVM runs")
+        chosen = arena.dice.choice(java)
+        chosen.send_signal(number)
+        if seconds:
+            time.sleep(seconds)
+            chosen.send_signal(signal.SIGCONT)
+            return f"JVM {chosen.pid} stood still for {seconds:g} s"
+        return f"killed JVM {chosen.pid}"
+
+    return doing
+
+
+def _kill_workers(arena: Arena, _: str) -> str:
+    workers = [one for host in arena.alive for one in workers_of(host)]
+    for worker in workers:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.kill()
+    if not workers:
+        raise ProcessLookupError("no Python worker runs")
+    return f"killed {len(workers)} Python workers"
+
+
+def _kill_server(name: str) -> Doing:
+    def doing(arena: Arena, _: str) -> str:
+        pid = arena.server_pid(name)
+        if pid is None:
+            raise ProcessLookupError(f"{name} does not run")
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(1)
+        arena.mend_servers()
+        return f"killed {name} {pid} and started it again"
+
+    return doing
+
+
+def _freeze_server(name: str) -> Doing:
+    def doing(arena: Arena, _: str) -> str:
+        pid = arena.server_pid(name)
+        if pid is None:
+            raise ProcessLookupError(f"{name} does not run")
+        seconds = arena.dice.choice((1.0, 3.0))
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
+        return f"{name} stood still for {seconds:g} s"
+
+    return doing
+
+
+@contextlib.contextmanager
+def _database(arena: Arena) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(arena.catalog_file, timeout=10, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _lock_catalog(arena: Arena, _: str) -> str:
+    seconds = arena.dice.uniform(0.5, 3)
+    with _database(arena) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        time.sleep(seconds)
+        database.execute("ROLLBACK")
+    return f"the catalog was locked for {seconds:.1f} s"
+
+
+def _slow_catalog(arena: Arena, _topic: str) -> str:
+    for _ in range(6):
+        with _database(arena) as database:
+            database.execute("BEGIN EXCLUSIVE")
+            time.sleep(0.3)
+            database.execute("ROLLBACK")
+        time.sleep(0.1)
+    return "the catalog was locked six times for 0.3 s"
+
+
+def _refuse_commits(arena: Arena, _: str) -> str:
+    seconds = arena.dice.uniform(0.5, 2)
+    with _database(arena) as database:
+        database.execute(_REFUSAL)
+        try:
+            time.sleep(seconds)
+        finally:
+            database.execute("DROP TRIGGER drill")
+    return f"the catalog refused all commits for {seconds:.1f} s"
+
+
+def _fill_disk(arena: Arena, _: str) -> str:
+    """For the processes of one host: no file of theirs may grow, as on a full disk."""
+    host = arena.some_host()
+    if host is None:
+        raise ProcessLookupError("no host runs")
+    seconds = arena.dice.uniform(0.5, 2.5)
+    chosen = tree(host.pid)
+    _limit_files(chosen, 0)
+    time.sleep(seconds)
+    _limit_files([*chosen, *tree(host.pid)], resource.RLIM_INFINITY)
+    return f"host {host.pid} could write to no file for {seconds:.1f} s"
+
+
+def _limit_files(processes: list[psutil.Process], size: int) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.rlimit(psutil.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def _by_others(doing: Callable[[Table, random.Random], str]) -> Doing:
+    """Another program's commit; files that it may take out of the table need not be removed by us."""
+
+    def others(arena: Arena, topic: str) -> str:
+        table = arena.load(topic)
+        arena.forgiven[topic] |= foreign.reachable_files(table)
+        return doing(table, arena.dice)
+
+    return others
+
+
+def _pause(arena: Arena, topic: str) -> str:
+    arena.workbench.pause(topic)
+    time.sleep(arena.dice.uniform(0, 1.5))
+    arena.workbench.resume(topic)
+    return "paused and resumed"
+
+
+def _alter(arena: Arena, topic: str) -> str:
+    interval = arena.dice.choice((500, 600, 700, 800, 900, 1000))
+    arena.workbench.alter(topic, {"commit_interval_ms": interval})
+    return f"commit_interval_ms = {interval}"
+
+
+def _commit(arena: Arena, topic: str) -> str:
+    arena.workbench.commit(topic)
+    return "asked for a commit"
+
+
+def _disable(arena: Arena, topic: str) -> str:
+    settings = arena.workbench.wish(topic).settings.model_dump(exclude_unset=True)
+    arena.workbench.disable(topic)
+    time.sleep(arena.dice.uniform(0, 1))
+    arena.workbench.enable(topic, settings)
+    return "disabled and enabled"
+
+
+def _replay(arena: Arena, topic: str) -> str:
+    arena.workbench.ask_for_replay(topic)
+    return "asked for a replay of all dead letters"
+
+
+def _evolve(arena: Arena, _: str) -> str:
+    return f"orders: version {arena.streams['orders'].evolve()} of the schema"
+
+
+def _admin(arena: Arena) -> AdminClient:
+    return AdminClient({**arena.workbench.servers.kafka, "log_level": 0})
+
+
+def _add_partition(arena: Arena, topic: str) -> str:
+    count = len(arena.workbench.broker.end_offsets([topic])[topic]) + 1
+    if count > _MOST_PARTITIONS:
+        return f"{topic} has its {_MOST_PARTITIONS} partitions"
+    _admin(arena).create_partitions([NewPartitions(topic, count)], request_timeout=10)[topic].result(15)
+    arena.streams[topic].add_partition(count)
+    return f"{topic} has {count} partitions"
+
+
+def _retention(arena: Arena, topic: str) -> str:
+    """As retention does it, but only what the table has: what is lost otherwise is no fault of the host."""
+    ledger = newest_ledger(arena.load(topic))
+    if ledger is None:
+        return "the table has nothing yet"
+    ends = [TopicPartition(topic, partition, offset) for partition, offset in ledger.next_offsets.items()]
+    for future in _admin(arena).delete_records(ends, request_timeout=10).values():
+        future.result(15)
+    return f"records below {dict(ledger.next_offsets)} are gone"
+
+
+_DOINGS: dict[Fault, Doing] = {
+    Fault.KILL_HOST: _with_host(_kill),
+    Fault.STOP_HOST: _with_host(_terminate),
+    Fault.FREEZE_HOST: _with_host(_freeze),
+    Fault.KILL_SPARK: _spark(signal.SIGKILL),
+    Fault.FREEZE_SPARK: _spark(signal.SIGSTOP, 4),
+    Fault.KILL_WORKERS: _kill_workers,
+    Fault.KILL_BROKER: _kill_server("kafka"),
+    Fault.FREEZE_BROKER: _freeze_server("kafka"),
+    Fault.KILL_REGISTRY: _kill_server("registry"),
+    Fault.FREEZE_REGISTRY: _freeze_server("registry"),
+    Fault.LOCK_CATALOG: _lock_catalog,
+    Fault.SLOW_CATALOG: _slow_catalog,
+    Fault.REFUSE_COMMITS: _refuse_commits,
+    Fault.FILL_DISK: _fill_disk,
+    Fault.FOREIGN_APPEND: _by_others(foreign.append),
+    Fault.FOREIGN_EXPIRE: _by_others(foreign.expire),
+    Fault.FOREIGN_REWRITE: _by_others(foreign.rewrite),
+    Fault.FOREIGN_ROLLBACK: _by_others(foreign.rollback),
+    Fault.FOREIGN_COLUMN: _by_others(foreign.column),
+    Fault.FOREIGN_PARTITION: _by_others(foreign.partition),
+    Fault.FOREIGN_TAG: _by_others(foreign.tag),
+    Fault.FOREIGN_BRANCH: _by_others(foreign.branch),
+    Fault.PAUSE: _pause,
+    Fault.ALTER: _alter,
+    Fault.COMMIT: _commit,
+    Fault.DISABLE: _disable,
+    Fault.REPLAY: _replay,
+    Fault.EVOLVE: _evolve,
+    Fault.ADD_PARTITION: _add_partition,
+    Fault.RETENTION: _retention,
+}
+
+
+def do_later(fault: Fault, arena: Arena, topic: str, seconds: float) -> threading.Thread:
+    """Do it after so many seconds, in a thread of its own."""
+
+    def wait_and_do() -> None:
+        time.sleep(seconds)
+        do(fault, arena, topic)
+
+    thread = threading.Thread(target=wait_and_do, name=f"drill {fault}", daemon=True)
+    thread.start()
+    return thread

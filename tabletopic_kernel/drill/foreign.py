@@ -1,0 +1,142 @@
+"""Other programs that write to the drill's tables: what a person, another engine or a service may do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+
+# Rows of others have this partition in their Kafka metadata.
+FOREIGN_PARTITION = -1
+_METADATA = "_kafka_metadata"
+
+
+def append(table: Table, dice: random.Random) -> str:
+    """Rows that are no records."""
+    schema = table.schema().as_arrow()
+    row = {
+        _METADATA: {
+            "partition": FOREIGN_PARTITION,
+            "offset": dice.randrange(1 << 40),
+            "timestamp": datetime.now(UTC),
+        }
+    }
+    table.append(pa.Table.from_pylist([row], schema=schema))
+    return "appended a row"
+
+
+def expire(table: Table, _: random.Random) -> str:
+    """All snapshots but the head and those that refs hold."""
+    before = len(table.metadata.snapshots)
+    moment = datetime.now() + timedelta(seconds=1)
+    table.maintenance.expire_snapshots().older_than(moment).commit()
+    return f"expired {before - len(table.refresh().metadata.snapshots)} of {before} snapshots"
+
+
+def rewrite(table: Table, dice: random.Random) -> str:
+    """Some data files become one, as compaction does, by a snapshot without the ledger."""
+    tasks = [task for task in table.scan().plan_files() if not task.delete_files]
+    if len(tasks) < 2:
+        return "too few files to rewrite"
+    some = dice.sample(tasks, min(len(tasks), dice.randint(2, 8)))
+    spec = table.spec()
+    if not spec.is_unpartitioned():
+        first = some[0].file.partition
+        some = [task for task in tasks if task.file.partition == first and task.file.spec_id == spec.spec_id][
+            :8
+        ]
+        if len(some) < 2:
+            return "too few files of one partition to rewrite"
+    from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - beside its only use
+    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # noqa: PLC0415
+
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    rows = scan.to_table(some)
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    transaction = table.transaction()
+    update = transaction.update_snapshot().overwrite()
+    for task in some:
+        update.delete_data_file(task.file)
+    for file in _dataframe_to_data_files(table.metadata, rows, table.io):
+        update.append_data_file(file)
+    update.commit()
+    transaction.commit_transaction()
+    return f"rewrote {len(some)} files, {len(rows):,} rows"
+
+
+def rollback(table: Table, dice: random.Random) -> str:
+    """To one of the last snapshots before the head."""
+    head = table.current_snapshot()
+    steps = dice.randint(1, 4)
+    while head is not None and steps and head.parent_snapshot_id is not None:
+        parent = table.snapshot_by_id(head.parent_snapshot_id)
+        if parent is None:
+            break
+        head, steps = parent, steps - 1
+    if head is None or head == table.current_snapshot():
+        return "no snapshot to go back to"
+    table.manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
+    return f"rolled back to snapshot {head.snapshot_id}"
+
+
+def column(table: Table, _: random.Random) -> str:
+    """One more column, which no record has."""
+    name = f"note_{len(table.schema().fields)}"
+    with table.update_schema() as update:
+        update.add_column(name, StringType())
+    return f"added the column {name}"
+
+
+def partition(table: Table, _: random.Random) -> str:
+    """Another partition field, or one less."""
+    fields = [field.name for field in table.spec().fields]
+    with table.update_spec() as update:
+        if "by_note" in fields:
+            update.remove_field("by_note")
+        else:
+            update.add_field("text", IdentityTransform(), "by_note")
+    return (
+        "removed the partition field by_note" if "by_note" in fields else "added the partition field by_note"
+    )
+
+
+def tag(table: Table, dice: random.Random) -> str:
+    """A tag on some snapshot, or one of ours less."""
+    return _ref(
+        table, dice, "drill-tag", table.manage_snapshots().create_tag, table.manage_snapshots().remove_tag
+    )
+
+
+def branch(table: Table, dice: random.Random) -> str:
+    """A branch on some snapshot, or one of ours less."""
+    manage = table.manage_snapshots
+    return _ref(table, dice, "drill-branch", manage().create_branch, manage().remove_branch)
+
+
+def _ref(table: Table, dice: random.Random, prefix: str, create: Callable, remove: Callable) -> str:  # type: ignore[type-arg]
+    ours = [name for name in table.metadata.refs if name.startswith(prefix)]
+    if len(ours) > 2:
+        remove(dice.choice(ours)).commit()
+        return f"removed a {prefix}"
+    snapshot = dice.choice(table.metadata.snapshots)
+    create(snapshot.snapshot_id, f"{prefix}-{dice.randrange(1 << 30)}").commit()
+    return f"put a {prefix} on a snapshot"
+
+
+def reachable_files(table: Table) -> set[str]:
+    """Every data file that some snapshot of the table reads."""
+    found: set[str] = set()
+    read: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in read:
+                read.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                found.update(entry.data_file.file_path for entry in entries)
+    return found

@@ -1,0 +1,106 @@
+"""What a drill found: what was done, what became of it, and how long the topics took to go on."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.drill.arena import Happening
+from tabletopic_kernel.drill.schedule import Fault
+from tabletopic_kernel.drill.tables import Sample, commit_after
+from tabletopic_kernel.drill.verdict import TopicVerdict
+from tabletopic_kernel.local.crash_points import Act
+
+# After these a topic may ask for a person: the table is not as its owner left it.
+_ASKS_FOR_A_PERSON = frozenset({Fault.FOREIGN_ROLLBACK})
+
+
+@dataclass(frozen=True)
+class StepHit:
+    """An order at a step: whether some process got there."""
+
+    round: int
+    step: Step
+    act: Act
+    held: Fault | None
+    hit: bool
+
+
+@dataclass
+class Outcome:
+    """All of one drill. ``problems``: what was seen on the way and must not be."""
+
+    seed: int
+    began_s: float
+    ended_s: float = 0.0
+    rounds: int = 0
+    happenings: Sequence[Happening] = ()
+    steps: list[StepHit] = field(default_factory=list)
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    verdicts: list[TopicVerdict] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether each record is once where it belongs, and no topic stood still."""
+        return bool(self.verdicts) and all(one.ok for one in self.verdicts) and not self.problems
+
+    @property
+    def faults(self) -> list[Happening]:
+        """What was done and went through."""
+        return [one for one in self.happenings if one.is_fault]
+
+    def stood_still(self, topic: str, seconds: float, state: str) -> None:
+        """No commit came."""
+        self.problems.append(f"{topic} did not commit for {seconds:.0f} s ({state})")
+
+    def failed(self, topic: str, reason: str, happenings: Sequence[Happening]) -> None:
+        """The topic asked for a person; whether that was right."""
+        if not any(one.what in _ASKS_FOR_A_PERSON and one.target == topic for one in happenings):
+            self.problems.append(f"{topic} failed without a cause: {reason}")
+
+    def recoveries(self) -> dict[str, list[float]]:
+        """By kind of fault: seconds until the topic that took longest had committed again."""
+        found: dict[str, list[float]] = {}
+        for fault in self.faults:
+            waits = [commit_after(samples, fault.at_s) for samples in self.samples.values()]
+            if waits and None not in waits:
+                found.setdefault(fault.what, []).append(max(one - fault.at_s for one in waits if one))
+        return found
+
+    def recovery_table(self) -> list[tuple[str, int, float, float]]:
+        """Fault, how often, median and longest recovery in seconds; slowest first."""
+        rows = [
+            (name, len(seconds), statistics.median(seconds), max(seconds))
+            for name, seconds in self.recoveries().items()
+        ]
+        return sorted(rows, key=lambda row: -row[2])
+
+    def step_table(self) -> list[tuple[Step, int, int]]:
+        """Every step, how often something was done there, and how often it was not reached in time."""
+        hits = Counter(one.step for one in self.steps if one.hit)
+        missed = Counter(one.step for one in self.steps if not one.hit)
+        return [(step, hits[step], missed[step]) for step in Step]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "ok": self.ok,
+            "seed": self.seed,
+            "seconds": round(self.ended_s - self.began_s, 1),
+            "rounds": self.rounds,
+            "faults": len(self.faults),
+            "faults_by_kind": dict(Counter(one.what for one in self.faults)),
+            "topics": [asdict(one) for one in self.verdicts],
+            "problems": self.problems,
+            "steps": {step: {"hit": hit, "missed": missed} for step, hit, missed in self.step_table()},
+            "recovery_s": {
+                name: {"count": count, "median": round(median, 2), "max": round(longest, 2)}
+                for name, count, median, longest in self.recovery_table()
+            },
+            "happenings": [asdict(one) for one in self.happenings],
+        }

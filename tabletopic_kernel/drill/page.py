@@ -1,0 +1,224 @@
+"""The report of a drill: a page with the lag curve and what died when, and tables for the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from html import escape
+
+from rich.table import Table
+from rich.text import Text
+
+from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.drill.outcome import Outcome
+from tabletopic_kernel.drill.schedule import GROUPS
+
+_COLOURS = {"orders": "#0072b2", "payments": "#d55e00", "visits": "#009e73"}
+_GROUP_COLOURS = {
+    "hosts": "#d62728",
+    "servers": "#9467bd",
+    "catalog": "#e6a700",
+    "disk": "#8c564b",
+    "foreign": "#1f77b4",
+    "orders": "#2ca02c",
+    "topics": "#7f7f7f",
+    "steps": "#000000",
+}
+_GROUP_OF = {fault.value: group for group, faults in GROUPS.items() for fault in faults}
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a }
+body { margin: 2rem auto; max-width: 68rem; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8rem; text-align: left }
+td.n { text-align: right; font-variant-numeric: tabular-nums } tr:nth-child(even) { background: #f4f4f4 }
+.ok { color: #067d17 } .bad { color: #b3261e; font-weight: 600 }
+code { background: #f0f0f0; padding: 0 .2rem }
+"""
+
+
+def verdict_table(outcome: Outcome) -> Table:
+    """The comparison, a line for each topic."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name in (
+        "",
+        "topic",
+        "acknowledged",
+        "rows",
+        "dead letters",
+        "skipped",
+        "files",
+        "orphans",
+        "snapshots",
+    ):
+        table.add_column(name, justify="left" if name in ("", "topic") else "right")
+    for one in outcome.verdicts:
+        figures = (
+            one.acknowledged,
+            one.rows,
+            one.letters,
+            one.skipped,
+            one.files,
+            one.orphans,
+            one.snapshots,
+        )
+        sign = Text("✓", "green") if one.ok else Text("✗", "bold red")
+        table.add_row(sign, one.topic, *(f"{figure:,}" for figure in figures))
+    return table
+
+
+def recovery_grid(outcome: Outcome) -> Table:
+    """How long until every topic had committed again, by kind of fault."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("fault", "times", "median s", "longest s"):
+        table.add_column(name, justify="left" if name == "fault" else "right")
+    for fault, count, median, longest in outcome.recovery_table():
+        table.add_row(fault, f"{count:,}", f"{median:.1f}", f"{longest:.1f}")
+    return table
+
+
+def differences(outcome: Outcome) -> list[str]:
+    """Everything that is not as it must be, in words."""
+    return [f"{one.topic}: {what}" for one in outcome.verdicts for what in one.differences] + outcome.problems
+
+
+def headline(outcome: Outcome) -> str:
+    """The verdict in a sentence."""
+    records = sum(one.acknowledged for one in outcome.verdicts)
+    if outcome.ok:
+        return (
+            f"{records:,} acknowledged records, each exactly once a row or a dead letter with its value, "
+            f"after {len(outcome.faults):,} faults in {outcome.rounds:,} rounds"
+        )
+    return f"{len(differences(outcome))} differences after {len(outcome.faults):,} faults"
+
+
+def page(outcome: Outcome) -> str:
+    """A page of its own, for a browser without a network."""
+    # Loaded here: plots take a second that the terminal does not need.
+    from bokeh.embed import components  # noqa: PLC0415
+    from bokeh.resources import INLINE  # noqa: PLC0415
+
+    script, plot = components(_plot(outcome))
+    sign = "ok" if outcome.ok else "bad"
+    parts = [
+        f"<p class='{sign}'>{'✓' if outcome.ok else '✗'} {escape(headline(outcome))}.</p>",
+        f"<p>Seed {outcome.seed}, {_when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s. "
+        f"The same seed makes the same schedule: <code>tabletopic drill --seed {outcome.seed} --rounds "
+        f"{outcome.rounds}</code></p>",
+        "".join(f"<p class='bad'>{escape(one)}</p>" for one in differences(outcome)),
+        "<h2>Commit lag, and what happened when</h2>",
+        plot,
+        "<h2>Records</h2>",
+        _html_table(
+            ("topic", "acknowledged", "rows", "dead letters", "skipped", "files", "orphans"),
+            [
+                (one.topic, one.acknowledged, one.rows, one.letters, one.skipped, one.files, one.orphans)
+                for one in outcome.verdicts
+            ],
+        ),
+        "<h2>Time until every topic had committed again</h2>",
+        _html_table(
+            ("fault", "times", "median s", "longest s"),
+            [
+                (name, count, round(mid, 1), round(most, 1))
+                for name, count, mid, most in outcome.recovery_table()
+            ],
+        ),
+        "<h2>Steps of the protocol at which something was done</h2>",
+        _html_table(
+            ("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]
+        ),
+    ]
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Drill report</title>"
+        f"<style>{_STYLE}</style>{INLINE.render()}</head><body><h1>Drill report</h1>{''.join(parts)}{script}"
+        "</body></html>"
+    )
+
+
+def _plot(outcome: Outcome):  # type: ignore[no-untyped-def] # Bokeh's models, loaded when a page is made
+    from bokeh.layouts import column  # noqa: PLC0415
+    from bokeh.models import ColumnDataSource, FactorRange, HoverTool  # noqa: PLC0415
+    from bokeh.plotting import figure  # noqa: PLC0415
+
+    lag = figure(
+        height=300, sizing_mode="stretch_width", y_axis_label="records behind", x_axis_label="seconds"
+    )
+    for topic, samples in outcome.samples.items():
+        at = [sample.at_s - outcome.began_s for sample in samples]
+        colour = _COLOURS.get(topic, "#555555")
+        lag.line(at, [sample.lag for sample in samples], legend_label=topic, color=colour, line_width=1.5)
+    lag.legend.orientation = "horizontal"
+    groups = list(_GROUP_COLOURS)
+    events = figure(
+        height=260,
+        sizing_mode="stretch_width",
+        y_range=FactorRange(factors=groups[::-1]),
+        x_range=lag.x_range,
+        x_axis_label="seconds",
+    )
+    rows = [
+        (one.at_s - outcome.began_s, _group(one.what, one.target), one.what, one.target, one.detail)
+        for one in outcome.faults
+    ]
+    names = ("at", "group", "what", "target", "detail")
+    data: dict[str, list[object]] = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    data["colour"] = [_GROUP_COLOURS[row[1]] for row in rows]
+    source = ColumnDataSource(data)
+    dots = events.scatter("at", "group", size=9, color="colour", alpha=0.8, source=source)
+    tips = [("", "@what · @target"), ("", "@detail"), ("second", "@at{0.0}")]
+    events.add_tools(HoverTool(renderers=[dots], tooltips=tips))
+    return column(lag, events, sizing_mode="stretch_width")
+
+
+def _group(what: str, target: str) -> str:
+    return "steps" if target.startswith("step ") else _GROUP_OF.get(what, "steps")
+
+
+def _html_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    def cell(value: object) -> str:
+        number = isinstance(value, int | float)
+        text = f"{value:,}" if number else escape(str(value))
+        return f"<td{' class=n' if number else ''}>{text}</td>"
+
+    body = "".join(f"<tr>{''.join(cell(value) for value in row)}</tr>" for row in rows)
+    return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table>"
+
+
+def _when(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def markdown(outcome: Outcome) -> str:
+    """The same for a page of the documentation, without the plot."""
+    kinds = Counter(one.what for one in outcome.faults)
+    lines = [
+        f"{'✓' if outcome.ok else '✗'} {headline(outcome)}.",
+        "",
+        f"Seed {outcome.seed}, {_when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s.",
+        "",
+        *(f"- **{one}**" for one in differences(outcome)),
+        *_md(
+            ("topic", "acknowledged", "rows", "dead letters", "data files", "orphans"),
+            [(v.topic, v.acknowledged, v.rows, v.letters, v.files, v.orphans) for v in outcome.verdicts],
+        ),
+        *_md(
+            ("fault", "times", "median s until every topic had committed", "longest s"),
+            [(n, c, round(m, 1), round(x, 1)) for n, c, m, x in outcome.recovery_table()],
+        ),
+        *_md(("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]),
+        f"Faults by kind: {', '.join(f'{name} {count:,}' for name, count in kinds.most_common())}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _md(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
+    def line(cells: tuple[object, ...]) -> str:
+        return f"| {' | '.join(f'{one:,}' if isinstance(one, int | float) else str(one) for one in cells)} |"
+
+    return [line(head), f"|{' --- |' * len(head)}", *map(line, rows), ""]
+
+
+def missed_steps(outcome: Outcome) -> list[Step]:
+    """Steps at which nothing was done."""
+    return [step for step, hits, _ in outcome.step_table() if not hits]

@@ -1,0 +1,248 @@
+"""The drill from its first round to its verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from tabletopic_kernel.core.errors import TableTopicError, UsageError
+from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.drill.arena import Arena, signal_tree
+from tabletopic_kernel.drill.faults import do, do_later
+from tabletopic_kernel.drill.outcome import Outcome, StepHit
+from tabletopic_kernel.drill.schedule import PREPARED_BY, PROVOKED_BY, Fault, Round, rounds
+from tabletopic_kernel.drill.tables import Sampler, commit_after
+from tabletopic_kernel.drill.verdict import TopicVerdict, judge
+from tabletopic_kernel.local.crash_points import Act, Order
+from tabletopic_kernel.local.progress import Report
+
+_FIRST_COMMIT_S = 180.0
+_STEP_S = 15.0  # how long a round waits for its step
+_PROVOKE_EVERY_S = 4.0
+_COMMIT_S = 150.0  # a topic that has not committed by then stands still
+_CAUGHT_UP_S = 240.0
+_SWEPT_S = 60.0
+_LOOK_EVERY_S = 0.05
+_ASK_AFTER_S = 4.0
+_THAW_AFTER_S = (1.0, 8.0)
+
+
+class Drill:
+    """One drill. ``say`` gets a line for people whenever something is done.
+
+    Args:
+        folder: an empty folder for the servers, tables and logs.
+        seed: of the schedule and the records.
+        faults: what may happen.
+        most: rounds at most; None for no limit.
+        minutes: begin no round after so many minutes; None for no limit.
+        rate: records per second of each topic.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        faults: frozenset[Fault],
+        most: int | None,
+        minutes: float | None,
+        rate: float,
+        say: Callable[[str], None],
+        *,
+        temporary: bool = True,
+    ) -> None:
+        if most is None and minutes is None:
+            raise UsageError("say how long: --rounds or --minutes")
+        self.outcome = Outcome(seed, began_s=time.time())
+        self._schedule = rounds(seed, faults)
+        self._most = most
+        self._seconds = None if minutes is None else minutes * 60
+        self._say = say
+        self._arena = Arena(folder, seed, rate, temporary=temporary)
+        self._threads: list[threading.Thread] = []
+
+    def play(self, report: Report) -> Outcome:
+        """All rounds, then the verdict.
+
+        Raises:
+            TableTopicError: the servers did not start, or nothing was committed at all.
+        """
+        arena, outcome = self._arena, self.outcome
+        try:
+            arena.up(report)
+            with arena.sampler() as sampler:
+                outcome.samples = sampler.samples
+                self._wait_for_commits(sampler, 0.0, _FIRST_COMMIT_S)
+                began = time.monotonic()
+                for round_ in itertools.islice(self._schedule, self._most):
+                    if self._seconds is not None and time.monotonic() - began > self._seconds:
+                        break
+                    self._round(round_, sampler)
+                self._calm_down(sampler)
+                self._judge()
+        finally:
+            arena.close()
+            outcome.happenings = arena.happenings
+            outcome.ended_s = time.time()
+        return outcome
+
+    # -- a round
+
+    def _round(self, round_: Round, sampler: Sampler) -> None:
+        arena = self._arena
+        self._say(f"{round_.number:4}  {round_}")
+        arena.ensure_hosts()
+        topics = sorted(arena.streams)
+        began_s = time.time()
+        for seconds, fault in round_.besides:
+            topic = arena.dice.choice(topics)
+            self._threads.append(do_later(fault, arena, topic, seconds))
+        if round_.step is not None and round_.act is not None:
+            self._at_step(round_, round_.step, round_.act)
+        for thread in self._threads:
+            thread.join(120)
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self.outcome.rounds += 1
+        last_s = max((h.at_s for h in arena.happenings if h.at_s >= began_s), default=began_s)
+        arena.ensure_hosts()
+        self._wait_for_commits(sampler, last_s, _COMMIT_S)
+
+    def _at_step(self, round_: Round, step: Step, act: Act) -> None:
+        """Arm the step, make it come, and do what is to be done while it is held."""
+        arena = self._arena
+        if step in PREPARED_BY:
+            prepared, its_act = PREPARED_BY[step]
+            first = Order(f"{round_.number}-before", prepared, its_act)
+            if self._wait_for_hit(first, None) is not None:
+                arena.note(its_act, prepared, f"to get to {step}")
+        order = Order(str(round_.number), step, act)
+        pid = self._wait_for_hit(order, PROVOKED_BY.get(step))
+        self.outcome.steps.append(StepHit(round_.number, step, act, round_.held, hit=pid is not None))
+        if pid is None:
+            return
+        arena.note(round_.held or act, f"step {step}", f"process {pid}: {act}")
+        if act is Act.HOLD and round_.held is not None:
+            do(round_.held, arena, arena.dice.choice(sorted(arena.streams)))
+            arena.points.release(order)
+        elif act is Act.FREEZE:
+            time.sleep(arena.dice.choice(_THAW_AFTER_S))
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).send_signal(signal.SIGCONT)
+
+    def _wait_for_hit(self, order: Order, provoke: Fault | None) -> int | None:
+        """The process that carried the order out; None if none came to the step in time."""
+        arena, points = self._arena, self._arena.points
+        points.arm(order)
+        ends_at = time.monotonic() + _STEP_S
+        provoke_at = time.monotonic()
+        while time.monotonic() < ends_at:
+            if (hit := points.hit(order)) is not None:
+                return hit.pid
+            if provoke is not None and time.monotonic() >= provoke_at:
+                provoke_at = time.monotonic() + _PROVOKE_EVERY_S
+                topic = arena.dice.choice(sorted(arena.streams))
+                self._threads.append(do_later(provoke, arena, topic, 0))
+            time.sleep(_LOOK_EVERY_S)
+            arena.ensure_hosts()
+        points.disarm(order)
+        hit = points.hit(order)
+        return hit.pid if hit else None
+
+    # -- waiting
+
+    def _wait_for_commits(self, sampler: Sampler, since_s: float, limit_s: float) -> None:
+        """Until each topic has committed since then; a person's part is played meanwhile."""
+        ends_at = time.monotonic() + limit_s
+        ask_at = time.monotonic() + _ASK_AFTER_S
+        while late := [t for t, seen in sampler.samples.items() if commit_after(seen, since_s) is None]:
+            if time.monotonic() > ends_at:
+                for topic in late:
+                    self.outcome.stood_still(topic, limit_s, self._state_of(topic))
+                return
+            if time.monotonic() > ask_at:
+                self._help(late)
+                ask_at = time.monotonic() + _ASK_AFTER_S
+            time.sleep(_LOOK_EVERY_S)
+
+    def _help(self, topics: list[str]) -> None:
+        """What a person does: wishes that crossed are put right, a topic that failed is resumed."""
+        arena = self._arena
+        arena.ensure_hosts()
+        for host in arena.alive:
+            signal_tree(host.pid, signal.SIGCONT)
+        with contextlib.suppress(TableTopicError):
+            if arena.server_pid("kafka") is None or arena.server_pid("registry") is None:
+                arena.mend_servers()
+            wishes = arena.workbench.wishes()
+            for topic in topics:
+                if topic not in wishes:
+                    plan = arena.streams[topic].plan
+                    arena.workbench.enable(topic, {"commit_interval_ms": 500, **plan.settings})
+                    continue
+                status = arena.workbench.status(topic)[0]
+                if status.state == "failed":
+                    self.outcome.failed(topic, status.error or "", arena.happenings)
+                    arena.note("resume", topic, f"it had failed: {status.error}", is_fault=False)
+                if status.state == "failed" or wishes[topic].run != "on":
+                    arena.workbench.resume(topic)
+
+    def _state_of(self, topic: str) -> str:
+        with contextlib.suppress(TableTopicError):
+            status = self._arena.workbench.status(topic)[0]
+            return f"{status.state}: {status.error}"
+        return "unknown, as the broker does not answer"
+
+    # -- the end
+
+    def _calm_down(self, sampler: Sampler) -> None:
+        """Stop sending; wait until the tables have everything and nothing lies beside them."""
+        arena = self._arena
+        self._say("the last records are sent; waiting until the tables have them")
+        arena.mend_servers()
+        arena.ensure_hosts()
+        for stream in arena.streams.values():
+            stream.end()
+        self._wait_until(self._caught_up, _CAUGHT_UP_S, "the tables have all records", sampler)
+        for interval in (550, 500):  # a new owner sweeps what the last ones left
+            for topic in arena.streams:
+                with contextlib.suppress(TableTopicError):
+                    arena.workbench.alter(topic, {"commit_interval_ms": interval})
+            time.sleep(3)
+        self._wait_until(self._is_swept, _SWEPT_S, "nothing lies beside the tables", sampler)
+
+    def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> None:
+        ends_at = time.monotonic() + limit_s
+        while not done():
+            if time.monotonic() > ends_at:
+                self._say(f"after {limit_s:.0f} s it is still not so that {what}")
+                return
+            self._help(list(sampler.samples))
+            time.sleep(1)
+
+    def _caught_up(self) -> bool:
+        arena = self._arena
+        with contextlib.suppress(TableTopicError):
+            found = arena.workbench.status()
+            return len(found) == len(arena.streams) and all(one.lag_records == 0 for one in found)
+        return False
+
+    def _is_swept(self) -> bool:
+        return all(not verdict.orphans for verdict in self._verdicts())
+
+    def _judge(self) -> None:
+        self._say("comparing every acknowledged record with the tables")
+        self.outcome.verdicts = list(self._verdicts())
+
+    def _verdicts(self) -> Iterator[TopicVerdict]:
+        arena = self._arena
+        ends = arena.workbench.broker.end_offsets(list(arena.streams))
+        for topic, stream in arena.streams.items():
+            name, forgiven = arena.table_name(topic), arena.forgiven[topic]
+            yield judge(arena.catalog(), name, topic, stream.sent, ends[topic], forgiven)

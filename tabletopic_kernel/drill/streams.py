@@ -1,0 +1,318 @@
+"""The records of a drill: producers that go on while things break, and remember what the broker took."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+from tabletopic_kernel.core.errors import InternalError
+
+_PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 count = 3; }'
+_NOBODYS_ID = 0x7F000000
+_TRANSACTION_RECORDS = 40
+_FLUSH_S = 240.0
+
+
+class Fate(StrEnum):
+    """What must become of a record."""
+
+    ROW = "row"
+    NULLS = "nulls"  # a record without a value: a row of nulls
+    LETTER = "letter"
+    UNSURE = "unsure"  # the broker's answer was lost: at most one row
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record that the broker acknowledged; its value follows from ``number`` and ``version``."""
+
+    partition: int
+    offset: int
+    number: int
+    version: int
+    fate: Fate
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """One topic of the drill: its format, how its producer behaves, and its settings as a table topic."""
+
+    topic: str
+    kind: str  # avro, protobuf or json
+    partitions: int
+    transactional: bool
+    settings: Mapping[str, Any]
+    poison: float = 0.02
+    tombstones: float = 0.02
+
+
+PLANS = (
+    StreamPlan("orders", "avro", 3, False, {"partition_by": ["bucket(2, id)"]}),
+    StreamPlan("payments", "protobuf", 2, True, {}),
+    StreamPlan("visits", "json", 2, False, {"value_format": "json"}, tombstones=0.0),
+)
+
+
+def value_of(number: int, version: int) -> dict[str, Any]:
+    """Record ``number`` by version 1, 2, … of the schema: each later one adds or widens a column."""
+    value: dict[str, Any] = {"id": number, "text": f"text {number} ✓", "count": number % 1000}
+    if version > 1:
+        value |= {"count": 5_000_000_000 + number, "extra": number / 8}
+    return value | {f"late_{k}": f"late {k} of {number}" for k in range(3, version + 1)}
+
+
+def avro_schema(version: int) -> str:
+    """The Avro schema of ``version``; each can read the records of those before it."""
+    count = "long" if version > 1 else "int"
+    fields: list[dict[str, Any]] = [
+        {"name": "id", "type": "long"},
+        {"name": "text", "type": "string"},
+        {"name": "count", "type": count},
+    ]
+    if version > 1:
+        fields.append({"name": "extra", "type": ["null", "double"], "default": None})
+    late = [f"late_{k}" for k in range(3, version + 1)]
+    fields += [{"name": name, "type": ["null", "string"], "default": None} for name in late]
+    return json.dumps({"type": "record", "name": "Row", "fields": fields})
+
+
+class Stream:
+    """Sends to one topic from ``begin`` to ``end``, in several versions of the schema at once."""
+
+    def __init__(
+        self, plan: StreamPlan, kafka: Mapping[str, Any], registry: Mapping[str, Any], seed: int
+    ) -> None:
+        self.plan = plan
+        self.sent: list[Sent] = []
+        self.ends: dict[int, int] = {}  # partition → the offset behind the last acknowledged record
+        self.aborted = 0
+        self._random = random.Random(f"{seed} {plan.topic}")
+        self._registry = SchemaRegistryClient.new_client(dict(registry) | {"timeout": 10})
+        self._ids: dict[int, int] = {}
+        self._partitions = plan.partitions
+        self._number = 0
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        self._in_transaction = False
+        self._started = 0  # the transaction's first record
+        properties = {
+            **kafka,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "log_level": 0,
+            "message.timeout.ms": int(_FLUSH_S * 1000),
+            # An added partition is found soon.
+            "topic.metadata.refresh.interval.ms": 2_000,
+        }
+        if plan.transactional:
+            properties |= {"transactional.id": f"drill-{plan.topic}-{seed}", "transaction.timeout.ms": 60_000}
+            properties["message.timeout.ms"] = 60_000
+        self._producer = Producer(properties)
+        self._thread = threading.Thread(target=self._run, name=f"stream {plan.topic}", daemon=True)
+        self._rate = 0.0
+        self._register(1)
+        self._register(2)
+
+    @property
+    def version(self) -> int:
+        """The newest version of the schema."""
+        return max(self._ids)
+
+    def evolve(self) -> int:
+        """Register one more version of the schema and send records of it; which one."""
+        version = self.version + (self.plan.kind == "avro")
+        self._register(version)
+        return version
+
+    def add_partition(self, count: int) -> None:
+        """Use the partitions below ``count`` too."""
+        self._partitions = count
+
+    def begin(self, per_second: float) -> None:
+        """Go on sending."""
+        self._rate = per_second
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop, and wait until everything is acknowledged; raises what ended the producer."""
+        self._stop.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _register(self, version: int) -> None:
+        """Before records of it are sent, as the registry may be away then."""
+        if self.plan.kind == "avro":
+            schema = Schema(avro_schema(version), "AVRO")
+        elif self.plan.kind == "protobuf":
+            schema = Schema(_PROTO, "PROTOBUF")
+        else:
+            self._ids[version] = 0
+            return
+        self._ids[version] = self._registry.register_schema(f"{self.plan.topic}-value", schema)
+
+    def _run(self) -> None:
+        try:
+            if self.plan.transactional:
+                self._producer.init_transactions(120)
+                self._send_transactions()
+            else:
+                for _ in self._ticks():
+                    self._send_one(self.sent)
+                    self._producer.poll(0)
+            if self._producer.flush(_FLUSH_S):
+                raise InternalError(f"the broker did not take the last records of {self.plan.topic}")
+        except Exception as error:
+            self._error = error
+
+    def _ticks(self) -> Iterator[None]:
+        next_at = time.monotonic()
+        while not self._stop.is_set():
+            yield
+            next_at = max(next_at + 1 / self._rate, time.monotonic() - 1)
+            self._stop.wait(max(0.0, next_at - time.monotonic()))
+
+    def _send_transactions(self) -> None:
+        """Transactions of some records, every fifth of which is aborted."""
+        open_records: list[Sent] = []
+        for _ in self._ticks():
+            if not open_records and not self._in_transaction:
+                self._producer.begin_transaction()
+                self._in_transaction = True
+                self._started = self._number
+            self._send_one(open_records)
+            self._producer.poll(0)
+            if self._number - self._started >= _TRANSACTION_RECORDS:
+                self._end_transaction(open_records)
+        if self._in_transaction:
+            self._end_transaction(open_records)
+
+    def _end_transaction(self, records: list[Sent]) -> None:
+        self._in_transaction = False
+        if self._random.random() < 0.2:
+            self._abort(records)
+            return
+        try:
+            self._retried(self._producer.commit_transaction)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self._abort(records)
+            return
+        self._acknowledge(records)
+
+    def _abort(self, records: list[Sent]) -> None:
+        self._retried(self._producer.abort_transaction)
+        self.aborted += self._number - self._started
+        records.clear()
+
+    def _retried(self, call: Any) -> None:
+        """As long as the broker is away; a transaction's end may be asked for again."""
+        ends_at = time.monotonic() + _FLUSH_S
+        while True:
+            try:
+                call(30)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > ends_at:
+                    raise
+
+    def _acknowledge(self, records: list[Sent]) -> None:
+        self.sent += records
+        for one in records:
+            self.ends[one.partition] = max(self.ends.get(one.partition, 0), one.offset + 1)
+        records.clear()
+
+    def _send_one(self, taken: list[Sent]) -> None:
+        number, chance = self._number, self._random.random()
+        self._number += 1
+        version = self._random.choice((1, 2, self.version)) if number > 20 else 1
+        fate = Fate.ROW
+        if number > 20 and chance < self.plan.poison:
+            fate = Fate.LETTER
+        elif number > 20 and chance < self.plan.poison + self.plan.tombstones:
+            fate = Fate.NULLS
+        data = None if fate is Fate.NULLS else self.bytes_of(number, version)
+        if fate is Fate.LETTER and data is not None:
+            data = poisoned(data, number, self.plan.kind)
+
+        def delivered(error: Any, message: Message) -> None:
+            if error is not None:
+                if not self.plan.transactional:  # there its transaction is aborted
+                    self._error = KafkaException(error)
+                return
+            place = (message.partition() or 0, message.offset() or 0)
+            taken.append(Sent(*place, number, version, fate))
+            if taken is self.sent:
+                self.ends[place[0]] = max(self.ends.get(place[0], 0), place[1] + 1)
+
+        partition = number % self._partitions
+        while True:
+            try:
+                self._producer.produce(self.plan.topic, data, partition=partition, on_delivery=delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException:  # a partition that is not known here yet
+                partition = number % self.plan.partitions
+
+    def bytes_of(self, number: int, version: int) -> bytes:
+        """The record's value as it goes to the topic."""
+        value = value_of(number, version)
+        if self.plan.kind == "json":
+            return json.dumps(value, ensure_ascii=False).encode()
+        prefix = struct.pack(">bI", 0, self._ids[version])
+        if self.plan.kind == "avro":
+            return prefix + _avro(value)
+        return prefix + b"\0" + _protobuf(value)
+
+
+def poisoned(data: bytes, number: int, kind: str) -> bytes:
+    """What cannot become a row: cut, of an id that nobody registered, or no record at all."""
+    if kind == "json":
+        return (data[:-1], b"\xff\xfe" + data, b"[1, 2]")[number % 3]
+    return (data[:-1], struct.pack(">bI", 0, _NOBODYS_ID) + data[5:], b"bad %d" % number)[number % 3]
+
+
+def _avro(value: Mapping[str, Any]) -> bytes:
+    """By the Avro specification (binary encoding), as ``avro_schema`` orders the fields."""
+    out = io.BytesIO()
+    out.write(_zigzag(value["id"]))
+    text = value["text"].encode()
+    out.write(_zigzag(len(text)) + text + _zigzag(value["count"]))
+    for name, one in value.items():
+        if name == "extra":
+            out.write(_zigzag(1) + struct.pack("<d", one))
+        elif name.startswith("late_"):
+            out.write(_zigzag(1) + _zigzag(len(one.encode())) + one.encode())
+    return out.getvalue()
+
+
+def _protobuf(value: Mapping[str, Any]) -> bytes:
+    """By the Protobuf specification (wire format): fields 1, 2 and 3 of ``Row``."""
+    text: bytes = value["text"].encode()
+    words = b"\x12" + _varint(len(text)) + text
+    return b"\x08" + _varint(value["id"]) + words + b"\x18" + _varint(value["count"])
+
+
+def _zigzag(number: int) -> bytes:
+    return _varint((number << 1) ^ (number >> 63))
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])

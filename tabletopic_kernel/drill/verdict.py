@@ -1,0 +1,164 @@
+"""The verdict: every acknowledged record against rows, dead letters and what was skipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from tabletopic_kernel.drill.foreign import FOREIGN_PARTITION, reachable_files
+from tabletopic_kernel.drill.streams import Fate, Sent, value_of
+from tabletopic_kernel.drill.tables import newest_ledger
+
+_METADATA = "_kafka_metadata"
+_TOLD = 5  # examples of each difference
+Place = tuple[int, int]
+
+
+@dataclass
+class TopicVerdict:
+    """What was found of one topic. ``differences``: in words, empty where all is well."""
+
+    topic: str
+    acknowledged: int = 0
+    rows: int = 0
+    letters: int = 0
+    skipped: int = 0
+    files: int = 0
+    orphans: int = 0
+    snapshots: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every record is where it belongs."""
+        return not self.differences
+
+    def differ(self, what: str, places: Collection[Any]) -> None:
+        """Note a difference, with some examples."""
+        if places:
+            some = ", ".join(str(place) for place in sorted(places, key=str)[:_TOLD])
+            self.differences.append(f"{len(places):,} {what}: {some}{' …' if len(places) > _TOLD else ''}")
+
+
+def judge(
+    catalog: Catalog,
+    table_name: str,
+    topic: str,
+    sent: Sequence[Sent],
+    ends: Mapping[int, int],
+    forgiven_files: Collection[str],
+) -> TopicVerdict:
+    """Compare a topic's records with its tables.
+
+    Args:
+        sent: what the broker acknowledged.
+        ends: the topic's end offsets.
+        forgiven_files: files that other writers took out of the table; nobody has to delete these.
+    """
+    verdict = TopicVerdict(topic, acknowledged=len(sent))
+    try:
+        table = catalog.load_table(table_name)
+    except NoSuchTableError:
+        verdict.differences.append(f"there is no table {table_name}")
+        return verdict
+    rows = _rows(table, verdict)
+    letters = _letters(catalog, f"{table_name}__dead_letters", verdict)
+    verdict.differ("records are a row and a dead letter", rows.keys() & letters)
+    known = {(one.partition, one.offset) for one in sent}
+    verdict.differ("rows or dead letters are of no acknowledged record", (rows.keys() | letters) - known)
+    lost, wrong, changed = [], [], []
+    for one in sent:
+        place = (one.partition, one.offset)
+        is_row = place in rows
+        if not is_row and place not in letters:
+            lost += [place] if one.fate is not Fate.UNSURE else []
+        elif one.fate is not Fate.UNSURE and is_row is (one.fate is Fate.LETTER):
+            wrong.append(place)
+        elif is_row and not _is_equal(rows[place], one):
+            changed.append(place)
+    verdict.differ("acknowledged records are lost", lost)
+    verdict.differ("records became a row where a dead letter belongs, or the other way round", wrong)
+    verdict.differ("rows have other values than their records", changed)
+    _check_ledger(table, verdict, ends)
+    _check_files(table, verdict, forgiven_files)
+    return verdict
+
+
+def _rows(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
+    found: dict[Place, dict[str, Any]] = {}
+    times: Counter[Place] = Counter()
+    for batch in table.scan().to_arrow_batch_reader():
+        for row in batch.to_pylist():
+            metadata = row[_METADATA]
+            if metadata["partition"] == FOREIGN_PARTITION:
+                continue
+            place = (metadata["partition"], metadata["offset"])
+            times[place] += 1
+            found[place] = row
+    verdict.rows = len(found)
+    verdict.differ("records are rows more than once", [place for place, count in times.items() if count > 1])
+    return found
+
+
+def _letters(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        return set()
+    found = table.scan(selected_fields=("partition", "offset")).to_arrow()
+    places = list(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+    verdict.letters = len(set(places))
+    verdict.differ(
+        "records are dead letters more than once", [place for place, n in Counter(places).items() if n > 1]
+    )
+    _check_snapshots(table, verdict, "dead letters")
+    return set(places)
+
+
+def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:
+    expected = {} if sent.fate is Fate.NULLS else value_of(sent.number, sent.version)
+    own = {name: value for name, value in row.items() if not name.startswith(("_kafka", "note_"))}
+    return all(value == expected.get(name) for name, value in own.items()) and expected.keys() <= own.keys()
+
+
+def _check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -> None:
+    ledger = newest_ledger(table)
+    if ledger is None:
+        verdict.differences.append("the table has no ledger")
+        return
+    verdict.skipped = ledger.skipped
+    if dict(ledger.next_offsets) != dict(ends):
+        verdict.differences.append(
+            f"the ledger is at {dict(ledger.next_offsets)}, the topic ends at {dict(ends)}"
+        )
+
+
+def _check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) -> None:
+    reachable = {path_of(file) for file in reachable_files(table)}
+    verdict.files = len(reachable)
+    data = Path(path_of(table.location())) / "data"
+    # Files that others wrote are not in the folder of an owner's epoch.
+    there = {str(path) for path in data.rglob("*") if path.is_file() and "/epoch-" in str(path)}
+    orphans = there - reachable - {path_of(file) for file in forgiven}
+    verdict.orphans = len(orphans)
+    verdict.differ("data files are referred to by no snapshot and were not removed", orphans)
+    _check_snapshots(table, verdict, "rows")
+
+
+def _check_snapshots(table: Table, verdict: TopicVerdict, what: str) -> None:
+    verdict.snapshots += len(table.metadata.snapshots)
+    missing = {path_of(file) for file in reachable_files(table) if not Path(path_of(file)).is_file()}
+    verdict.differ(f"data files of {what} that a snapshot refers to are gone", missing)
+
+
+def path_of(location: str) -> str:
+    """The path of a local file, however its location is spelt."""
+    return unquote(urlparse(location).path) if location.startswith("file:") else location
