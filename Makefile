@@ -9,7 +9,7 @@ SIDEBAR := tabletopic_kernel/labextension/package.json
 PYTHON ?=
 ARGS ?=
 
-.PHONY: help demo up down lab test check bench lock clean
+.PHONY: help demo up down lab test check bench drill lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -45,6 +45,9 @@ check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 
 bench: $(INSTALLED) ## how fast it is on this machine
 	@$(RUN) tabletopic_kernel.bench $(ARGS)
+
+drill: $(INSTALLED) ## kill and disturb everything by a seed, then compare every record (ARGS="--minutes 60")
+	@$(BIN)/tabletopic drill $(ARGS)
 
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; UPGRADE=1 takes the newest versions
 	@echo "==> requirements.lock"

@@ -1,0 +1,78 @@
+"""What a drill reports: recovery times, steps, the page."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.drill import page
+from tabletopic_kernel.drill.arena import Happening
+from tabletopic_kernel.drill.outcome import Outcome, StepHit
+from tabletopic_kernel.drill.schedule import Fault
+from tabletopic_kernel.drill.tables import Sample, commit_after
+from tabletopic_kernel.drill.verdict import TopicVerdict
+from tabletopic_kernel.local.crash_points import Act
+
+SAMPLES = [Sample(1, 10, 0), Sample(2, 10, 5), Sample(3, 4, 11), Sample(4, 4, 12), Sample(5, 9, 7)]
+
+
+def outcome() -> Outcome:
+    """A small drill."""
+    found = Outcome(7, began_s=0.0, ended_s=10.0, rounds=1)
+    found.samples = {"orders": SAMPLES, "visits": [Sample(1, 1, 0), Sample(3, 2, 0)]}
+    found.happenings = [
+        Happening(1.5, Fault.KILL_HOST, "orders", "killed host 1"),
+        Happening(1.6, "kill", "step sent", "process 1: kill"),
+        Happening(1.7, Fault.PAUSE, "visits", "was not possible: <busy>", is_fault=False),
+    ]
+    found.steps = [
+        StepHit(1, Step.SENT, Act.KILL, None, hit=True),
+        StepHit(2, Step.CLAIM, Act.HOLD, Fault.PAUSE, hit=False),
+    ]
+    found.verdicts = [TopicVerdict("orders", 3, 2, 1), TopicVerdict("visits", 1, 1)]
+    return found
+
+
+def test_a_commit_after_a_rollback_counts() -> None:
+    """What the table had before the fault is no measure any more once it was taken back."""
+    assert commit_after(SAMPLES, 1.5) == 5
+    assert commit_after(SAMPLES, 0) == 1
+    assert commit_after(SAMPLES, 5) is None
+
+
+def test_recovery_is_that_of_the_slowest_topic() -> None:
+    """From the fault until all topics have committed records again."""
+    assert outcome().recoveries()[Fault.KILL_HOST] == [3.5]
+
+
+def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:
+    """After a rollback a person is asked; otherwise nobody should be."""
+    found = outcome()
+    found.failed("orders", "gone", found.happenings)
+    assert not found.ok
+    cause = Happening(2, Fault.FOREIGN_ROLLBACK, "visits", "")
+    found.problems.clear()
+    found.failed("visits", "the ledger is not where it was", [*found.happenings, cause])
+    assert found.ok
+
+
+def test_the_report_in_all_forms() -> None:
+    """JSON, page and Markdown tell the verdict, the seed and each step; what is told is escaped."""
+    found = outcome()
+    assert found.ok
+    told = json.loads(json.dumps(found.to_json()))
+    assert (told["faults"], told["steps"]["sent"]["hit"], told["steps"]["claim"]["missed"]) == (2, 1, 1)
+    html = page.page(found)
+    assert "Drill report" in html
+    assert "--seed 7" in html
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=.https?:", html)  # it needs no network
+    assert "| sent | 1 | 0 |" in page.markdown(found)
+    found.verdicts[0].differ("records are <lost>", [(0, 1)])
+    assert "&lt;lost&gt;" in page.page(found)
+    assert page.differences(found) == ["orders: 1 records are <lost>: (0, 1)"]
+
+
+def test_a_drill_without_a_verdict_is_not_well() -> None:
+    """Nothing compared is nothing proved."""
+    assert not Outcome(1, 0.0).ok

@@ -1,0 +1,65 @@
+"""The schedule of a drill follows from its seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.drill.schedule import GROUPS, PROVOKED_BY, Fault, chosen, rounds
+from tabletopic_kernel.local.crash_points import Act
+
+ALL = frozenset(Fault)
+
+
+def test_the_same_seed_makes_the_same_schedule() -> None:
+    """And another seed another one."""
+    first, again, other = (list(islice(rounds(seed, ALL), 50)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_every_step_comes_equally_often() -> None:
+    """So every step is hit five times in five times as many rounds as there are steps."""
+    steps = Counter(one.step for one in islice(rounds(3, ALL), 5 * len(Step)))
+    assert steps == dict.fromkeys(Step, 5)
+
+
+def test_every_fault_and_act_comes() -> None:
+    """In some hundred rounds nothing is left out."""
+    some = list(islice(rounds(4, ALL), 400))
+    besides = {fault for one in some for _, fault in one.besides}
+    held = {one.held for one in some}
+    assert besides == ALL
+    assert {one.act for one in some} == set(Act)
+    assert set(GROUPS["foreign"]) <= held
+
+
+def test_only_what_was_chosen_happens() -> None:
+    """Groups and single faults can be named."""
+    only = chosen(["foreign", "pause"])
+    assert only == {*GROUPS["foreign"], Fault.PAUSE}
+    for one in islice(rounds(5, only), 100):
+        assert {fault for _, fault in one.besides} <= only
+        assert one.held is None or one.held in only
+        assert one.act in (Act.HOLD, None)
+
+
+def test_every_fault_is_in_one_group() -> None:
+    """So a group's name reaches each."""
+    members = Counter(fault for group in GROUPS.values() for fault in group)
+    assert members == dict.fromkeys(Fault, 1)
+
+
+def test_no_fault_of_that_name() -> None:
+    """The message names the groups."""
+    with pytest.raises(UsageError, match="hosts, servers"):
+        chosen(["earthquake"])
+
+
+def test_a_provoked_step_needs_no_fault_of_the_list() -> None:
+    """What provokes a step is an order of a person or a new schema, never a fault of servers."""
+    assert set(PROVOKED_BY.values()) <= {Fault.ALTER, Fault.EVOLVE, Fault.REPLAY}

@@ -1,0 +1,66 @@
+"""The records of a drill, read by others."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabletopic_kernel.drill import streams
+from tabletopic_kernel.drill.streams import avro_schema, poisoned, value_of
+
+NUMBERS = st.integers(0, 1 << 40)
+
+
+@given(NUMBERS, st.integers(1, 9))
+def test_avro_records_are_avro(number: int, version: int) -> None:
+    """fastavro reads the value that the verdict expects, and nothing is left over."""
+    schema = fastavro.parse_schema(json.loads(avro_schema(version)))
+    body = io.BytesIO(streams._avro(value_of(number, version)))
+    assert fastavro.schemaless_reader(body, schema, None) == value_of(number, version)
+    assert body.read() == b""
+
+
+@given(st.integers(2, 9))
+def test_each_version_reads_the_one_before(version: int) -> None:
+    """As a registry that demands BACKWARD wants it."""
+    older, newer = (fastavro.parse_schema(json.loads(avro_schema(v))) for v in (version - 1, version))
+    body = io.BytesIO(streams._avro(value_of(7, version - 1)))
+    read = fastavro.schemaless_reader(body, older, newer)
+    assert isinstance(read, dict)
+    assert {name: read[name] for name in ("id", "text", "count")} == {
+        name: value_of(7, version - 1)[name] for name in ("id", "text", "count")
+    }
+
+
+def row_message() -> Any:
+    """The class of the Protobuf message, made by google's library."""
+    file = descriptor_pb2.FileDescriptorProto(name="row.proto", syntax="proto3")
+    message = file.message_type.add(name="Row")
+    kinds = {"id": 3, "text": 9, "count": 3}  # int64, string, int64
+    for at, (name, kind) in enumerate(kinds.items(), 1):
+        message.field.add(name=name, number=at, type=kind, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Row"))
+
+
+@given(NUMBERS)
+def test_protobuf_records_are_protobuf(number: int) -> None:
+    """Google's library reads the value that the verdict expects."""
+    value = value_of(number, 1)
+    read = row_message().FromString(streams._protobuf(value))
+    assert {"id": read.id, "text": read.text, "count": read.count} == value
+
+
+@pytest.mark.parametrize("kind", ["avro", "protobuf", "json"])
+def test_poison_is_poison(kind: str) -> None:
+    """Each of the three ways changes the bytes."""
+    good = b"\x00\x00\x00\x00\x01" + streams._avro(value_of(1, 1)) if kind != "json" else b'{"id": 1}'
+    assert len({poisoned(good, number, kind) for number in range(3)} | {good}) == 4

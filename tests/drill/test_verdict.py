@@ -1,0 +1,156 @@
+"""The verdict of a drill finds what is wrong, and nothing where all is well."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.drill.streams import Fate, Sent, value_of
+from tabletopic_kernel.drill.verdict import TopicVerdict, judge
+
+PLACE = StructType(
+    NestedField(6, "partition", IntegerType()),
+    NestedField(7, "offset", LongType()),
+    NestedField(8, "timestamp", TimestamptzType()),
+)
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "text", StringType()),
+    NestedField(3, "count", LongType()),
+    NestedField(4, "extra", DoubleType()),
+    NestedField(5, "_kafka_metadata", PLACE),
+)
+LETTERS = Schema(NestedField(1, "partition", IntegerType()), NestedField(2, "offset", LongType()))
+SENT = [
+    *(Sent(0, n, n, 1 + n % 2, Fate.ROW) for n in range(10)),
+    Sent(0, 10, 10, 1, Fate.NULLS),
+    Sent(0, 11, 11, 1, Fate.LETTER),
+]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A catalog of its own."""
+    found = load_catalog(
+        "lake", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w"
+    )
+    found.create_namespace("default")
+    return found
+
+
+def rows_of(sent: Sequence[Sent]) -> list[dict[str, Any]]:
+    """The rows that records must become."""
+    found = []
+    for one in sent:
+        if one.fate is not Fate.LETTER:
+            place = {"partition": one.partition, "offset": one.offset, "timestamp": datetime.now(UTC)}
+            value = {} if one.fate is Fate.NULLS else value_of(one.number, one.version)
+            found.append({**value, "_kafka_metadata": place})
+    return found
+
+
+def fill(catalog: Catalog, rows: list[dict[str, Any]], letters: list[dict[str, int]], end: int = 12) -> None:
+    """Tables with these rows and dead letters, and a ledger that ends at ``end``."""
+    table = catalog.create_table("default.t", SCHEMA)
+    summary = {
+        "tabletopic.offsets": json.dumps({"0": end}),
+        "tabletopic.commit-id": "c",
+        "tabletopic.epoch": "1",
+    }
+    table.append(pa.Table.from_pylist(rows, schema=SCHEMA.as_arrow()), snapshot_properties=summary)
+    stays = catalog.create_table("default.t__dead_letters", LETTERS)
+    stays.append(pa.Table.from_pylist(letters, schema=LETTERS.as_arrow()))
+
+
+def verdict(catalog: Catalog, sent: Sequence[Sent] = SENT) -> TopicVerdict:
+    """What is found of the tables."""
+    return judge(catalog, "default.t", "t", sent, {0: 12}, ())
+
+
+LETTER = {"partition": 0, "offset": 11}
+
+
+def test_all_is_well(catalog: Catalog) -> None:
+    """Every record once, with its value; rows of others count for nothing."""
+    fill(catalog, rows_of(SENT), [LETTER])
+    foreign.append(catalog.load_table("default.t"), random.Random(1))
+    found = verdict(catalog)
+    assert found.ok, found.differences
+    assert (found.acknowledged, found.rows, found.letters) == (12, 11, 1)
+
+
+def changed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One value is another."""
+    return [rows[0] | {"count": 999_999}, *rows[1:]]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "letters", "end", "told"),
+    [
+        (lambda rows: rows[1:], [LETTER], 12, "1 acknowledged records are lost: (0, 0)"),
+        (lambda rows: [*rows, rows[3]], [LETTER], 12, "1 records are rows more than once: (0, 3)"),
+        (changed, [LETTER], 12, "1 rows have other values than their records: (0, 0)"),
+        (lambda rows: rows, [], 12, "1 acknowledged records are lost: (0, 11)"),
+        (lambda rows: rows, [LETTER, LETTER], 12, "1 records are dead letters more than once: (0, 11)"),
+        (
+            lambda rows: rows,
+            [LETTER, {"partition": 0, "offset": 4}],
+            12,
+            "a row and a dead letter: (0, 4)",
+        ),
+        (lambda rows: rows[1:], [LETTER, {"partition": 0, "offset": 0}], 12, "the other way round: (0, 0)"),
+        (lambda rows: rows, [LETTER, {"partition": 3, "offset": 4}], 12, "no acknowledged record: (3, 4)"),
+        (lambda rows: rows, [LETTER], 11, "the ledger is at {0: 11}, the topic ends at {0: 12}"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    catalog: Catalog,
+    spoil: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    letters: list[dict[str, int]],
+    end: int,
+    told: str,
+) -> None:
+    """Lost, twice, changed, in the wrong place, or not counted by the ledger."""
+    fill(catalog, spoil(rows_of(SENT)), letters, end)
+    found = verdict(catalog)
+    assert any(told in one for one in found.differences), found.differences
+
+
+def test_a_data_file_that_is_gone(catalog: Catalog) -> None:
+    """The snapshot that refers to it cannot be read any more."""
+    fill(catalog, rows_of(SENT), [LETTER])
+    (file,) = foreign.reachable_files(catalog.load_table("default.t"))
+    Path(file.removeprefix("file://")).unlink()
+    told = verdict(catalog).differences
+    assert any("data files of rows that a snapshot refers to are gone" in one for one in told)
+
+
+def test_a_data_file_that_nobody_needs(catalog: Catalog) -> None:
+    """In a folder of ours it should have been removed; what others left is their business."""
+    fill(catalog, rows_of(SENT), [LETTER])
+    data = Path(catalog.load_table("default.t").location().removeprefix("file://")) / "data"
+    for folder in ("epoch-00000001", "by-others"):
+        (data / folder).mkdir(parents=True)
+        (data / folder / "orphan.parquet").write_bytes(b"PAR1")
+    found = verdict(catalog)
+    assert found.orphans == 1
+    assert "epoch-00000001/orphan.parquet" in found.differences[0]
