@@ -32,7 +32,8 @@ def query(
     call: Call,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="The query; - reads it from standard input.")],
     engine: Annotated[
-        Literal["duckdb", "spark"], typer.Option(help="DuckDB is quick; Spark also writes.")
+        Literal["duckdb", "spark", "athena"],
+        typer.Option(help="DuckDB is quick and only reads; Spark also writes; Athena reads a Glue catalog."),
     ] = "duckdb",
     at: Annotated[
         str | None, typer.Option(metavar="SNAPSHOT|TIME", help="Read the tables as they were (DuckDB).")
@@ -49,7 +50,8 @@ def query(
     """Ask the tables in SQL.
 
     A table is called by its name, by namespace.table, or by
-    catalog.namespace.table. Each query sees the newest snapshots.
+    catalog.namespace.table. Each query sees the newest snapshots. DuckDB
+    reads; write with --engine spark.
 
     Example:  tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"
     """

@@ -28,6 +28,7 @@ _ASSIGNMENT = re.compile(r"\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
 
 _MANUAL = """\
 Ask the tables in SQL. A table is called table, namespace.table or catalog.namespace.table.
+%%lake reads; write with Spark: %%lake --engine spark.
 
 $name in the SQL stands for the variable of that name; its value is bound, never written into the text.
 result << SELECT ... keeps all rows in a variable: a DataFrame, or what --as says. How fresh the tables are
@@ -41,8 +42,13 @@ stands under the rows.
 
 
 def _make_parser() -> Parser:
-    parser = Parser("%%lake", "%%%%lake [options] [result <<] SQL", _MANUAL.replace("%", "%%"),
-                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = Parser(
+        "%%lake",
+        # argparse fills in the usage, and the description only where it names the program.
+        "%%%%lake [options] [result <<] SQL",
+        _MANUAL,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     engines = "duckdb answers soonest, spark also writes, athena reads tables of a Glue catalog"
     parser.add_argument(
         "-e", "--engine", choices=("duckdb", "spark", "athena"), default="duckdb", help=engines

@@ -30,6 +30,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     sql_errors,
 )
 from tabletopic_kernel.query.moment import Moment, dotted, snapshot_at
+from tabletopic_kernel.query.statements import check_reads
 from tabletopic_kernel.query.tables_in_sql import Name, quote, quote_default, tables_in, wants_table_list
 
 _BATCH_ROWS = 10_000
@@ -75,12 +76,13 @@ class DuckLake:
         """The rows of a query; timestamps with zone are UTC.
 
         Args:
-            sql: one or more statements; the last one's rows come back.
+            sql: one query, which only reads; SET and USE may stand before it.
             at: read the tables as they were: a snapshot id, a time in ISO 8601 (UTC where it has no zone).
             params: values for ``?`` or ``$name``.
 
         Raises:
-            UsageError: wrong SQL (with the position), no such table, no such snapshot.
+            UsageError: wrong SQL (with the position), SQL that writes, several queries, no such table or
+                snapshot.
             RetryableError: catalog or storage do not answer.
         """
         return self.query(sql, at, params).rows
@@ -98,6 +100,7 @@ class DuckLake:
                 return Answer(self._table_list())
             connection = self._open()
             text = quote_default(sql)
+            check_reads(self._parser, text)
             names = tables_in(self._parser, text)
             views, unknown = self._views(names, at)
             self._drop(connection, unknown)

@@ -5,8 +5,11 @@ A name is a tuple of its parts: ``lake."default".clicks`` is ``("lake", "default
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import duckdb
 
@@ -42,21 +45,60 @@ def quote_default(sql: str) -> str:
 def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
     """Every table that the statements refer to, CTEs left out; raises duckdb's ParserException.
 
-    Where the parser cannot tell (PIVOT, INSERT), every name in the text is taken for one: a name too many
-    costs a look into the catalog, no more.
+    Where neither the parser's tree nor its list of names can be had (PIVOT, INSERT), every name in the text
+    is taken for one: a name too many costs a look into the catalog, no more.
     """
     found: dict[Name, None] = {}
     for statement in connection.extract_statements(sql):
-        try:
-            names = connection.get_table_names(
-                # With variables the parser gives no names, and none of them is one.
-                respelled(statement.query, lambda _: "NULL"),
-                qualified=True,
-            )
-        except duckdb.Error:
+        names = _names_in_tree(connection, statement.query)
+        if names is None:
+            names = _names_by_binding(connection, statement.query)
+        if names is None:
             return _names_in_text(sql)
-        found.update({_parts(name): None for name in sorted(names)})
+        found.update(dict.fromkeys(names))
     return list(found)
+
+
+def _names_in_tree(connection: duckdb.DuckDBPyConnection, query: str) -> list[Name] | None:
+    """From the syntax tree; None where DuckDB gives none: it does of queries, not of EXPLAIN or COPY."""
+    if not query:  # DuckDB gives no text of PIVOT
+        return None
+    row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+    tree = json.loads(row[0]) if row else {"error": True}
+    return None if tree["error"] else sorted(set(_tables_below(tree["statements"], frozenset())))
+
+
+def _tables_below(node: Any, ctes: frozenset[str]) -> Iterator[Name]:
+    """The tables of a part of the tree, where these common table expressions are in sight."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _tables_below(one, ctes)
+    elif isinstance(node, dict):
+        for cte in (node.get("cte_map") or {}).get("map", ()):
+            yield from _tables_below(cte["value"], ctes)
+            ctes |= {cte["key"].lower()}  # the ones behind it see it, and so does the query
+        if node.get("type") == "RECURSIVE_CTE_NODE":
+            ctes |= {node["cte_name"].lower()}
+        if node.get("type") == "BASE_TABLE":
+            parts = (node["catalog_name"], node["schema_name"], node["table_name"])
+            name = tuple(part for part in parts if part)
+            if len(name) > 1 or name[0].lower() not in ctes:
+                yield name
+        for key, inner in node.items():
+            if key != "cte_map":
+                yield from _tables_below(inner, ctes)
+
+
+def _names_by_binding(connection: duckdb.DuckDBPyConnection, query: str) -> list[Name] | None:
+    """From a statement that is no query; None where DuckDB wants to see the tables' columns for it."""
+    if not query:
+        return None
+    try:
+        # With variables it gives no names, and none of them is one.
+        names = connection.get_table_names(respelled(query, lambda _: "NULL"), qualified=True)
+    except duckdb.Error:
+        return None
+    return sorted(map(_parts, names))
 
 
 def wants_table_list(sql: str) -> bool:

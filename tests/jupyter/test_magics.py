@@ -258,6 +258,10 @@ def test_help_is_the_manual(shell: InteractiveShell) -> None:
     text = shell.find_line_magic("topic").__doc__
     for word in ("enable", "--commit-interval", "peek", "--diff", "history"):
         assert word in text
+    lake = shell.find_cell_magic("lake").__doc__
+    assert "%%lake [options]" in lake
+    assert "%%lake reads; write with Spark" in lake
+    assert "%%%" not in lake
     with capture_output() as printed:
         assert shell.run_cell("%topic peek --help").success
     assert "-n N" in seen(printed)
