@@ -64,13 +64,14 @@ class Clients:
         """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
         from tabletopic_kernel.adapters.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local import jvm  # noqa: PLC0415
+        from tabletopic_kernel.local.files import logs_folder  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
 
         def start() -> SparkSession:
             jars = tuple(str(path) for path in jvm.spark_jars(report or silent))
             archive = jvm.spark_archive()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
-            place = SparkPlace(home, jars, self.servers.state_dir / "logs")
+            place = SparkPlace(home, jars, logs_folder(self.servers.state_dir))
             return start_spark(self.settings.spark, place, self.servers.catalog)
 
         with self._lock:

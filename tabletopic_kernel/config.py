@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from tabletopic_kernel.core.errors import SettingsError
-from tabletopic_kernel.core.redact import HIDDEN, is_secret, mask, shown
+from tabletopic_kernel.core.redact import HIDDEN, is_secret, learn, mask, shown
 from tabletopic_kernel.core.settings import DEFAULT_CATALOG_NAME, Settings
 from tabletopic_kernel.core.settings_paths import (
     Leaf,
@@ -94,6 +94,8 @@ def load_settings(
     given: dict[SettingPath, _Given] = {}
     for source in (_from_file(file, cwd), _from_environment(environ), _from_overrides(overrides or {})):
         given.update(_accepted(source, problems))
+    for item in given.values():  # before anything can fail and tell why
+        learn({item.path[-1]: item.value})
     settings = _checked(given, problems)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))

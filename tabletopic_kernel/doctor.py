@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from tabletopic_kernel.config import LoadedSettings
 from tabletopic_kernel.core.errors import SettingsError, TableTopicError
-from tabletopic_kernel.core.redact import mask
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.core.topic_names import internal_owner
 from tabletopic_kernel.workbench import Servers, find_servers
 
@@ -38,6 +38,10 @@ class Check:
     status: Status
     detail: str
     remedy: str = ""
+
+    def __post_init__(self) -> None:
+        # Whatever the programs that were asked put into their answers.
+        object.__setattr__(self, "detail", redact(self.detail))
 
     def to_json(self) -> dict[str, str]:
         """A plain dictionary."""
@@ -76,7 +80,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
     try:
-        return Check(name, "ok", mask(look()))
+        return Check(name, "ok", look())
     except _Trouble as trouble:
         return Check(name, *trouble.check)
     except SettingsError as error:

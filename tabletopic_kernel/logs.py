@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tabletopic_kernel.core.redact import redact
+from tabletopic_kernel.local.files import logs_folder
+
 _LOG_BYTES = 10 * 1024**2
 _READ_BYTES = 2 * 1024**2  # of the end of each file
 _FILES = ("serve.log", "kernel.log")
@@ -17,13 +20,28 @@ _BEGINS = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.Handler:
     """Send what libraries and threads log to ``logs/<file>`` of the state folder."""
-    folder = state_dir / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.handlers.RotatingFileHandler(folder / file, maxBytes=_LOG_BYTES, backupCount=2)
+    handler = logging.handlers.RotatingFileHandler(
+        logs_folder(state_dir) / file, maxBytes=_LOG_BYTES, backupCount=2
+    )
     handler.setLevel(level)
+    handler.addFilter(without_secrets)
     handler.setFormatter(logging.Formatter(_FORMAT))
     logging.getLogger().addHandler(handler)
     return handler
+
+
+def without_secrets(record: logging.LogRecord) -> bool:
+    """A filter that lets every record through, its message and its trace without secrets."""
+    try:
+        told = record.getMessage()
+    except (TypeError, ValueError, KeyError):  # it does not fit its arguments
+        told = f"{record.msg} {record.args}"
+    record.msg, record.args = redact(told), ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    if record.exc_text:  # formatters take it in place of the exception
+        record.exc_text = redact(record.exc_text)
+    return True
 
 
 def read_logs(state_dir: Path, lines: int, topic: str | None = None) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.redact import learn, shown
 from tabletopic_kernel.core.settings import Settings
 
 
@@ -18,6 +19,13 @@ class Servers:
     catalog: dict[str, str]
     state_dir: Path
 
+    def __repr__(self) -> str:
+        told = {
+            section: {name: shown(name, value) for name, value in getattr(self, section).items()}
+            for section in ("kafka", "registry", "catalog")
+        }
+        return f"Servers({', '.join(f'{name}={value!r}' for name, value in told.items())}, {self.state_dir})"
+
 
 def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
     """Servers from the settings; those that are absent are the embedded stack's.
@@ -29,6 +37,8 @@ def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
     """
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
 
+    for properties in (settings.kafka, settings.registry, settings.catalog, settings.spark.conf):
+        learn(properties)
     state_dir = Path(settings.state_dir).expanduser().absolute()
     kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
     own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka

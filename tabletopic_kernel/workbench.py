@@ -15,6 +15,7 @@ from tabletopic_kernel.clients import Clients
 from tabletopic_kernel.config import load_settings
 from tabletopic_kernel.core.alter import altered, validated
 from tabletopic_kernel.core.errors import UnknownTopicError, UsageError
+from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.core.settings import (
     ReplayWish,
     Settings,
@@ -52,7 +53,7 @@ class Workbench(Clients):
         super().__init__(settings, find_servers(settings))
 
     def __repr__(self) -> str:
-        return f"<Workbench at {self.servers.kafka.get('bootstrap.servers')}>"
+        return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
 
     # -- switching topics on and off
 

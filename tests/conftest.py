@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tabletopic_kernel.core import redact
 from tabletopic_kernel.local import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 
@@ -69,6 +70,13 @@ def signals_stay() -> Iterator[None]:
     if left is not before:
         signal.signal(signal.SIGINT, before)
         pytest.fail(f"left a handler of SIGINT: {left}")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_are_known() -> Iterator[None]:
+    """What is hidden in one test is not hidden in the next."""
+    yield
+    redact.forget()
 
 
 @pytest.fixture(scope="session")

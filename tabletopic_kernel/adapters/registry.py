@@ -12,6 +12,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.core.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.core.wire import SchemaKey
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Registry:
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self.url = properties.get("url", "")
+        self.url = mask(properties.get("url", ""))  # for messages; the client has the login
         try:
             self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **properties})
         except (ValueError, TypeError) as error:

@@ -11,7 +11,6 @@ import os
 import shlex
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -190,12 +189,12 @@ def told(work: Callable[[], None], *, debug: bool) -> None:
         raise typer.Exit(BROKEN_PIPE) from None
     except TableTopicError as error:
         if debug:
-            traceback.print_exc()
+            screen.trace()
         screen.error(str(error))
         raise typer.Exit(WRONG_USE if isinstance(error, UsageError) else FAILED) from None
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            screen.trace()
         screen.error(f"unexpected {type(error).__name__}: {_first_line(error)}")
         if not debug:
             screen.note(
@@ -218,8 +217,12 @@ def _quiet_libraries(debug: bool) -> None:
     import logging
     import warnings
 
+    from tabletopic_kernel.logs import without_secrets
+
     if debug:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(without_secrets)
         return
     logging.getLogger().addHandler(logging.NullHandler())
     warnings.simplefilter("ignore")

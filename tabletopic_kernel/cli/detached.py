@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def start_detached(call: Call) -> tuple[Path, int]:
     """Start a host that outlives this process; returns its log and its pid."""
     from tabletopic_kernel.local import detached_hosts, process
+    from tabletopic_kernel.local.files import logs_folder
 
     state_dir = call.workbench.servers.state_dir.resolve()
-    log = state_dir / "logs" / "host.out"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log = logs_folder(state_dir) / "host.out"
     options = ["--state-dir", str(state_dir)]
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import os
 import threading
 import time
@@ -27,7 +26,6 @@ _LOOK_EVERY_S = 0.2
 _REOPEN_S = 2.0
 _JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
-_LOG_BYTES = 10 * 1024**2
 _DULL = frozenset({"Heartbeat", "FilesStaged"})
 
 
@@ -164,10 +162,8 @@ def _hint_if_idle(call: Call) -> None:
 
 def _log_to(state_dir: Path, debug: bool) -> None:
     """What the libraries and threads log goes to a file of the state folder."""
-    folder = state_dir / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.handlers.RotatingFileHandler(folder / "serve.log", maxBytes=_LOG_BYTES, backupCount=2)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)
+    from tabletopic_kernel.logs import log_to
+
+    log_to(state_dir, "serve.log", logging.NOTSET)
     if not debug:
         logging.getLogger().setLevel(logging.WARNING)

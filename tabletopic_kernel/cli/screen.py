@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.shown.amounts import age, clock, clock_today, interval, number, seconds, size
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "side",
     "size",
     "steps",
+    "trace",
 ]
 
 # Wide enough that nothing is cut where there is no terminal to fit into.
@@ -66,13 +69,19 @@ def side() -> Console:
 def error(message: str) -> None:
     """One clear message about what went wrong."""
     with contextlib.suppress(OSError):  # nobody reads it any more
-        side().print(f"[bold red]error:[/] {escape(message)}")
+        side().print(f"[bold red]error:[/] {escape(redact(message))}")
 
 
 def note(message: str) -> None:
     """A remark beside the data."""
     with contextlib.suppress(OSError):
-        side().print(escape(message), style="dim")
+        side().print(escape(redact(message)), style="dim")
+
+
+def trace() -> None:
+    """The trace of the error that is being handled, for who looks for its cause."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(redact(traceback.format_exc()))
 
 
 def show(*lines: str) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from pydantic import ValidationError
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer, make_producer
-from tabletopic_kernel.core.events import EVENT_ADAPTER, ControlEvent
+from tabletopic_kernel.core.events import ControlEvent, event_json, event_of_json
 
 CONTROL_TOPIC = "__tabletopic.control"
 # One partition: events of all topics in one order, and one seek finds the last minute of all of them.
@@ -32,7 +32,7 @@ class ControlLog:
         """Send an event; returns at once."""
         try:
             self._producer.produce(
-                CONTROL_TOPIC, key=event.topic, value=event.model_dump_json().encode(), timestamp=event.at_ms
+                CONTROL_TOPIC, key=event.topic, value=event_json(event).encode(), timestamp=event.at_ms
             )
             self._producer.poll(0)
         except BufferError:
@@ -123,6 +123,6 @@ def _news(message: Message, topic: str | None) -> ControlEvent | None:
 
 def _parse(value: bytes | None) -> ControlEvent | None:
     try:
-        return EVENT_ADAPTER.validate_json(value or b"")
+        return event_of_json((value or b"").decode(errors="replace"))
     except ValidationError:
         return None

@@ -13,6 +13,7 @@ from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.ledger import Ledger, added
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.ingest.worker import StagedBatch
 
@@ -135,8 +136,9 @@ class Reporter:
 
     def trouble(self, error: Exception | str, *, waits: bool) -> None:
         """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
-        self._update({"error": str(error)})
-        self.write(events.Failed(**self._stamp(), reason=str(error), waits=waits))
+        reason = redact(str(error))
+        self._update({"error": reason})
+        self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
 
     def fine(self) -> None:
         """Whatever the trouble was, it is over."""

@@ -1,12 +1,18 @@
 """Every error this package raises, sorted by remedy.
 
 ``TableTopicError`` is the base; the four branches say who has to act. A message names what is
-wrong and what to do next; faces print it as it is, without a traceback.
+wrong and what to do next; faces print it as it is, without a traceback. It holds no secret, whatever other
+programs put into theirs: it is masked as the error is made.
 """
+
+from tabletopic_kernel.core.redact import redact
 
 
 class TableTopicError(Exception):
     """Base of all errors of this package."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
 
 
 class RetryableError(TableTopicError):

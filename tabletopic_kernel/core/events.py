@@ -5,11 +5,12 @@ They inform people, dashboards and audits; nothing correct depends on them (I6).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.core.redact import redact
 
 
 class _Model(BaseModel):
@@ -214,3 +215,31 @@ ControlEvent = Annotated[
     Field(discriminator="type"),
 ]
 EVENT_ADAPTER: TypeAdapter[ControlEvent] = TypeAdapter(ControlEvent)
+
+# Fields that hold texts of any program; the others hold names and figures.
+_TEXTS = frozenset({"reason", "error", "message", "changes", "refused"})
+
+
+def event_json(event: ControlEvent) -> str:
+    """An event as it is written: its texts without secrets."""
+    return redacted(event, event.model_dump_json()).model_dump_json()
+
+
+def event_of_json(text: str) -> ControlEvent:
+    """An event as it is read: whoever wrote it may have masked less. Raises pydantic's ValidationError."""
+    return redacted(EVENT_ADAPTER.validate_json(text), text)
+
+
+def redacted(event: ControlEvent, text: str) -> ControlEvent:
+    """The event, whose JSON is ``text``, with masked texts; most hold nothing to mask, and stay."""
+    if redact(text) == text:
+        return event
+    return EVENT_ADAPTER.validate_python(_redacted(event.model_dump(), is_text=False))
+
+
+def _redacted(value: Any, *, is_text: bool) -> Any:
+    if isinstance(value, dict):
+        return {key: _redacted(inner, is_text=is_text or key in _TEXTS) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_redacted(inner, is_text=is_text) for inner in value]
+    return redact(value) if is_text and isinstance(value, str) else value

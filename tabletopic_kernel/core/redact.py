@@ -1,27 +1,65 @@
-"""Which settings are secrets, and what is shown instead."""
+"""Which settings are secrets, and what is shown instead.
+
+``mask`` and ``shown`` are for a setting's own value. ``redact`` is the net below everything else that is
+written: texts of errors and events, log records, terminals. It knows the secrets of the settings in force,
+which ``learn`` tells it, and what credentials look like.
+"""
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "***"
 
 # Words in the names of properties of librdkafka, the registry client, PyIceberg, Hadoop and Spark whose
 # values open doors. A harmless value hidden is a nuisance, a secret shown is a loss: the list is wide.
-_SECRET_NAME = (
+SECRET_NAME = (
     r"pass(?:word|phrase|wd)|pwd|secret|token|credential|jaas|authorization|signature|cookie"
     r"|user[._-]?info|(?:access|account|private|api|storage|sas)[._-]?key|key[._-]?pem|oauthbearer[._]config"
     r"|connection[._-]?string"
 )
-_SECRET = re.compile(_SECRET_NAME, re.IGNORECASE)
+_SECRET = re.compile(SECRET_NAME, re.IGNORECASE)
 # "-Djavax.net.ssl.trustStorePassword=x", "?user=u&password=x", "secret: x" inside a longer value.
 _PAIR = re.compile(
-    rf"([\w.-]*(?:{_SECRET_NAME})[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
+    rf"([\w.-]*(?:{SECRET_NAME})[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
 )
 # Up to the last @: a password may hold any character, also one that a URL forbids.
 _USER_INFO = re.compile(r"(://).*@", re.DOTALL)
 _BARE_USER_INFO = re.compile(r"^[^@]*:.*@", re.DOTALL)
 _AUTH_HEADER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+
+# In prose: "unexpected token: x" and "basic types" are no credentials, and an @ may stand far behind a URL.
+_TOLD_PAIR = re.compile(
+    rf"((?<![\w.-])[\w.-]{{0,100}}(?:{SECRET_NAME})[\w.-]{{0,100}}[\"']?\s?=\s?)(?!\*\*\*)"
+    r"(\\?\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&)\"']+)",
+    re.IGNORECASE,
+)
+_TOLD_USER_INFO = re.compile(r"(://)[^\s/?#\"'<>]*@")
+_TOLD_LOGIN = re.compile(r"(?<![\w.%+@-])[\w.%+-]{1,100}:[^\s:/@\"']{1,200}@(?=[\w.\[-])")
+_TOLD_HEADER = re.compile(
+    r"(authorization[\"']?\s*[:=]\s*[\"']?\w+\s+|\b(?:bearer|basic)\s+(?=\S*\d)(?=\S{16}))[\w.~+/=-]+",
+    re.IGNORECASE,
+)
+
+# Below this length a text is a part of too many words: it is hidden only where a password stands.
+_TELLING = 4
+# Up to this length it counts as a secret only as a word of its own.
+_WORD = 8
+# Values of properties whose names look like a secret's ("token-refresh-enabled", "credentials.source").
+_HARMLESS = re.compile(
+    r"(?i:true|false|none|null)|STATIC_TOKEN|OAUTHBEARER\w*|SASL_INHERIT|USER_INFO|URL|CUSTOM"
+    r"|(?:https?|file)://[^@?]*"
+)
+# Passwords as bad as these are words of every other message.
+_COMMON = re.compile(r"\d{1,5}|yes|no|default|kafka|lake|registry|topic|host", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
@@ -53,3 +91,93 @@ def shown(name: str, value: str) -> str:
     if not value:
         return value
     return HIDDEN if is_secret(name) else mask(value)
+
+
+class Net:
+    """Hides what it has learned to be secret, and what looks like it. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, None] = {}
+        self._pattern: re.Pattern[str] | None = None
+
+    def learn(self, properties: Mapping[str, object]) -> None:
+        """Remember the secrets among properties: whole values by their name, and parts of others."""
+        fresh = [one for name, value in properties.items() for one in secrets_in(name, str(value))]
+        fresh = [one for one in fresh if one not in self._known]
+        if fresh:
+            # A new dictionary: another thread may be looking through this one.
+            self._known = {**self._known, **dict.fromkeys(fresh)}
+            self._pattern = _pattern(self._known)
+
+    def forget(self) -> None:
+        """Know no secrets any more."""
+        self._known, self._pattern = {}, None
+
+    def redact(self, text: str) -> str:
+        """The text without secrets; what is left can be read on."""
+        if (known := self._pattern) is not None:
+            text = known.sub(HIDDEN, text)
+        if "PRIVATE KEY" in text:
+            text = _PRIVATE_KEY.sub(HIDDEN, text)
+        if "://" in text:
+            text = _TOLD_USER_INFO.sub(rf"\1{HIDDEN}@", text)
+        if "@" in text:
+            text = _TOLD_LOGIN.sub(f"{HIDDEN}@", text)
+        if "=" in text:
+            text = _TOLD_PAIR.sub(rf"\1{HIDDEN}", text)
+        return _TOLD_HEADER.sub(rf"\1{HIDDEN}", text)
+
+
+def secrets_in(name: str, value: str) -> Iterator[str]:
+    """What a property holds that nobody may see: all of it by its name, or the credentials inside.
+
+    >>> list(secrets_in("basic.auth.user.info", "me:s3cret"))
+    ['me:s3cret', 's3cret']
+    >>> list(secrets_in("uri", "postgresql://me:s3cret@db/lake"))
+    ['me:s3cret', 's3cret']
+    """
+    if not value:
+        return
+    inside = [found[2].strip("\"'") for found in _PAIR.finditer(value)]
+    login = re.search(r"://(.*:.*)@" if "://" in value else r"^([^@]*:.*)@", value, re.DOTALL)
+    if login:
+        inside += [login[1], login[1].partition(":")[2]]
+    if header := _AUTH_HEADER.search(value):
+        inside.append(header[0].split(maxsplit=1)[1])
+    if is_secret(name):
+        if "PRIVATE KEY" in value:  # tools show it folded anew
+            inside += [line for line in value.replace("\\n", "\n").split() if len(line) >= 2 * _WORD]
+        else:
+            # "user:password", "client:secret"
+            inside += [value, value.partition(":")[2]]
+    yield from (one for one in dict.fromkeys(inside) if one and not _HARMLESS.fullmatch(one))
+
+
+def _pattern(known: Iterable[str]) -> re.Pattern[str]:
+    """Every spelling of these, the longest first, so that no rest of one is left."""
+    spelt = sorted({form for one in known for form in _spellings(one)}, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(_alone, spelt)))
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """As it stands in settings, in URLs, in headers, in JSON, in Python's and JAAS's quotes."""
+    plain = unquote(secret)
+    for text in {secret, plain}:
+        yield from (text, quote(text, safe=""), quote(text), quote_plus(text), html.escape(text))
+        yield from (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1])
+        if ":" in text:
+            sent = base64.b64encode(text.encode(errors="surrogateescape")).decode()
+            yield from (sent, sent.rstrip("="))
+
+
+def _alone(form: str) -> str:
+    """The pattern of one spelling; one that is short is hidden only where it cannot be a part of a word."""
+    found = re.escape(form)
+    if len(form) < _TELLING or _COMMON.fullmatch(form):
+        return rf"(?<=[:=]){found}(?=[@&\s]|$)"
+    return rf"(?<![A-Za-z0-9]){found}(?![A-Za-z0-9])" if len(form) < _WORD else found
+
+
+# One for the process: errors, logs and traces have no settings at hand, and all of them end in one place.
+_NET = Net()
+learn, redact, forget = _NET.learn, _NET.redact, _NET.forget

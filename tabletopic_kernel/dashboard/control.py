@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tabletopic_kernel.adapters.kafka import TIMEOUT_S, make_consumer
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
-from tabletopic_kernel.core.events import EVENT_ADAPTER, ControlEvent
+from tabletopic_kernel.core.events import ControlEvent, event_of_json
 
 Take = Callable[[list[ControlEvent]], None]
 # Of the last minutes heartbeats count too: they tell who is alive and what is staged.
@@ -117,7 +117,7 @@ def _events(messages: Sequence[Message]) -> list[ControlEvent]:
         if message.error() is not None:
             continue
         try:
-            found.append(EVENT_ADAPTER.validate_json(message.value() or b""))
+            found.append(event_of_json((message.value() or b"").decode(errors="replace")))
         except ValidationError:
             continue
     return found

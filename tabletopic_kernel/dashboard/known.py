@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from tabletopic_kernel.core.events import ControlEvent
 from tabletopic_kernel.core.projection import Record
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.core.settings import TopicWish
 from tabletopic_kernel.dashboard.view import Retention, TableFacts
 
@@ -67,4 +68,4 @@ class Known:
 
 def words(error: Exception) -> str:
     """What an error of ours, or of the broker's client, says."""
-    return error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    return redact(error.args[0].str() if isinstance(error, KafkaException) else str(error))

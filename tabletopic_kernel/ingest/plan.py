@@ -44,7 +44,7 @@ class TablePlan:
     """What a task needs to write a table's data files; ``metadata`` as JSON."""
 
     metadata: str
-    io_properties: dict[str, str]
+    io_properties: dict[str, str] = field(repr=False)  # with the storage's keys
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +37,7 @@ class SourceSpec:
     """
 
     topic: str
-    java: Mapping[str, str]
+    java: Mapping[str, str] = field(repr=False)  # with the login
     start: Offsets
     commit_interval_ms: int
     headers: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.ingest.plan import StageResult
 
 
@@ -36,4 +37,4 @@ def reason_of(error: Exception) -> str:
     """The telling line of a Spark failure: where a Python trace ends, else where the message begins."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     traced = any(line.startswith("Traceback") for line in lines)
-    return lines[-1 if traced else 0][:500]
+    return redact(lines[-1 if traced else 0])[:500]  # first: half of a secret would not be known again

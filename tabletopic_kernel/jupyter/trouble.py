@@ -10,6 +10,7 @@ from IPython.core.error import UsageError as CellUsageError
 
 from tabletopic_kernel.core.errors import TableTopicError, UsageError
 from tabletopic_kernel.core.next_steps import Face, for_face
+from tabletopic_kernel.core.redact import redact
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +27,9 @@ def told(magic: Callable[P, T]) -> Callable[P, T]:
             raise CellUsageError(for_face(str(error), Face.NOTEBOOK)) from None
         except TableTopicError as error:
             raise _without_traceback(error) from None
+        except Exception as error:  # of a library: the cell's output keeps what it says
+            error.args = tuple(redact(one) if isinstance(one, str) else one for one in error.args)
+            raise
 
     return run
 

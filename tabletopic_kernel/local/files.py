@@ -76,11 +76,25 @@ def _try_lock(handle: int) -> bool:
     return True
 
 
+def logs_folder(state_dir: Path) -> Path:
+    """The folder for logs in a state folder; both are made where they are not there. Raises OSError.
+
+    Data, logs and configuration are one person's: nobody else may enter the state folder.
+    """
+    folder = state_dir / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # it is another's, who has let us in
+        state_dir.chmod(0o700)
+    return folder
+
+
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Replace a file in one step: a reader finds the old text or the new one, never a part."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text, "utf-8")
-    fresh.chmod(mode)
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.chmod(mode)  # whatever the umask leaves of it
     fresh.replace(path)
 
 

@@ -18,7 +18,7 @@ import psutil
 from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local import broker, jvm, ports, process, registry_server, state, watcher
 from tabletopic_kernel.local.broker import Broker
-from tabletopic_kernel.local.files import file_lock, need_space, stack_errors, tail
+from tabletopic_kernel.local.files import file_lock, logs_folder, need_space, stack_errors, tail
 from tabletopic_kernel.local.process import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
@@ -142,11 +142,8 @@ class LocalStack:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         with stack_errors(self.state_dir):
-            self.state_dir.mkdir(parents=True, exist_ok=True)
-            # Data, logs and configuration are one person's.
-            self.state_dir.chmod(0o700)
+            logs_folder(self.state_dir)
             (self.state_dir / ".gitignore").write_text("*\n")
-            (self.state_dir / "logs").mkdir(exist_ok=True)
             on_wait = Step(_STEP, "started", detail="waiting for another process that starts or stops it")
             with file_lock(self.state_dir / "lock", lambda: self._report(on_wait)):
                 yield

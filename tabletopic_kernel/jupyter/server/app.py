@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from typing import Any
 
@@ -17,6 +18,7 @@ from tabletopic_kernel.jupyter.server.handler import BACKEND
 from tabletopic_kernel.jupyter.server.handlers import ROUTES
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
 from tabletopic_kernel.jupyter.server.place import Place
+from tabletopic_kernel.logs import without_secrets
 
 _STILL_HERE_MS = 60_000
 
@@ -74,6 +76,9 @@ class TableTopicApp(ExtensionApp):
             warm_dashboard=self.warm_dashboard,
         )
         self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})
+        # Libraries put addresses with logins into their messages, and this log is a file in many places.
+        for handler in {*logging.getLogger().handlers, *self.serverapp.log.handlers, *self.log.handlers}:
+            handler.addFilter(without_secrets)
         # `stop_extension` is not called on every way out.
         atexit.register(self.backend.stop)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.local.files import tail
 
 _TOLD_LINES = 5
@@ -97,7 +98,7 @@ class Child:
                 return None
         code = process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        said = tail(log, _TOLD_LINES).strip()
+        said = redact(tail(log, _TOLD_LINES).strip())
         return f"{self._what} {how}{f': {said}' if said else ''}; see {log}"
 
     def last_pid(self) -> int | None:

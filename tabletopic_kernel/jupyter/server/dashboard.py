@@ -28,6 +28,7 @@ from tornado.websocket import WebSocketClosedError
 from tabletopic_kernel.core.errors import StackError, TableTopicError
 from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.place import Place
+from tabletopic_kernel.local.files import logs_folder
 
 DASHBOARD = "tabletopic_dashboard"
 PATH = "tabletopic/dashboard"
@@ -85,9 +86,10 @@ class Dashboard:
 
     def _log(self) -> Path:
         try:
-            return Path(self.place.settings().state_dir) / "logs" / "dashboard.out"
+            return logs_folder(Path(self.place.settings().state_dir)) / "dashboard.out"
         except TableTopicError:  # wrong settings: the dashboard itself says so
-            return Path(tempfile.gettempdir()) / f"tabletopic-dashboard-{os.getuid()}.out"
+            assert self._folder is not None
+            return self._folder / "out"
 
     def _wait_until_ready(self, path: str) -> None:
         deadline = time.monotonic() + _READY_LIMIT_S

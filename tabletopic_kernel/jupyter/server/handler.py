@@ -20,6 +20,7 @@ from tabletopic_kernel.core.errors import (
     UsageError,
 )
 from tabletopic_kernel.core.next_steps import Face, values_for_face
+from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.jupyter.server.backend import Backend
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         if isinstance(error, TableTopicError):
             message = str(error)
         elif isinstance(error, HTTPError):
-            message = error.log_message or responses.get(status_code, "")
+            message = redact(error.log_message or "") or responses.get(status_code, "")
         else:
             message = "unexpected error; the Jupyter server's log has the trace"
         self.finish(json.dumps(values_for_face({"message": message}, Face.SIDEBAR)))

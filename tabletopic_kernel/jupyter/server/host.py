@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.place import Place
+from tabletopic_kernel.local.files import logs_folder
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench import Workbench
@@ -47,7 +48,7 @@ class HeadlessHost:
             NoServersError: there is no broker to work with.
             StackError: it cannot be started.
         """
-        log = self.place.workbench().servers.state_dir / "logs" / "host-of-jupyter.out"
+        log = logs_folder(self.place.workbench().servers.state_dir) / "host-of-jupyter.out"
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid())]
         if self.child.start(command, log, self.place.environment()):
             self._started_s = time.monotonic()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.core.errors import SettingsError, TableTopicError
 from tabletopic_kernel.core.projection import NO_HOST
-from tabletopic_kernel.core.redact import mask
+from tabletopic_kernel.core.redact import mask, redact
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
 from tabletopic_kernel.jupyter.server.host import HeadlessHost, live_hosts
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place, names_all_servers
@@ -74,7 +74,7 @@ class Overview:
                 state, detail, figures = "unreachable", str(error), _known(last)
             except Exception as error:  # there is no caller to tell but the page
                 _LOG.exception("overview")
-                told = f"{type(error).__name__}: {error}"
+                told = redact(f"{type(error).__name__}: {error}")
                 detail = f"unexpected {told}; the Jupyter server's log has the trace"
                 state, figures = "unreachable", _known(last)
         return _told(state, detail, own=self._own(), workbench=workbench), figures, ids

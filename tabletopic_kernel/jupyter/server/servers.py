@@ -13,6 +13,7 @@ from typing import Literal
 from tabletopic_kernel.core.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.place import Place, names_all_servers
+from tabletopic_kernel.local.files import logs_folder
 from tabletopic_kernel.local.progress import Step
 
 _MEGABYTE = 1024**2
@@ -143,7 +144,7 @@ class Sample:
         state_dir = self._place.workbench().servers.state_dir
         command = [sys.executable, "-m", "tabletopic_kernel.cli", "produce-clickstream"]
         command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
-        log = state_dir / "logs" / "sample.out"
+        log = logs_folder(state_dir) / "sample.out"
         if not self._child.start(command, log, self._place.environment()):
             raise ActionNeededError("sample events are still being sent: wait a moment")
 
