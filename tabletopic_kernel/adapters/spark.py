@@ -20,7 +20,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.adapters.catalog import catalog_name
+from tabletopic_kernel.adapters.spark_launch import environment, java_escaped, java_option, launch
 from tabletopic_kernel.core.errors import RetryableError, SettingsError
+from tabletopic_kernel.core.redact import SECRET_NAME
 from tabletopic_kernel.core.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -35,7 +37,10 @@ appender.file.name = file
 appender.file.fileName = {log}
 appender.file.filePattern = {log}.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+# Errors of other programs may quote a URL with its login, or a password.
+appender.file.layout.alwaysWriteExceptions = false
+appender.file.layout.pattern = %replace{{%replace{{%d{{ISO8601}} %p %c{{1}}: %m%n%ex}}{{(://)[^\\s/?#]*@}}{{$1***@}}}}\
+{{(?i)((?:password|secret|token|credential|access[._-]?key)[\\w.-]*=)[^\\s,;&)]+}}{{$1***}}
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 20MB
@@ -49,6 +54,8 @@ _CHECKPOINT = "tabletopic-checkpoint-"
 
 # Why each: see the comment at its side; a person's [spark] conf wins over all of them.
 _DEFAULTS = {
+    # What is hidden where Spark shows properties: by a word of their name, or as a login in a URL.
+    "spark.redaction.regex": rf"(?i){SECRET_NAME}|/[^\s/?#:@]*:[^\s/?#]*@",
     "spark.ui.enabled": "false",  # a port and memory nobody asked for
     "spark.ui.showConsoleProgress": "false",  # bars of Spark's own would land in people's cells
     "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
@@ -99,7 +106,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     log = place.folder / "spark.log"
     log4j = place.folder / "spark-log4j2.properties"
     # As Java reads properties: Latin-1, and what is not in it escaped; a backslash would begin an escape.
-    log4j.write_text(_LOG4J.format(log=_java_escaped(str(log))), "ascii")
+    log4j.write_text(_LOG4J.format(log=java_escaped(str(log))), "ascii")
     local = settings.master.startswith("local")
     ours = {
         **_DEFAULTS,
@@ -119,7 +126,9 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     for key, between in _JOINED.items():
         if key in settings.conf and (own := ours.get(key)):
             conf[key] = f"{own}{between}{settings.conf[key]}"
-    builder = SparkSession.builder.appName("tabletopic").master(settings.master)
+    conf = {"spark.app.name": "tabletopic", "spark.master": settings.master, **conf}
+    builder = SparkSession.builder
+    # Again: a person's own JVM may run already, and has none of them.
     for key, value in conf.items():
         builder = builder.config(key, value)
     loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
@@ -127,8 +136,9 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
 
     def start() -> None:
         _forget_dead_jvm()
-        with _environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
+        with environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
             try:
+                launch(conf, place.folder)
                 started.set_result(builder.getOrCreate())
             except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
                 started.set_exception(SettingsError(f"Spark did not start ({error}); see {log}"))
@@ -146,22 +156,6 @@ def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
     chosen = re.search(r"-XX:\+Use\w+GC\b", own.get("spark.driver.extraJavaOptions", ""))
     log = java_option(f"-Dlog4j2.configurationFile={log4j}")
     return " ".join([log, *([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
-
-
-def java_option(option: str) -> str:
-    """An option as Spark takes it among others in one text, where a space would end it.
-
-    >>> print(java_option('-Dx=/my folder/"y"'))
-    "-Dx=/my folder/\\"y\\""
-    """
-    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
-
-
-def _java_escaped(text: str) -> str:
-    """Text as the value of a Java property in a file."""
-    utf16 = text.replace("\\", "\\\\").encode("utf-16-be")
-    units = (int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2))
-    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
 
 
 def warm_up(session: SparkSession, limit_s: int = 120) -> None:
@@ -265,22 +259,3 @@ def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
     passed = ("warehouse", "credential", "token", "s3.", "glue.", "client.", "io-impl")
     conf.update({f"{prefix}.{key}": value for key, value in properties.items() if key.startswith(passed)})
     return conf
-
-
-class _environment:  # noqa: N801 - reads as a statement: with _environment(JAVA_HOME=…)
-    """Set variables while a child is started, then put back what was there."""
-
-    def __init__(self, **values: str) -> None:
-        self._values = values
-        self._before: dict[str, str | None] = {}
-
-    def __enter__(self) -> None:
-        self._before = {name: os.environ.get(name) for name in self._values}
-        os.environ.update(self._values)
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

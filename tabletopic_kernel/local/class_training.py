@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.adapters.spark import SparkPlace, java_option, start_spark, warm_up
+from tabletopic_kernel.adapters.spark import SparkPlace, start_spark, warm_up
+from tabletopic_kernel.adapters.spark_launch import java_option
 from tabletopic_kernel.core.settings import SparkSettings
 from tabletopic_kernel.local import jvm
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tabletopic_kernel.adapters import spark
 from tabletopic_kernel.adapters.spark import SparkPlace, start_spark
 from tabletopic_kernel.core.errors import SettingsError
 from tabletopic_kernel.core.settings import SparkSettings
@@ -46,6 +47,7 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     """Put in place."""
     made = Builder()
     monkeypatch.setattr(SparkSession, "builder", made)
+    monkeypatch.setattr(spark, "launch", lambda *_: None)
     return made
 
 
