@@ -15,7 +15,7 @@ from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.key_types import key_subject, key_writer
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
-from tabletopic_kernel.core.dead_letter import BAD_SCHEMA_HEADER
+from tabletopic_kernel.core.dead_letter import BAD_SCHEMA_HEADER, INTERNAL_ERROR
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.json_infer import merged_columns
@@ -24,6 +24,7 @@ from tabletopic_kernel.core.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.ingest.decoders import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.letters import Refusals
+from tabletopic_kernel.ingest.narrow import narrowed
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
 from tabletopic_kernel.ingest.verdicts import Refused
 
@@ -95,6 +96,9 @@ def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[i
     return found
 
 
+_Decode = Callable[[Group], tuple[pa.RecordBatch, list[Refused]]]
+
+
 @dataclass
 class _Found:
     """What was made of some records' values, or of their keys, by position."""
@@ -135,7 +139,7 @@ def _decoded(
 def _found(
     groups: Sequence[Group],
     unframed: Refusals,
-    decode: Callable[[Group], tuple[pa.RecordBatch, list[Refused]]],
+    decode: _Decode,
 ) -> _Found:
     found = _Found()
     for index, position in enumerate(unframed.positions.tolist()):
@@ -146,16 +150,31 @@ def _found(
         positions = group.positions.tolist()
         if group.schema_id != WHOLE_TOPIC:
             found.ids.update(dict.fromkeys(positions, group.schema_id))
-        try:
-            decoded, refused = decode(group)
-        except (UnknownSchemaError, ActionNeededError) as error:
-            found.errors.update(dict.fromkeys(positions, str(error)))
-            continue
-        reasons = {positions[bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
-        found.errors.update(reasons)
-        good = [position for position in positions if position not in reasons]
-        found.rows.update(zip(good, decoded.to_pylist(maps_as_pydicts="lossy"), strict=True))
+        _take(found, group, decode)
     return found
+
+
+def _take(found: _Found, group: Group, decode: _Decode) -> None:
+    """Decode a group into ``found``; what nobody foresaw is told of the records that lead to it."""
+    positions = group.positions.tolist()
+
+    def rows(start: int, stop: int) -> tuple[int, list[dict[str, Any]], list[Refused]]:
+        decoded, refused = decode(group.part(start, stop))
+        return start, decoded.to_pylist(maps_as_pydicts="lossy"), refused
+
+    try:
+        done = narrowed(rows, len(positions), patient=True)
+    except (UnknownSchemaError, ActionNeededError) as error:
+        found.errors.update(dict.fromkeys(positions, str(error)))
+        return
+    for failure in done.failures:
+        found.errors[positions[failure.index]] = f"{INTERNAL_ERROR}: {failure.line}"
+    for start, decoded, refused in done.made:
+        reasons = {positions[start + bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
+        found.errors.update(reasons)
+        stop = start + len(decoded) + len(refused)
+        good = [position for position in positions[start:stop] if position not in reasons]
+        found.rows.update(zip(good, decoded, strict=True))
 
 
 def _alone(key: dict[str, Any] | None) -> Any:

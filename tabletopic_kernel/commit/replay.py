@@ -199,7 +199,7 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
     # The registry may know by now what it did not when these became letters.
     plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
-        tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip")))
+        tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip", patient=True)))
         needs = tried.result.needs
         if not needs:
             return tried

@@ -32,6 +32,7 @@ OTHER_MESSAGE: Final = "protobuf_other_message"  # of the Protobuf file than the
 KEY_NOT_TEXT: Final = "key_not_text"
 NOT_AN_ENVELOPE: Final = "not_an_envelope"  # Debezium's change events are expected, and this is none
 PROJECTION_FAILED: Final = "projection_failed"
+INTERNAL_ERROR: Final = "internal_error"  # a fault of this program that only such a record brings to light
 DOES_NOT_FIT: Final = "does_not_fit"  # a value that the table's column cannot hold
 
 _HEADER = StructType(

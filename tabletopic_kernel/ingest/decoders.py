@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
@@ -106,10 +107,19 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
         ) from error
 
 
-@lru_cache(maxsize=256)
+class _Cached(threading.local):
+    """The decoders of one thread: none is for two at once."""
+
+    def __init__(self) -> None:
+        self.decoder = lru_cache(maxsize=256)(make_decoder)
+
+
+_CACHED = _Cached()
+
+
 def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
-    """As ``make_decoder``; kept between the tasks of a Python worker."""
-    return make_decoder(schema_id, schema)
+    """As ``make_decoder``; kept between the tasks of a Python worker, for the thread that asks."""
+    return _CACHED.decoder(schema_id, schema)
 
 
 def inferring_decoder(columns: Schema, transform: Transform = "flatten") -> Decoder:

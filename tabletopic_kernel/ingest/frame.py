@@ -8,7 +8,7 @@ body alone, whatever it begins with; and a header that names no schema is not ma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,20 @@ class Group:
     positions: Positions
     values: pa.Array
     indexes: bytes | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def part(self, start: int, stop: int) -> Group:
+        """The records from ``start`` to ``stop`` of these."""
+        if stop - start == len(self):
+            return self
+        values = self.values.slice(start, stop - start)
+        return replace(self, positions=self.positions[start:stop], values=values)
+
+    def only(self, chosen: _Mask) -> Group:
+        """Those of the records that ``chosen`` says."""
+        return replace(self, positions=self.positions[chosen], values=self.values.filter(pa.array(chosen)))
 
     def header_fault(self, kind: str) -> str | None:
         """Why the header does not go with a schema of this kind (``WriterSchema.kind``); None: it does."""

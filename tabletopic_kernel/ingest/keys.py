@@ -17,7 +17,7 @@ from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.evolution import KEY, VALUE
 from tabletopic_kernel.core.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.ingest.conform import conform
-from tabletopic_kernel.ingest.decoders import cached_decoder
+from tabletopic_kernel.ingest.decoders import BadSchemaError, cached_decoder
 from tabletopic_kernel.ingest.frame import Group, split
 from tabletopic_kernel.ingest.kafka_columns import headers_of, not_text
 from tabletopic_kernel.ingest.letters import Positions, Refusals
@@ -32,12 +32,14 @@ _NOBODY = Refusals(np.empty(0, np.int64), None, "", "")
 class KeyColumns:
     """Columns of a batch's keys by name, as long as the batch, and the records whose key is refused.
 
-    ``needed`` are schemas that the table does not cover yet: then there are no columns.
+    ``needed`` are schemas that nobody has looked up yet: then there are no columns. ``proved`` are candidates
+    by which a key was decoded: then the columns are not whole.
     """
 
     columns: dict[str, pa.Array] = field(default_factory=dict)
     refused: Refusals = _NOBODY
     needed: frozenset[SchemaKey] = frozenset()
+    proved: frozenset[SchemaKey] = frozenset()
 
     def at(self, positions: Positions, count: int) -> dict[str, pa.Array]:
         """The columns of the records at ``positions``, in this order, of the ``count`` of the batch."""
@@ -76,10 +78,11 @@ class _Reading:
         self._count = count
         self._parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
         self._bad: list[tuple[int, str, str]] = []  # position, reason, message
+        self._proved: set[SchemaKey] = set()
 
     def read(self, groups: list[Group], unframed: Refusals) -> KeyColumns:
         """See ``KeyReader.read``."""
-        known = self._plan.schemas.keys() | self._plan.refused_schemas.keys()
+        known = self._plan.schemas.keys() | self._plan.refused_schemas.keys() | self._plan.candidates.keys()
         named = {group.schema_id for group in groups if group.schema_id is not None}
         if needed := named - known:
             return KeyColumns(needed=frozenset(needed))
@@ -88,10 +91,12 @@ class _Reading:
             if group.schema_id is not None:
                 self._decode(group, group.schema_id)
         columns = {name: self._column(parts) for name, parts in self._parts.items()}
+        proved = frozenset(self._proved)
         if not self._bad:
-            return KeyColumns(columns)
+            return KeyColumns(columns, proved=proved)
         places, reasons, messages = zip(*sorted(self._bad), strict=True)
-        return KeyColumns(columns, Refusals(np.array(places, np.int64), None, reasons, messages))
+        refused = Refusals(np.array(places, np.int64), None, reasons, messages)
+        return KeyColumns(columns, refused, proved=proved)
 
     def _refuse(self, refused: Refusals) -> None:
         self._bad += [
@@ -104,16 +109,26 @@ class _Reading:
         if schema_id in self._plan.refused_schemas:
             self._refuse(Refusals(positions, schema_id, *self._plan.refused_schemas[schema_id]))
             return
-        schema = self._plan.schemas[schema_id]
+        is_candidate = schema_id in self._plan.candidates
+        schema = (self._plan.candidates if is_candidate else self._plan.schemas)[schema_id]
         if fault := group.header_fault(schema.kind):
             self._refuse(Refusals(positions, schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
             return
-        rows, refused = cached_decoder(schema_id, schema).decode(group.values)
+        try:
+            decoder = cached_decoder(schema_id, schema)
+        except BadSchemaError as error:  # which could be built where it was planned
+            self._refuse(Refusals(positions, schema_id, dead_letter.BAD_SCHEMA, str(error)))
+            return
+        rows, refused = decoder.decode(group.values)
         if refused:
             bad = [one.index for one in refused]
             told = ([one.reason for one in refused], [one.message for one in refused])
             self._refuse(Refusals(positions[bad], schema_id, *told))
             positions = np.delete(positions, bad)
+        if is_candidate:
+            if len(rows):
+                self._proved.add(schema_id)
+            return
         alone = rows.schema.names == [VALUE]  # a key that is no record
         array = rows.column(0) if alone else rows.to_struct_array()
         ((name, named),) = relabel({KEY: array}, dict(schema.renames)).items()

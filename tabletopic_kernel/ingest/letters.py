@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,9 +55,9 @@ class Refusals:
 
 
 def letters_of(
-    topic: str, batch: pa.RecordBatch, refused: Refusals, at: datetime, target: pa.Schema
+    topic: str, batch: pa.RecordBatch, refused: Sequence[Refusals], at: datetime, target: pa.Schema
 ) -> pa.RecordBatch:
-    """The letters of ``refused``.
+    """The letters of all ``refused``: where ids are garbage there are as many of these as records.
 
     Args:
         topic: where the records came from.
@@ -66,20 +66,27 @@ def letters_of(
         at: now, with a time zone.
         target: ``file_schema`` of the dead-letter table, see ``core/dead_letter.py``.
     """
-    count = len(refused)
-    source = batch if count == len(batch) else batch.take(pa.array(refused.positions))
+    count = sum(len(one) for one in refused)
+    source = batch
+    if len(refused) > 1 or count < len(batch):
+        source = batch.take(pa.array(np.concatenate([one.positions for one in refused])))
     names = [name for name in source.schema.names if name in target.names]
     columns = {name: source.column(name) for name in names} | {
         "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
-        "schema_id": pa.repeat(pa.scalar(refused.told_id, pa.int32()), count),
-        "reason": _texts(refused.reasons, count),
-        "message": _texts(refused.messages, count),
+        "schema_id": pa.array([one.told_id for one in refused for _ in range(len(one))], pa.int32()),
+        "reason": _texts(refused, lambda one: one.reasons),
+        "message": _texts(refused, lambda one: one.messages),
         "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
     }
     return conform(columns, count, target)
 
 
-def _texts(texts: Sequence[str] | str, count: int) -> pa.Array:
-    if isinstance(texts, str):
-        return pa.repeat(pa.scalar(texts, pa.large_string()), count)
-    return pa.array(texts, pa.large_string())
+def _texts(refused: Sequence[Refusals], told: Callable[[Refusals], Sequence[str] | str]) -> pa.Array:
+    found: list[str] = []
+    for one in refused:
+        texts = told(one)
+        found += [texts] * len(one) if isinstance(texts, str) else texts
+    # A message may quote a record, and Python's text may hold what UTF-8 cannot.
+    return pa.array([text.encode("utf-8", "replace") for text in found], pa.large_binary()).cast(
+        pa.large_string()
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import threading
 
 from pyiceberg.schema import Schema
 
@@ -12,12 +13,17 @@ from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.conform import file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.keys import KeyReader
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, TablePlan
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, TablePlan, WriterSchema
 from tabletopic_kernel.ingest.transform import Step, make_projection, make_step
+
+_MOST_PLANS = 64  # of other topics, or of the table before it evolved
 
 
 class LoadedPlan:
-    """A plan with what is costly to make; kept between the tasks of a Python worker."""
+    """A plan with what is costly to make; kept between the tasks of a Python worker.
+
+    For one thread: its decoders, transforms and projection are, and ``cached_decoder`` gives each its own.
+    """
 
     def __init__(self, plan: StagePlan) -> None:
         self.plan = plan
@@ -35,10 +41,15 @@ class LoadedPlan:
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder of a schema id that the plan covers."""
         if not self.infers:
-            return cached_decoder(schema_id, self.plan.schemas[schema_id])
+            return cached_decoder(schema_id, self.schema(schema_id))
         if self._inferring is None:
             self._inferring = inferring_decoder(self.plan.inferred or Schema(), self.plan.transform)
         return self._inferring
+
+    def schema(self, schema_id: SchemaKey) -> WriterSchema:
+        """The schema of an id that the plan covers, or may."""
+        found = self.plan.schemas.get(schema_id)
+        return self.plan.candidates[schema_id] if found is None else found
 
     def step(self, schema_id: SchemaKey) -> Step:
         """The transform of rows that were decoded by ``decoder``."""
@@ -52,14 +63,21 @@ def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
     return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
 
 
-_LOADED: dict[bytes, LoadedPlan] = {}
+class _Loaded(threading.local):
+    """The plans of one thread."""
+
+    def __init__(self) -> None:
+        self.plans: dict[bytes, LoadedPlan] = {}
+
+
+_LOADED = _Loaded()
 
 
 def load_plan(pickled: bytes) -> LoadedPlan:
-    """The plan of a task; the same object as long as the plan stays the same."""
-    key = hashlib.sha256(pickled).digest()
-    if key not in _LOADED:
-        while len(_LOADED) >= 64:  # plans of other topics, or of the table before it evolved
-            _LOADED.pop(next(iter(_LOADED)))
-        _LOADED[key] = LoadedPlan(pickle.loads(pickled))
-    return _LOADED[key]
+    """The plan of a task; in one thread the same object as long as the plan stays the same."""
+    key, plans = hashlib.sha256(pickled).digest(), _LOADED.plans
+    if key not in plans:
+        while len(plans) >= _MOST_PLANS:
+            plans.pop(next(iter(plans)))
+        plans[key] = LoadedPlan(pickle.loads(pickled))
+    return plans[key]

@@ -13,9 +13,11 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.transform import Transform
 from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.ingest.narrow import MIN_ALIKE
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
+_MAX_TRACES = 5
 _MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
 
 
@@ -54,6 +56,7 @@ class KeyPlan:
     schemas: dict[SchemaKey, WriterSchema]
     refused_schemas: dict[SchemaKey, tuple[str, str]]
     unknown_schemas: frozenset[SchemaKey]
+    candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class StagePlan:
     ``table`` and ``dead_letters`` are None while there is no such table. ``schemas`` holds the writer
     schemas that the table covers by id; ``refused_schemas`` those whose records are refused, with reason
     and message; ``covers_tombstones`` says that every value column is optional. Records of other ids are
-    not written: their ids come back as needs.
+    not written: their ids come back as needs. ``candidates`` are schemas that the table does not cover: it
+    changes for one after a record was decoded by it, and until then its records can only be refused.
+    ``patient``: no batch is given up because its first records all fail alike.
     """
 
     topic: str
@@ -95,6 +100,8 @@ class StagePlan:
     follows_latest: bool = False
     # Of keys that name their schema; None: they do not, or no column wants them.
     keys: KeyPlan | None = None
+    candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
+    patient: bool = False
 
     @property
     def passes_over_tombstones(self) -> bool:
@@ -115,18 +122,21 @@ class Needs:
     """What must be there before a batch can be staged.
 
     ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need, as
-    tasks saw them. ``dead_letters``: a table for them. ``key_ids``: schemas of keys.
+    tasks saw them. ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and
+    ``proved_keys`` are candidates by which a record was decoded: the table may change for these.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()
     columns: tuple[Schema, ...] = ()
     dead_letters: bool = False
     key_ids: frozenset[SchemaKey] = frozenset()
+    proved: frozenset[SchemaKey] = frozenset()
+    proved_keys: frozenset[SchemaKey] = frozenset()
 
     @property
     def of_table(self) -> bool:
-        """Whether the topic's table must change."""
-        return bool(self.schema_ids or self.columns or self.key_ids)
+        """Whether the topic's table must change, or may have to."""
+        return bool(self.schema_ids or self.columns or self.key_ids or self.proved or self.proved_keys)
 
     def __bool__(self) -> bool:
         return self.of_table or self.dead_letters
@@ -145,7 +155,12 @@ class RefusedRecord:
 
 @dataclass
 class StageResult:
-    """What one task did, or all of a batch. Rows count only what is in files, letters likewise."""
+    """What one task did, or all of a batch. Rows count only what is in files, letters likewise.
+
+    ``failed`` counts records that led to an exception nobody foresaw, by its class; ``traces`` has a few of
+    these, by their last lines. ``alike``: a group was given up because all of its records seemed to fail
+    alike, so this result is not whole. ``decoded``: records that became rows, or asked for none.
+    """
 
     files: list[DataFile] = field(default_factory=list)
     spec_id: int = 0
@@ -157,6 +172,12 @@ class StageResult:
     needed: set[SchemaKey | None] = field(default_factory=set)
     needed_columns: list[Schema] = field(default_factory=list)
     needed_keys: set[SchemaKey] = field(default_factory=set)
+    proved: set[SchemaKey] = field(default_factory=set)
+    proved_keys: set[SchemaKey] = field(default_factory=set)
+    failed: dict[str, int] = field(default_factory=dict)
+    traces: dict[str, str] = field(default_factory=dict)
+    alike: bool = False
+    decoded: int = 0
     needs_dead_letters: bool = False
     refused: dict[str, int] = field(default_factory=Counter)
     samples: list[RefusedRecord] = field(default_factory=list)
@@ -179,6 +200,13 @@ class StageResult:
         self.needed |= other.needed
         self.needed_columns += other.needed_columns
         self.needed_keys |= other.needed_keys
+        self.proved |= other.proved
+        self.proved_keys |= other.proved_keys
+        self.failed = added(self.failed, other.failed)
+        for line, trace in other.traces.items():
+            self.trace(line, trace)
+        self.alike |= other.alike
+        self.decoded += other.decoded
         self.needs_dead_letters |= other.needs_dead_letters
         self.refused = added(self.refused, other.refused)
         self.passed_over = added(self.passed_over, other.passed_over)
@@ -188,6 +216,16 @@ class StageResult:
         """Keep a record to show, as long as there are few."""
         if len(self.samples) < _MAX_SAMPLES:
             self.samples.append(record)
+
+    def trace(self, line: str, trace: str) -> None:
+        """Keep a trace for the log, as long as there are few."""
+        if len(self.traces) < _MAX_TRACES:
+            self.traces.setdefault(line, trace)
+
+    @property
+    def all_fail_alike(self) -> bool:
+        """Whether no record became a row, and as many as say something led to one and the same exception."""
+        return not self.decoded and len(self.failed) == 1 and sum(self.failed.values()) >= MIN_ALIKE
 
     @property
     def wants_samples(self) -> bool:
@@ -203,4 +241,5 @@ class StageResult:
     def needs(self) -> Needs:
         """What must be there before the batch can be staged."""
         columns, key_ids = tuple(self.needed_columns), frozenset(self.needed_keys)
-        return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids)
+        proved = frozenset(self.proved), frozenset(self.proved_keys)
+        return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids, *proved)

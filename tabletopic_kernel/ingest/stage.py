@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,23 +20,15 @@ from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.core.transform import TOMBSTONE
 from tabletopic_kernel.core.wire import SchemaKey
-from tabletopic_kernel.ingest.conform import conform
-from tabletopic_kernel.ingest.decoders import InferringDecoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
+from tabletopic_kernel.ingest.group_rows import GroupRows, Made
 from tabletopic_kernel.ingest.held import Held
-from tabletopic_kernel.ingest.kafka_columns import (
-    headers_of,
-    kafka_columns,
-    note_newest,
-    with_null_headers,
-)
+from tabletopic_kernel.ingest.kafka_columns import headers_of, note_newest, with_null_headers
 from tabletopic_kernel.ingest.keys import KeyColumns
 from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.loaded import LoadedPlan, load_plan
+from tabletopic_kernel.ingest.narrow import Narrowed, narrowed
 from tabletopic_kernel.ingest.plan import RefusedRecord, StagePlan, StageResult
-from tabletopic_kernel.ingest.relabel import relabel
-from tabletopic_kernel.ingest.rows import Rows
-from tabletopic_kernel.ingest.verdicts import Refused
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
@@ -43,7 +37,18 @@ SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
 _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
 
+_PLACE = ("partition", "offset")
 OnRefused = Callable[[pa.RecordBatch, Refusals], None]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A batch, or a part of one, whose records are grouped by schema."""
+
+    batch: pa.RecordBatch
+    groups: list[Group]
+    unframed: Refusals
+    keys: KeyColumns
 
 
 class StageTask:
@@ -70,128 +75,122 @@ class Stage:
         self._on_refused = on_refused
         self._loaded = loaded
         self._plan = loaded.plan
+        self._made = GroupRows(loaded)
         self._result = StageResult()
         self._rows = Held(loaded.writer)
         self._letters = Held(loaded.letter_writer)
+        self._refused: list[Refusals] = []  # of the batch under way
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Decode a batch and hold its rows and letters for the next file."""
         result = self._result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
+        result.value_bytes += batch.column("value").nbytes
+        found = narrowed(
+            lambda start, stop: self._split(batch.slice(start, stop - start)),
+            len(batch),
+            patient=self._plan.patient,
+        )
+        for part in found.made:
+            self._take_part(part)
+        self._failed(batch, None, np.arange(len(batch)), found)
+        self._keep_letters(batch)
+
+    def _split(self, batch: pa.RecordBatch) -> _Part:
         values = batch.column("value")
-        result.value_bytes += values.nbytes
         groups, unframed = split(values, headers_of(batch)) if self._plan.framed else unsplit(values)
-        result.needed |= {group.schema_id for group in groups if not self._known(group.schema_id)}
-        keys = self._loaded.keys.read(batch)
+        return _Part(batch, groups, unframed, self._loaded.keys.read(batch))
+
+    def _take_part(self, part: _Part) -> None:
+        result, keys = self._result, part.keys
+        result.needed |= {group.schema_id for group in part.groups if not self._known(group.schema_id)}
         result.needed_keys |= keys.needed
-        if self._void:
-            return
-        self._refuse(batch, unframed)
-        for group in groups:
-            self._take_group(batch, group, keys)
+        result.proved_keys |= keys.proved
+        if not self._void:
+            self._refuse(part.batch, part.unframed)
+        for group in part.groups:
+            if not self._void or group.schema_id in self._plan.candidates:
+                self._take_group(part.batch, group, keys)
+        self._keep_letters(part.batch)
 
     @property
     def _void(self) -> bool:
         """Whether this round's files will be thrown away: then only needs and reasons still matter."""
         result = self._result
         stops = self._plan.errors == "stop" and bool(result.refused)
-        return bool(result.needs) or stops
+        return bool(result.needs) or stops or result.alike
 
     def _known(self, schema_id: SchemaKey | None) -> bool:
         if schema_id is None and self._plan.passes_over_tombstones:
             return True
-        if schema_id is not None and schema_id in self._plan.refused_schemas:
+        if schema_id is not None and (
+            schema_id in self._plan.refused_schemas or schema_id in self._plan.candidates
+        ):
             return True
         if self._loaded.writer is None:  # inferred columns come from the records themselves
             return self._loaded.infers
         return self._plan.covers_tombstones if schema_id is None else schema_id in self._plan.schemas
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
-        positions, values = group.positions, group.values
-        if group.schema_id is None and self._plan.passes_over_tombstones:
-            self._result.passed_over = added(self._result.passed_over, {TOMBSTONE: len(positions)})
+        schema_id = group.schema_id
+        if schema_id is None and self._plan.passes_over_tombstones:
+            self._result.passed_over = added(self._result.passed_over, {TOMBSTONE: len(group)})
             return
-        if group.schema_id is not None and group.schema_id in self._plan.refused_schemas:
-            reason, message = self._plan.refused_schemas[group.schema_id]
-            self._refuse(batch, Refusals(positions, group.schema_id, reason, message))
+        if schema_id is not None and schema_id in self._plan.refused_schemas:
+            reason, message = self._plan.refused_schemas[schema_id]
+            self._refuse(batch, Refusals(group.positions, schema_id, reason, message))
             return
-        if group.schema_id is not None and (fault := group.header_fault(self._kind(group.schema_id))):
-            self._refuse(batch, Refusals(positions, group.schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
+        if schema_id is not None and (fault := group.header_fault(self._loaded.schema(schema_id).kind)):
+            self._refuse(batch, Refusals(group.positions, schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
             return
-        if len(keys.refused):
-            self._refuse(batch, keys.refused.among(positions, group.schema_id))
-            bad = np.isin(positions, keys.refused.positions)
-            positions, values = positions[~bad], values.filter(pa.array(~bad))
-        columns: dict[str, pa.Array] = {}
-        if group.schema_id is not None:
-            decoder = self._loaded.decoder(group.schema_id)
-            rows, refused = decoder.decode(values)
-            if isinstance(decoder, InferringDecoder) and decoder.needed is not None:
-                self._result.needed_columns.append(decoder.needed)
-            self._refuse(batch, _refusals(positions, group.schema_id, refused))
-            if refused:
-                positions = np.delete(positions, [bad.index for bad in refused])
-            if self._void:
-                return
-            columns, positions = self._transformed(batch, rows, positions, group.schema_id)
-        if self._loaded.projection is not None:
-            found = self._loaded.projection.rows(columns, len(positions))
-            columns, positions = self._taken(batch, found, positions, group.schema_id)
-        if self._void or not len(positions):
-            return
-        source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
-        columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
-        columns.update(keys.at(positions, len(batch)))
-        self._hold(batch, columns, positions, group.schema_id)
+        found = narrowed(
+            lambda start, stop: self._made.of(batch, group.part(start, stop), keys),
+            len(group),
+            patient=self._plan.patient,
+        )
+        for made in found.made:
+            self._keep(batch, schema_id, made)
+        self._failed(batch, schema_id, group.positions, found)
 
-    def _kind(self, schema_id: SchemaKey) -> str:
-        return self._plan.schemas[schema_id].kind
+    def _keep(self, batch: pa.RecordBatch, schema_id: SchemaKey | None, made: Made) -> None:
+        result = self._result
+        for refused in made.refused:
+            self._refuse(batch, refused)
+        result.passed_over = added(result.passed_over, made.passed_over)
+        result.decoded += sum(made.passed_over.values()) + sum(len(rows) for rows in made.rows)
+        if made.needed_columns is not None:
+            result.needed_columns.append(made.needed_columns)
+        if made.proved and schema_id is not None:
+            result.proved.add(schema_id)
+        for rows in made.rows:
+            if not self._void:
+                result.rows += len(rows)
+                result.files += self._rows.add(rows)
 
-    def _transformed(
-        self, batch: pa.RecordBatch, rows: pa.RecordBatch, positions: Positions, schema_id: SchemaKey
-    ) -> tuple[dict[str, pa.Array], Positions]:
-        """Decoded rows, which are the records at ``positions``, as columns; and which records those are."""
-        offsets = batch.column("offset")
-        if len(positions) < len(batch):
-            offsets = offsets.take(pa.array(positions))
-        found = self._loaded.step(schema_id).rows(rows, offsets)
-        columns, positions = self._taken(batch, found, positions, schema_id)
-        renames = self._plan.schemas[schema_id].renames
-        return relabel(columns, dict(renames)) if renames else columns, positions
-
-    def _taken(
-        self, batch: pa.RecordBatch, found: Rows, positions: Positions, schema_id: SchemaKey | None
-    ) -> tuple[dict[str, pa.Array], Positions]:
-        """What a transform made of the records at ``positions``: the columns of those that it kept."""
-        self._refuse(batch, _refusals(positions, schema_id, found.refused))
-        self._result.passed_over = added(self._result.passed_over, found.passed_over)
-        return found.columns, positions if len(found.kept) == len(positions) else positions[found.kept]
-
-    def _hold(
-        self,
-        batch: pa.RecordBatch,
-        columns: Mapping[str, pa.Array],
-        at: Positions,
-        schema_id: SchemaKey | None,
+    def _failed(
+        self, batch: pa.RecordBatch, schema_id: SchemaKey | None, positions: Positions, found: Narrowed[Any]
     ) -> None:
-        """Hold the rows of ``columns``, which are the records at ``at``; what does not fit is refused."""
-        target = self._loaded.target
-        if target is None:  # records that tell of no column, before the first that does
-            return
-        try:
-            rows = conform(columns, len(at), target)
-        except pa.ArrowInvalid as error:
-            if len(at) == 1:
-                self._refuse(batch, Refusals(at, schema_id, dead_letter.DOES_NOT_FIT, str(error)))
-                return
-            middle = len(at) // 2
-            for start, stop in ((0, middle), (middle, len(at))):
-                part = {name: array.slice(start, stop - start) for name, array in columns.items()}
-                self._hold(batch, part, at[start:stop], schema_id)
-            return
-        self._result.rows += len(rows)
-        self._result.files += self._rows.add(rows)
+        """Take in the records of ``positions`` that led to exceptions which nobody foresaw."""
+        result = self._result
+        if found.alike is not None:
+            result.alike = True
+            result.failed = added(result.failed, {found.alike.kind: len(positions)})
+            result.trace(found.alike.line, found.alike.trace)
+            partition, offset = (
+                batch.column(name)[positions[found.alike.index].item()].as_py() for name in _PLACE
+            )
+            told = Refusals(positions[:0], schema_id, "", "").told_id
+            result.sample(
+                RefusedRecord(partition, offset, told, dead_letter.INTERNAL_ERROR, found.alike.line)
+            )
+        for one in found.failures:
+            result.failed = added(result.failed, {one.kind: 1})
+            result.trace(one.line, one.trace)
+        if found.failures:
+            at = positions[[one.index for one in found.failures]]
+            lines = [one.line for one in found.failures]
+            self._refuse(batch, Refusals(at, schema_id, dead_letter.INTERNAL_ERROR, lines))
 
     def _refuse(self, batch: pa.RecordBatch, refused: Refusals) -> None:
         if not len(refused):
@@ -206,17 +205,21 @@ class Stage:
         for index, position in enumerate(refused.positions.tolist()):
             if not result.wants_samples:
                 break
-            partition, offset = (batch.column(name)[position].as_py() for name in ("partition", "offset"))
+            partition, offset = (batch.column(name)[position].as_py() for name in _PLACE)
             told = (refused.reason(index), refused.message(index))
             result.sample(RefusedRecord(partition, offset, refused.told_id, *told))
         if self._plan.errors != "dead_letter":
             return
+        result.needs_dead_letters |= self._loaded.letter_target is None
+        self._refused.append(refused)
+
+    def _keep_letters(self, batch: pa.RecordBatch) -> None:
+        """Hold the letters of the records of ``batch`` that were refused."""
+        refused, self._refused = self._refused, []
         target = self._loaded.letter_target
-        if target is None:
-            result.needs_dead_letters = True
-            return
-        letters = letters_of(self._plan.topic, batch, refused, datetime.now(UTC), target)
-        result.letters += self._letters.add(letters)
+        if refused and target is not None and not self._void:
+            letters = letters_of(self._plan.topic, batch, refused, datetime.now(UTC), target)
+            self._result.letters += self._letters.add(letters)
 
     def finish(self) -> StageResult:
         """Write what is held and return the result."""
@@ -226,11 +229,6 @@ class Stage:
         if self._loaded.writer is not None:
             self._result.spec_id = self._loaded.writer.spec_id
         return self._result
-
-
-def _refusals(positions: Positions, schema_id: SchemaKey | None, refused: list[Refused]) -> Refusals:
-    chosen = positions[[bad.index for bad in refused]] if refused else positions[:0]
-    return Refusals(chosen, schema_id, [bad.reason for bad in refused], [bad.message for bad in refused])
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

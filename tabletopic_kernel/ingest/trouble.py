@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from typing import Final
+
 from tabletopic_kernel.core.redact import redact
 from tabletopic_kernel.ingest.plan import StageResult
+
+_MOST: Final = 500  # characters of a reason
+_CALL: Final = re.compile(r"An error occurred while calling ")  # Py4J, of whatever went wrong
+_FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more")
+_LOST_TASK: Final = re.compile(r".*\(TID \d+\) \([^)]*\): ")
+_QUERY: Final = re.compile(
+    r"\[STREAM_FAILED\] Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+$"
+)
+_CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
 
 
 def explain_refused(topic: str, result: StageResult) -> str:
@@ -14,6 +27,17 @@ def explain_refused(topic: str, result: StageResult) -> str:
     return (
         f"{topic} partition {first.partition} offset {first.offset}{schema}: "
         f"{first.reason}: {first.message}{more}"
+    )
+
+
+def explain_alike(topic: str, result: StageResult) -> str:
+    """Why a batch was not taken in which every record led to the same exception."""
+    count = sum(result.failed.values())
+    lines = "; ".join(result.traces) or ", ".join(result.failed)
+    return (
+        f"all {count:,} records of a batch of {topic} fail alike, so the fault is this program's, or a "
+        f"setting's, and not theirs; the batch was not taken: {lines}. The log has the whole trace. Correct "
+        "or update it and resume the topic, or let such records be refused with max_refused_share = 1"
     )
 
 
@@ -34,7 +58,21 @@ def explain_no_table(topic: str, result: StageResult) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The telling line of a Spark failure: where a Python trace ends, else where the message begins."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    traced = any(line.startswith("Traceback") for line in lines)
-    return redact(lines[-1 if traced else 0])[:500]  # first: half of a secret would not be known again
+    """The telling line of a Spark failure: where a Python trace ends, else the last cause, in its own words.
+
+    >>> reason_of(ValueError("An error occurred while calling o267.collectToPython.\\n: org.apache.spark."
+    ...     "SparkException: Job aborted: Lost task 0.0 (TID 3) (host executor driver): org.apache.kafka."
+    ...     "TopicAuthorizationException: Not authorized to access topics: [t]\\n\\tat a.b.c(D.java:1)"))
+    'TopicAuthorizationException: Not authorized to access topics: [t]'
+    """
+    text = redact(str(error))  # first: half of a secret would not be known again
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback")]
+    if traces:
+        # Below the trace stand frames of the JVM, if Spark tells of it.
+        trace = list(itertools.takewhile(lambda line: not _FRAME.match(line), lines[traces[-1] :]))
+        return trace[-1][:_MOST]
+    causes = [line.partition("Caused by:")[2] for line in lines if line.startswith("Caused by:")]
+    told = [line.removeprefix(": ") for line in lines if not _CALL.match(line)]
+    text = _LOST_TASK.sub("", (causes or told or lines)[-1 if causes else 0].strip())
+    return _CLASS_PATH.sub("", _QUERY.sub("", text)).strip()[:_MOST] or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import threading
@@ -22,8 +23,9 @@ from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
-from tabletopic_kernel.ingest.trouble import explain_no_table, explain_refused, reason_of
+from tabletopic_kernel.ingest.trouble import explain_alike, explain_no_table, explain_refused, reason_of
 
+_LOG = logging.getLogger(__name__)
 # Below this many records another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK = 50_000
 # One Arrow batch between the JVM and Python: bytes aimed at, and the most records.
@@ -228,6 +230,7 @@ class Worker:
             self._plan = self._listener.plan_for(needs)
             result = self._run(frame, offsets.records)
         self._check(result)
+        self._tell_failed(result)
         self._adapt(frame, result)
         self._position.update(end)
         reach(Step.BATCH)
@@ -244,8 +247,18 @@ class Worker:
             )
         )
 
+    def _tell_failed(self, result: StageResult) -> None:
+        """Log what a fault of this program did to records: they are letters now, and the others go on."""
+        if count := sum(result.failed.values()):
+            traces = "\n".join(result.traces.values())
+            _LOG.error("%s: %d records led to errors of this program:\n%s", self._spec.topic, count, traces)
+
     def _check(self, result: StageResult) -> None:
         """See that the batch may be committed; its files go if not."""
+        if result.all_fail_alike and self._spec.max_refused_share < 1:
+            self._discard(result)
+            self._tell_failed(result)
+            raise BadRecordError(explain_alike(self._spec.topic, result))
         if result.refused_count and self._spec.errors == "stop":
             self._discard(result)
             raise BadRecordError(explain_refused(self._spec.topic, result))
@@ -282,10 +295,19 @@ class Worker:
         self._listener.discard(result.files, result.letters)
 
     def _run(self, frame: DataFrame, records: int) -> StageResult:
+        """Stage the batch; where all its records seem to fail alike and do not, one by one if need be."""
+        result = self._run_once(frame, records, self._plan)
+        stops = result.all_fail_alike and self._spec.max_refused_share < 1
+        if not result.alike or result.needs.of_table or stops:
+            return result
+        self._discard(result)
+        return self._run_once(frame, records, replace(self._plan, patient=True))
+
+    def _run_once(self, frame: DataFrame, records: int, plan: StagePlan) -> StageResult:
         # A pool for each topic: the FAIR scheduler shares the cores between pools.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
         tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
-        task: Any = StageTask(self._plan)  # the stubs want a function of any iterable
+        task: Any = StageTask(plan)  # the stubs want a function of any iterable
         staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
         total = StageResult()
         for row in staged.collect():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.ingest import decoders
-from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
+from tabletopic_kernel.ingest.decoders import BadSchemaError, cached_decoder, make_decoder
 from tabletopic_kernel.ingest.plan import WriterSchema
 
 
@@ -115,3 +116,14 @@ def _raise(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr(decoders, "AvroDecoder", fail)
+
+
+def test_a_thread_keeps_its_decoders_and_plans() -> None:
+    """They are costly to make; another thread gets others, as none is for two threads at once."""
+    schema = WriterSchema('"int"')
+    mine = cached_decoder(7, schema)
+    assert cached_decoder(7, schema) is mine
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(cached_decoder, 7, schema).result()
+        assert theirs is not mine
+        assert other.submit(cached_decoder, 7, schema).result() is theirs

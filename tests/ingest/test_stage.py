@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest import stage
 from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.loaded import load_plan
 from tabletopic_kernel.ingest.plan import StagePlan, StageResult, WriterSchema
 from tabletopic_kernel.ingest.stage import StageTask
 from tests.ingest.source import SOURCE
@@ -318,3 +321,14 @@ def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, gi
     ]
     assert [row["_kafka_header"] for row in rows(result.files)] == wanted
     assert [row["headers"] for row in rows(result.letters)] == [given or None]
+
+
+def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
+    """What it holds is for one thread: decoders, transforms, the projection."""
+    pickled = pickle.dumps(plan)
+    mine = load_plan(pickled)
+    assert load_plan(pickled) is mine
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(load_plan, pickled).result()
+        assert theirs is not mine
+        assert other.submit(theirs.decoder, 7).result() is not mine.decoder(7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
-from tabletopic_kernel.ingest.trouble import explain_no_table
+from tabletopic_kernel.ingest.trouble import explain_no_table, reason_of
 
 
 def test_it_says_which_records_no_table_comes_from() -> None:
@@ -31,3 +31,35 @@ def test_it_says_no_more_than_there_is() -> None:
     assert "columns: 1 that cannot be rows: clicks partition 0 offset 0, schema id 7" in explain_no_table(
         "clicks", refused
     )
+
+
+def test_a_reason_is_the_last_cause_in_its_own_words() -> None:
+    """Not the name of a call of Spark, and not what Spark wraps around it."""
+    java = (
+        "An error occurred while calling o267.collectToPython.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 "
+        "times, most recent failure: Lost task 0.0 in stage 1.0 (TID 3) (host executor driver): "
+        "java.lang.IllegalStateException: stopped\n\tat a.B.c(B.java:1)\nDriver stacktrace:\n\tat d.E(E.java)"
+    )
+    assert reason_of(ValueError(java)) == "IllegalStateException: stopped"
+    caused = java + "\nCaused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized"
+    assert reason_of(ValueError(caused)) == "TopicAuthorizationException: Not authorized"
+    query = (
+        "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: "
+        "org.apache.kafka.common.errors.SslAuthenticationException: no certificate SQLSTATE: XXKST"
+    )
+    assert reason_of(ValueError(query)) == "SslAuthenticationException: no certificate"
+
+
+def test_a_reason_is_where_a_python_trace_ends() -> None:
+    """Also where frames of the JVM follow it."""
+    trace = (
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted\n"
+        'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
+        "ModuleNotFoundError: No module named 'tabletopic_kernel'\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:1)\n"
+        "\t... 1 more"
+    )
+    assert reason_of(ValueError(trace)) == "ModuleNotFoundError: No module named 'tabletopic_kernel'"
+    assert reason_of(ValueError("")) == "ValueError"
+    assert reason_of(ValueError("plain words")) == "plain words"

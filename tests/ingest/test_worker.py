@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tabletopic_kernel.core.errors import BadRecordError
 from tabletopic_kernel.ingest import worker as module
+from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec
 from tabletopic_kernel.ingest.worker import Worker
 
@@ -173,3 +176,69 @@ def test_a_worker_that_is_stopped_begins_no_query(rig: Rig) -> None:
     rig.worker.read_up_to({0: 13})
     rig.worker.stop()
     assert len(rig.spark.queries) == 1
+
+
+class Batches:
+    """Stands in for a worker's listener and for what runs its batches."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *results: StageResult, share: float = 0.5) -> None:
+        self.results, self.plans, self.discarded = list(results), list[Any](), 0
+        monkeypatch.setattr(module, "new_checkpoint", lambda _: Path("nowhere"))
+        spec = SourceSpec("clicks", {}, {0: 5}, 1_000, headers=False, max_refused_share=share)
+        self.worker = Worker(FakeSpark(), spec, Plan(), self)  # type: ignore[arg-type]
+        monkeypatch.setattr(self.worker, "_run_once", self._run_once)
+
+    def _run_once(self, _frame: Any, _records: int, plan: Any) -> StageResult:
+        self.plans.append(plan)
+        return self.results.pop(0)
+
+    def discard(self, *_: Any) -> None:
+        """Count."""
+        self.discarded += 1
+
+    def take(self) -> StageResult:
+        """What the worker makes of the next batch."""
+        result = self.worker._run(None, 100)  # type: ignore[arg-type]
+        self.worker._check(result)
+        return result
+
+
+@dataclass(frozen=True)
+class Plan:
+    """As much of a plan as a worker looks at."""
+
+    table: object = "a table"
+    patient: bool = False
+
+
+def _failing(count: int, **more: Any) -> StageResult:
+    sample = RefusedRecord(0, 5, None, "internal_error", "KeyError: 'x'")
+    lines = {"KeyError: 'x'": "Traceback…"}
+    return StageResult(records=count, failed={"KeyError": count}, samples=[sample], traces=lines, **more)
+
+
+def test_a_batch_in_which_everything_fails_alike_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic stops with the exception as the reason, and no record of it is a letter."""
+    batches = Batches(monkeypatch, _failing(500, alike=True))
+    with pytest.raises(BadRecordError, match=r"all 500 records .* fail alike.*KeyError: 'x'"):
+        batches.take()
+    assert (len(batches.plans), batches.discarded) == (1, 1)
+
+
+def test_a_batch_given_up_too_early_is_read_record_by_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another task has rows, so the fault is some records' alone: these are told one by one."""
+    whole = _failing(500, refused={"internal_error": 500}, rows=1_000, decoded=1_000)
+    whole.records = 1_500
+    batches = Batches(monkeypatch, _failing(500, alike=True, rows=1_000, decoded=1_000), whole)
+    assert batches.take() is whole
+    assert [plan.patient for plan in batches.plans] == [False, True]
+    assert batches.discarded == 1
+
+
+def test_who_lets_all_be_refused_has_them_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With max_refused_share = 1 nothing stops the topic, not even that everything fails alike."""
+    whole = _failing(500, refused={"internal_error": 500})
+    batches = Batches(monkeypatch, _failing(500, alike=True), whole, share=1)
+    assert batches.take() is whole
