@@ -33,10 +33,13 @@ ANSWERS: dict[str, tuple[int, Any]] = {
     "/subjects/a-value/versions/latest": (404, {"error_code": 40401, "message": "no subject"}),
 }
 
+ASKED: list[str] = []
+
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer by the table above."""
+        ASKED.append(self.path)
         status, body = ANSWERS.get(self.path.partition("?")[0], (404, ""))
         self.send_response(status)
         self.end_headers()
@@ -128,7 +131,170 @@ def test_a_guid_asked_of_no_registry(registry: Registry) -> None:
 )
 def test_the_format_is_that_of_the_text(registry: Registry, told: str, text: str, kind: str) -> None:
     """Apicurio calls each version of a subject what the first one was, whatever format it has."""
-    schema_id = 100 + len(ANSWERS)  # clients share what they have learnt of an id
+    schema_id = 100 + len(ANSWERS)
     ANSWERS[f"/schemas/ids/{schema_id}"] = (200, {"schema": text, "schemaType": told})
     ANSWERS[f"/schemas/ids/{schema_id}/versions"] = (200, [{"subject": "a-value", "version": 4}])
     assert registry.by_id(schema_id).kind == kind
+
+
+_RECORD = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+_HTML = "<html><body>Service unavailable</body></html>"
+_CUT = '{"schema": "{'
+_PLACE = [{"subject": "odd-value", "version": 1}]
+
+
+def _serve(schema_id: int, answer: Any, version: Any = None, places: Any = _PLACE) -> None:
+    """Have an id, and perhaps its version of a subject, answered so."""
+    ANSWERS[f"/schemas/ids/{schema_id}"] = (200, answer)
+    ANSWERS[f"/schemas/ids/{schema_id}/versions"] = (200, places)
+    ANSWERS.pop("/subjects/odd-value/versions/1", None)
+    if version is not None:
+        ANSWERS["/subjects/odd-value/versions/1"] = (200, version)
+
+
+def _version(schema_id: Any, text: Any, **more: Any) -> dict[str, Any]:
+    return {"subject": "odd-value", "version": 1, "id": schema_id, "schema": text, **more}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"schema": 5},
+        {"schema": None},
+        {"schema": ["string"]},
+        {"schema": "not avro"},
+        {"schema": ""},
+        {"schema": _HTML},
+        {"schema": _RECORD[:-5]},
+        {"schema": "{}"},
+        {"schema": '"nonsense"'},
+        {"schema": '{"type": "record"}'},
+        {"schema": _RECORD, "schemaType": "PROTOBUF"},
+        {"schema": _RECORD, "schemaType": 5},
+        {"schema": _RECORD, "schemaType": "XML"},
+        {"schema": 'syntax = "proto3"; message {', "schemaType": "PROTOBUF"},
+        {"schema": _RECORD, "references": [5]},
+        {"schema": _RECORD, "references": [{"name": 1, "subject": "a", "version": 1}]},
+        {},
+        [],
+        5,
+        None,
+        "",
+        _HTML,
+        _CUT,
+    ],
+)
+def test_a_wrong_answer_is_trouble_and_is_not_kept(registry: Registry, answer: Any) -> None:
+    """It makes no dead letter (I9), and is asked again: when the registry is well, it counts."""
+    raw = json.dumps(answer) if answer not in ("", _HTML, _CUT) else answer
+    if answer == {"schema": _RECORD, "schemaType": "PROTOBUF"}:  # the text is good, but another than its own
+        answer["schema"] = _RECORD.replace('"a"', '"b"')
+        raw = json.dumps(answer)
+    _serve(7, raw, _version(7, _RECORD))
+    for _ in range(2):
+        with pytest.raises(RetryableError):
+            registry.by_id(7)
+    _serve(7, {"schema": _RECORD}, _version(7, _RECORD))
+    assert registry.by_id(7).text == _RECORD
+
+
+@pytest.mark.parametrize("version", [_version(8, _RECORD), _version("7", _RECORD), _HTML, [], {"schema": 5}])
+def test_a_doubtful_schema_needs_no_contradiction(registry: Registry, version: Any) -> None:
+    """A text of another format than the registry says counts, if it is the same by subject and version."""
+    text = '{"type": "object"}'
+    _serve(7, {"schema": text}, version)
+    with pytest.raises(RetryableError):
+        registry.by_id(7)
+    _serve(7, {"schema": text}, _version(7, text))
+    assert registry.by_id(7).kind == "JSON"
+
+
+def test_what_a_registry_insists_on_is_what_it_has(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that has not even the form of a schema counts if it is the same a minute later, on both ways."""
+    now = [1_000.0]
+    monkeypatch.setattr("tabletopic_kernel.adapters.registry.time.monotonic", lambda: now[0])
+    _serve(7, {"schema": "not avro"}, _version(7, "not avro"))
+    for later in (0, 10, 59):
+        now[0] = 1_000.0 + later
+        with pytest.raises(RetryableError, match="not avro"):
+            registry.by_id(7)
+    now[0] = 1_061.0
+    assert registry.by_id(7).text == "not avro"
+    _serve(7, {"schema": "not avro"})  # nobody else says so
+    with pytest.raises(RetryableError):
+        registry.by_id(7)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [5, {}, ["odd-value"], [{"subject": 5, "version": 1}], [{"subject": "a", "version": "1"}], _HTML],
+)
+def test_wrong_places_are_trouble(registry: Registry, places: Any) -> None:
+    """What says nothing of subjects is no answer to where a schema is."""
+    _serve(7, {"schema": _RECORD}, places=places)
+    with pytest.raises(RetryableError):
+        registry.by_id(7)
+    _serve(7, {"schema": _RECORD})
+    assert registry.by_id(7).subjects == ("odd-value",)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        _version("x", _RECORD),
+        _version(7, 5),
+        _version(7, "not avro"),
+        {**_version(7, _RECORD), "subject": "another-value"},
+        {"schema": _RECORD},
+        _HTML,
+        [],
+    ],
+)
+def test_a_wrong_newest_version_is_trouble(registry: Registry, wrong: Any) -> None:
+    """Of a subject, by latest and by number; the next answer counts."""
+    _serve(7, {"schema": _RECORD}, _version(7, _RECORD))
+    ANSWERS["/subjects/odd-value/versions/latest"] = (200, wrong)
+    with pytest.raises(RetryableError):
+        registry.latest("odd-value")
+    ANSWERS["/subjects/odd-value/versions/latest"] = (200, _version(7, _RECORD))
+    found = registry.latest("odd-value")
+    assert found is not None
+    assert (found.id, found.text) == (7, _RECORD)
+
+
+def test_the_newest_version_is_asked_for_each_time(registry: Registry) -> None:
+    """A version that was registered since is the newest; the client alone would keep the first for ever."""
+    ANSWERS["/subjects/odd-value/versions/latest"] = (200, _version(7, _RECORD))
+    assert registry.latest("odd-value") == registry.latest("odd-value")
+    newer = {**_version(8, '"int"'), "version": 2}
+    ANSWERS["/subjects/odd-value/versions/latest"] = (200, newer)
+    found = registry.latest("odd-value")
+    assert found is not None
+    assert (found.id, found.version) == (8, 2)
+
+
+def test_references_in_a_circle_and_chains_without_end(registry: Registry) -> None:
+    """A circle is left to the format; a chain that does not end is no schema to us."""
+    refers = {"references": [{"name": "b", "subject": "b", "version": 1}]}
+    back = {"references": [{"name": "a", "subject": "a", "version": 1}]}
+    _serve(7, {"schema": _RECORD, **refers})
+    ANSWERS["/subjects/b/versions/1"] = (200, {**_version(8, '"int"'), "subject": "b", **back})
+    ANSWERS["/subjects/a/versions/1"] = (200, {**_version(9, '"int"'), "subject": "a", **refers})
+    assert [name for name, _ in registry.by_id(7).references] == ["a", "b"]
+    for at in range(150):
+        more = {"references": [{"name": f"c{at + 1}", "subject": f"c{at + 1}", "version": 1}]}
+        ANSWERS[f"/subjects/c{at}/versions/1"] = (200, {**_version(9, '"int"'), "subject": f"c{at}", **more})
+    _serve(7, {"schema": _RECORD, "references": [{"name": "c0", "subject": "c0", "version": 1}]})
+    with pytest.raises(UnknownSchemaError, match="chain"):
+        registry.by_id(7)
+
+
+def test_all_subjects_of_a_schema_are_known(registry: Registry) -> None:
+    """Also those that were deleted."""
+    places = [{"subject": "a-value", "version": 1}, {"subject": "b-value", "version": 2}]
+    _serve(7, {"schema": _RECORD}, places=places)
+    ASKED.clear()
+    assert registry.by_id(7).subjects == ("a-value", "b-value")
+    assert any("deleted=true" in path.lower() for path in ASKED)
