@@ -229,7 +229,7 @@ def test_what_a_registry_insists_on_is_what_it_has(
 
 @pytest.mark.parametrize(
     "places",
-    [5, {}, ["odd-value"], [{"subject": 5, "version": 1}], [{"subject": "a", "version": "1"}], _HTML],
+    [5, ["odd-value"], [{"subject": 5, "version": 1}], [{"subject": "a", "version": "1"}], _HTML],
 )
 def test_wrong_places_are_trouble(registry: Registry, places: Any) -> None:
     """What says nothing of subjects is no answer to where a schema is."""
