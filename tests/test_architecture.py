@@ -161,6 +161,23 @@ def test_the_program_s_own_variables() -> None:
     )
 
 
+def test_one_door_for_deleting_files() -> None:
+    """Data files go by ``commit/sweep.py`` alone, which says why nobody needs them."""
+    package = ROOT / "tabletopic_kernel"
+    named = {
+        path.relative_to(package).as_posix(): set(
+            re.findall(r"(?<![.\w])delete_files\b|\bio\.delete\(", found)
+        )
+        for path in package.rglob("*.py")
+        if (found := path.read_text(encoding="utf-8"))
+    }
+    assert {path: found for path, found in named.items() if found} == {
+        "adapters/catalog.py": {"delete_files", "io.delete("},
+        "commit/sweep.py": {"delete_files"},
+        "doctor.py": {"io.delete("},  # its own probe
+    }
+
+
 # --- examples ---------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -97,7 +98,10 @@ def create_table(
 
 
 def delete_files(table: Table, paths: list[str]) -> int:
-    """Delete data files of ours that no snapshot refers to; returns how many went. Missing ones are fine."""
+    """Delete data files; returns how many went. Missing ones are fine.
+
+    For ``commit/sweep.py`` alone, which knows that nobody needs them.
+    """
     gone = 0
     for path in paths:
         try:
@@ -115,6 +119,9 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
     """Locations of what lies in ``folder`` (files, or folders when not recursive); empty if there is none.
 
     Only storage that PyArrow opens can be listed; others give an empty list.
+
+    Raises:
+        RetryableError: the storage does not answer, or names what lies there as if it lay elsewhere.
     """
     io = table.io
     if not isinstance(io, PyArrowFileIO):
@@ -124,8 +131,15 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
         found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
     wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
-    root = folder.rstrip("/")
-    return [root + info.path[len(path.rstrip("/")) :] for info in found if info.type == wanted]
+    root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
+    locations = []
+    for info in found:
+        place = re.sub("/+", "/", info.path)
+        if not place.startswith(inside):
+            raise RetryableError(f"the storage lists {info.path} in {folder}")
+        if info.type == wanted:
+            locations.append(f"{root}/{place.removeprefix(inside)}")
+    return locations
 
 
 def first_line(error: Exception) -> str:

@@ -25,8 +25,17 @@ from pyiceberg.typedef import Record
 from tabletopic_kernel.core.errors import RetryableError
 
 
+def epochs_root(metadata: TableMetadata) -> str:
+    """Where the folders of a table's epochs lie; it carries the table's uuid.
+
+    So tables that share a ``write.data.path``, and tables that follow each other under one location, never
+    meet each other's files.
+    """
+    return f"{data_root(metadata)}/{metadata.table_uuid}"
+
+
 def epoch_folder(epoch: int) -> str:
-    """Name of the folder under a table's data path that holds the files staged under ``epoch``.
+    """Name of the folder under ``epochs_root`` that holds the files staged under ``epoch``.
 
     Files of a finished epoch that no snapshot refers to are found by it (I10).
     """
@@ -44,7 +53,7 @@ class DataFileWriter:
 
     def __init__(self, metadata_json: str, io_properties: dict[str, str], epoch: int) -> None:
         metadata = TableMetadataUtil.parse_raw(metadata_json)
-        folder = f"{data_root(metadata)}/{epoch_folder(epoch)}"
+        folder = f"{epochs_root(metadata)}/{epoch_folder(epoch)}"
         properties = {**metadata.properties, TableProperties.WRITE_DATA_PATH: folder}
         self._metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties

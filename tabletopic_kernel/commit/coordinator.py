@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 from collections import deque
+from functools import partial
 
 from tabletopic_kernel.commit.listener import CommitRequest, Inbox, PlanRequest, WorkerListener
 from tabletopic_kernel.commit.owner import Owner
@@ -212,7 +213,8 @@ class Coordinator:
             self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
         if owner.is_sweep_due:
-            self._services.spawn("sweep", owner.sweep)
+            # With a catalog of its own: this thread uses the owner's.
+            self._services.spawn("sweep", partial(owner.sweep, self._services.catalog))
         return Event.OWNED
 
     def _start_worker(self) -> Event | None:

@@ -57,8 +57,7 @@ class DeadLetters:
     @property
     def epoch(self) -> int:
         """The newest epoch that wrote letters, or claimed them; 0 where nobody has."""
-        found = self.table.ledger if self.table else None
-        return found.epoch if found else 0
+        return self.table.newest_epoch if self.table else 0
 
     def load(self) -> bool:
         """Find the table; whether there is one.
@@ -98,9 +97,10 @@ class DeadLetters:
         self.settle(owned)
         # A host that lost the topic before it made this table was not fenced by the new owner's claim.
         main.reload()
-        found = main.ledger
-        if found is not None and found.epoch > owned.epoch:
-            raise LostOwnershipError(f"{main.identifier} has epoch {found.epoch}, ours is {owned.epoch}")
+        if main.newest_epoch > owned.epoch:
+            raise LostOwnershipError(
+                f"{main.identifier} has epoch {main.newest_epoch}, ours is {owned.epoch}"
+            )
 
     def settle(self, owned: Ledger) -> None:
         """Bring the letters in step with the table's ledger, and claim them for its epoch (I5, I7).
@@ -205,8 +205,8 @@ class DeadLetters:
         return DataFileWriter(plan.metadata, plan.io_properties, epoch).write(letters)
 
     def _check(self, found: Ledger, owned: Ledger) -> None:
-        if found.epoch > owned.epoch:
-            raise LostOwnershipError(f"{self.name} has epoch {found.epoch}, ours is {owned.epoch}")
+        if self.epoch > owned.epoch:
+            raise LostOwnershipError(f"{self.name} has epoch {self.epoch}, ours is {owned.epoch}")
         if (found.topic_id, found.cluster_id) != (owned.topic_id, owned.cluster_id):
             raise ActionNeededError(
                 f"the letters in {self.name} are of another topic that was also called {self._topic}; "

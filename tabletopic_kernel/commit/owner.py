@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.adapters.catalog import delete_files
 from tabletopic_kernel.commit.dead_letters import DeadLetters
 from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.start import first_ledger, gap_to_skip, next_ledger
-from tabletopic_kernel.commit.sweep import sweep
-from tabletopic_kernel.core.errors import StartOverError, TableTopicError
+from tabletopic_kernel.commit.sweep import remove_unsent, sweep
+from tabletopic_kernel.core.errors import (
+    HeadMovedError,
+    OutcomeUnknownError,
+    StartOverError,
+    TableTopicError,
+)
 from tabletopic_kernel.core.ledger import Ledger, Offsets, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.core.steps import Step, reach
@@ -30,11 +35,13 @@ _LOG = logging.getLogger(__name__)
 class PendingCommit:
     """A commit that was decided on; kept until its outcome is known, so a second try is the same commit.
 
-    ``unsure``: it was sent once and no answer came. ``letters_sent``: its letters may be in their table.
+    ``sent``: the catalog was asked for it, whatever the answer was. ``unsure``: no answer came.
+    ``letters_sent``: its letters are in their table.
     """
 
     batches: tuple[StagedBatch, ...]
     after: Ledger
+    sent: bool = False
     unsure: bool = False
     letters_sent: bool = False
 
@@ -59,6 +66,7 @@ class Owner:
         self.start = start
         self.swept_epoch = ledger.swept_epoch
         self.pending: PendingCommit | None = None
+        self._left_open = False  # a commit of this owner may still arrive, and it has given that one up
         # Records that were gone when this ownership began, and that the settings let it skip (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
 
@@ -92,7 +100,9 @@ class Owner:
             ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
         else:
             gap = gap_to_skip(found, facts, settings)
-            ledger = found if before is not None and before._still_owns(found) else next_ledger(found)
+            newest = max(table.newest_epoch if table else 0, letters.epoch)
+            is_ours = before is not None and before._still_owns(found, newest)
+            ledger = found if is_ours else next_ledger(found, newest)
         if table is not None and ledger is not found:
             reach(Step.CLAIM)
             table.claim(ledger, found)
@@ -115,10 +125,11 @@ class Owner:
         """The topic's table; None while it has no columns."""
         return self.keeper.table
 
-    def _still_owns(self, found: Ledger) -> bool:
+    def _still_owns(self, found: Ledger, newest_epoch: int) -> bool:
         """Whether the table is as this owner left it: then an outage costs no new epoch."""
-        unsure = self.pending is not None and self.pending.unsure
-        return found.commit_id == self.ledger.commit_id and not unsure
+        unsure = self._left_open or (self.pending is not None and self.pending.unsure)
+        same = found.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
+        return same and not unsure
 
     def plan(self) -> StagePlan:
         """What tasks need."""
@@ -154,11 +165,15 @@ class Owner:
         assert pending is not None
         table = self.keeper.needed_table()
         reach(Step.COMMIT)
-        if pending.letters:
-            self.pending = pending = replace(pending, letters_sent=True)
-            self.letters.commit(pending.letters, self.ledger, pending.after)
-            reach(Step.LETTERS)
-        table.commit(pending.files, self.ledger, pending.after)
+        try:
+            if pending.letters:
+                self.letters.commit(pending.letters, self.ledger, pending.after)
+                self.pending = pending = replace(pending, letters_sent=True)
+                reach(Step.LETTERS)
+            table.commit(pending.files, self.ledger, pending.after)
+        except (HeadMovedError, OutcomeUnknownError):  # all others are raised before anything is sent
+            self.pending = replace(pending, sent=True)
+            raise
 
     def answer_lost(self) -> None:
         """Nobody knows whether the pending commit is in the table."""
@@ -191,37 +206,44 @@ class Owner:
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
 
-        A commit that may still arrive keeps its files, and letters that went ahead of their rows keep
-        theirs: the next owner settles both.
+        What the catalog was ever asked to commit stays, also where it said no: a request may have been sent
+        twice on its way, and only the second answered. Letters that went ahead of their rows stay too. The
+        next owner's sweep has the proof for both.
         """
         pending, self.pending = self.pending, None
-        kept = set(map(id, pending.batches)) if pending else set()
-        unsure, letters_sent = bool(pending and pending.unsure), bool(pending and pending.letters_sent)
-        files = [f for batch in batches if not (unsure and id(batch) in kept) for f in batch.files]
-        letters = [f for batch in batches if not (letters_sent and id(batch) in kept) for f in batch.letters]
+        self._left_open = self._left_open or bool(pending and pending.unsure)
+        tried = set(map(id, pending.batches)) if pending else set()
+        sent = bool(pending and pending.sent)
+        letters_sent = sent or bool(pending and pending.letters_sent)
+        files = [f for batch in batches if not (sent and id(batch) in tried) for f in batch.files]
+        letters = [f for batch in batches if not (letters_sent and id(batch) in tried) for f in batch.letters]
         self.discard(files, letters)
 
     def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
-        """Delete files that no commit will take; raises RetryableError when storage does not let us."""
+        """Delete files that never were part of a commit; raises as ``remove_unsent``, which says why."""
         reach(Step.DISCARD)
         for table, chosen in ((self.table, files), (self.letters.table, letters)):
             if table is not None and chosen:
-                delete_files(table.table, [file.file_path for file in chosen])
+                remove_unsent(table.table, chosen)
 
     @property
     def is_sweep_due(self) -> bool:
         """Whether files of earlier epochs may lie there."""
         return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
 
-    def sweep(self) -> None:
+    def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
         """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
         gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
+        tables = [one.table for one in (self.table, self.letters.table) if one is not None]
         try:
+            catalog = open_catalog()
             reach(Step.SWEEP)
-            for table in (self.table, self.letters.table):
-                if table is not None:
-                    gone += sweep(table.table, after_epoch=after, before_epoch=before)
+            for table in tables:
+                gone += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
             reach(Step.SWEPT)
+        except TableTopicError as error:
+            _LOG.warning("%s: files that no commit took stay for now: %s", self.ledger.topic, error)
+            return
         except Exception:
             _LOG.exception("%s: files that no commit took are left for the next start", self.ledger.topic)
             return

@@ -12,11 +12,13 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
+    AssertRefSnapshotId,
     AssertTableUUID,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
@@ -141,6 +143,11 @@ class TopicTable:
         found = self.ledger_snapshot()
         return found[0] if found else None
 
+    @property
+    def newest_epoch(self) -> int:
+        """See ``newest_epoch``."""
+        return newest_epoch(self.table.metadata)
+
     def has_commit(self, commit_id: str) -> bool:
         """Whether a snapshot of the history carries this commit id (I4)."""
         return any(
@@ -187,6 +194,7 @@ class TopicTable:
             producer.commit()
             reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
+            self._require_tag(transaction)
         except OSError as error:  # manifests could not be written: nothing was sent yet
             raise RetryableError(f"could not write the metadata of {self.identifier}: {error}") from error
         reach(Step.TAGGED)
@@ -218,6 +226,14 @@ class TopicTable:
                 f"the catalog refused the commit and does not tell why: {error}"
             ) from error
         return self.table.metadata.snapshot_by_id(snapshot_id) is None
+
+    def _require_tag(self, transaction: Transaction) -> None:
+        """Let the request arrive only where it was planned, as PyIceberg keeps the head's requirement alone.
+
+        After a claim and a rollback the head is again what it was, the tag is not (I5).
+        """
+        if tag := self.table.metadata.refs.get(TAG):
+            transaction._requirements += (AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id),)
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
         """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""
@@ -256,9 +272,8 @@ class TopicTable:
         self._change(self._schema_updates(schema, noted), epoch)
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
-        found = self.ledger
-        if found and found.epoch > epoch:
-            raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
+        if self.newest_epoch > epoch:
+            raise LostOwnershipError(f"{self.identifier} has epoch {self.newest_epoch}, ours is {epoch}")
         metadata = self.table.metadata
         requirements: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=metadata.table_uuid),
@@ -345,9 +360,9 @@ class TopicTable:
         return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
 
     def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
-        found = self.ledger
-        if found and (found.epoch > epoch or found.epoch > (planned.epoch if planned else 0)):
-            raise LostOwnershipError(f"{self.identifier} has epoch {found.epoch}, ours is {epoch}")
+        found, newest = self.ledger, self.newest_epoch
+        if newest > epoch or (found and found.epoch > (planned.epoch if planned else 0)):
+            raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
         if (found and found.commit_id) != (planned and planned.commit_id):
             raise ActionNeededError(
                 f"the ledger of {self.identifier} is not where it was: expected "
@@ -360,6 +375,20 @@ class TopicTable:
         """PyIceberg's own retry would append again without looking (I3); off in this copy alone."""
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
+
+
+def newest_epoch(metadata: TableMetadata) -> int:
+    """The highest epoch that any snapshot tells of, 0 where none does: all lower ones are over (I5).
+
+    Of any, not only of the head's ancestors: a rollback takes the claim of the newest owner out of these, and
+    that owner's files may be gone by then, or its predecessor's. Expiry leaves the snapshot that the tag
+    names.
+    """
+    key = f"{PREFIX}epoch"
+    found = (
+        snapshot.summary.additional_properties.get(key) for snapshot in metadata.snapshots if snapshot.summary
+    )
+    return max((int(epoch) for epoch in found if epoch is not None), default=0)
 
 
 def _summary(snapshot: Snapshot) -> dict[str, str]:

@@ -30,9 +30,9 @@ def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> 
     )
 
 
-def next_ledger(before: Ledger) -> Ledger:
-    """The ledger of the next owner: one epoch higher, all else as it was (I5)."""
-    return before.claimed(before.epoch + 1, str(uuid.uuid4()))
+def next_ledger(before: Ledger, newest_epoch: int) -> Ledger:
+    """The ledger of the next owner: an epoch above all there were, all else as it was (I5)."""
+    return before.claimed(max(before.epoch, newest_epoch) + 1, str(uuid.uuid4()))
 
 
 def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = None) -> None:

@@ -24,8 +24,8 @@ class Ledger:
 
     ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome
     can be looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition;
-    ``commits`` counts the commits of records since the table began; of epochs up to ``swept_epoch`` no
-    file is left that no snapshot refers to (I10); ``refused`` counts the records that became no row since
+    ``commits`` counts the commits of records since the table began; epochs up to ``swept_epoch`` were swept
+    (I10); ``refused`` counts the records that became no row since
     the table began, by reason, and ``passed_over`` those that asked for none (I1); ``replay_id`` names the
     newest replay whose rows are in the table (I7).
     ``lost`` counts by partition the offsets that were skipped because their records were gone (I8).
