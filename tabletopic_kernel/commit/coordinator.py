@@ -30,7 +30,13 @@ from tabletopic_kernel.core.commit_cycle import (
     next_goal,
     transition,
 )
-from tabletopic_kernel.core.errors import GapError, RetryableError, StartOverError, TableTopicError
+from tabletopic_kernel.core.errors import (
+    GapError,
+    RetryableError,
+    StartOverError,
+    TableTopicError,
+    UnreadableFilesError,
+)
 from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
 from tabletopic_kernel.core.steps import Step, reach
@@ -191,7 +197,7 @@ class Coordinator:
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
             self._report.trouble(error, waits=event is not Event.REFUSED)
-        if event is Event.OWNERSHIP_LOST:
+        if event is Event.OWNERSHIP_LOST and not isinstance(error, UnreadableFilesError):
             self._schedule.lost()
         return event
 

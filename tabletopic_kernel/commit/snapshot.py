@@ -28,6 +28,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.adapters.catalog import create_table, first_line, reachable
+from tabletopic_kernel.adapters.staged_files import unreadable
 from tabletopic_kernel.commit.covered import (
     KEY_SCHEMAS_PROPERTY,
     CoveredSchema,
@@ -44,6 +45,7 @@ from tabletopic_kernel.core.errors import (
     RetryableError,
     StartOverError,
     TableTopicError,
+    UnreadableFilesError,
 )
 from tabletopic_kernel.core.events import SchemaVersion
 from tabletopic_kernel.core.ledger import PREFIX, TAG, Ledger
@@ -170,7 +172,8 @@ class TopicTable:
         Raises:
             HeadMovedError: another writer was first and the ledger is as planned: call again.
             LostOwnershipError: a higher epoch is in the table (I5).
-            StartOverError: the files do not fit the table's partition spec any more.
+            StartOverError: the files do not fit the table's partition spec any more, or
+                ``UnreadableFilesError``: the storage does not have them as they were written.
             ActionNeededError: the ledger is not where it was planned on, or the table is gone (I8).
             OutcomeUnknownError: no answer to the commit: look for its id (I4).
             RetryableError: the catalog does not answer, nothing was sent.
@@ -182,6 +185,7 @@ class TopicTable:
         chosen = list(files)
         if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
             raise StartOverError(f"the partition spec of {self.identifier} has changed")
+        self._check_readable(chosen)
         self._without_retries()
         try:
             transaction = self.table.transaction()
@@ -212,6 +216,17 @@ class TopicTable:
             raise OutcomeUnknownError(
                 f"the catalog did not confirm the commit: {first_line(error)}"
             ) from error
+
+    def _check_readable(self, files: Sequence[DataFile]) -> None:
+        """See that what the snapshot will name can be read (I1): an executor may have written elsewhere."""
+        faults = unreadable(self.table.io, files)
+        if faults:
+            raise UnreadableFilesError(
+                f"{len(faults)} of {len(files)} staged files of {self.identifier} are not in the storage as "
+                f"they were written ({faults[0]}); nothing of them was committed, and their records are read "
+                "again. If this goes on, Spark's executors do not write where this host reads: the warehouse "
+                "must be a storage that all of them share"
+            )
 
     def _is_refused(self, snapshot_id: int) -> bool:
         """Whether the snapshot of a commit that the catalog refused is really not there (I4).

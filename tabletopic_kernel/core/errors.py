@@ -74,5 +74,9 @@ class LostOwnershipError(StartOverError):
     """Another host owns the table topic now (I5): stop, commit nothing."""
 
 
+class UnreadableFilesError(StartOverError):
+    """Staged files are not in the storage as they were written: their records are read again."""
+
+
 class InternalError(TableTopicError):
     """A state that the rules exclude: our bug."""
