@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table as Screen
-from tqdm.auto import tqdm
 
 from tabletopic_kernel.bench.cost import cpu_of_path, floor, running_host
-from tabletopic_kernel.bench.freshness import advance, freshness_ms
+from tabletopic_kernel.bench.freshness import freshness_ms
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
 from tabletopic_kernel.core.errors import TableTopicError
 from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.local.progress import TerminalReport
+from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.workbench import Workbench
 
@@ -78,8 +77,8 @@ def _measure(stack: StackInfo, what: Format, records: int, warm_up: int, seconds
     workbench = Workbench(Settings(state_dir=str(stack.state_dir)))
     load = make_load(workbench, "load", what)
     total = records + warm_up
-    with tqdm(total=total, desc="filling the topic", unit="rec", unit_scale=True) as bar:
-        load.send(workbench, total, advance(bar))
+    with CountBar(total, "filling the topic", "records") as bar:
+        load.send(workbench, total, bar.to)
     with running_host(stack) as host:
         jvm, python, rate = cpu_of_path(workbench, host, load, records, warm_up)
         waits = freshness_ms(workbench, seconds) if seconds else np.empty(0)

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import psutil
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from tqdm.auto import tqdm
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.bench.load import Load
@@ -25,6 +24,7 @@ from tabletopic_kernel.core.errors import TableTopicError
 from tabletopic_kernel.core.events import Committed, FilesStaged
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.ingest.conform import conform, file_schema
+from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.workbench import Workbench
 
@@ -99,11 +99,11 @@ def cpu_of_path(
     def goes_on() -> bool:
         return time.monotonic() < deadline and host.poll() is None
 
-    with tqdm(total=total, desc="ingesting", unit="rec", unit_scale=True) as bar:
+    with CountBar(total, "ingesting", "records") as bar:
         for event in workbench.events(topic, follow=goes_on):
             if isinstance(event, FilesStaged):
                 staged += event.rows
-                bar.update(event.rows)
+                bar.to(staged)
                 if begin is None and staged >= warm_up:
                     begin = staged, time.monotonic(), meter.read()
             elif isinstance(event, Committed):

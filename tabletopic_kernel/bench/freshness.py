@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm.auto import tqdm
 
 from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel.core.errors import TableTopicError
 from tabletopic_kernel.core.events import Committed
+from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.workbench import Workbench
 
 
@@ -23,14 +21,14 @@ def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:
     produce(workbench.servers.kafka, workbench.servers.registry, topic, 100)
     workbench.enable(topic, {"commit_interval_ms": "1s"})
     _wait_for_rows(workbench, topic, 100)
-    with tqdm(total=rate * seconds, desc="freshness at 500/s", unit="rec", unit_scale=True) as bar:
+    with CountBar(rate * seconds, "freshness at 500/s", "records") as bar:
         produce(
             workbench.servers.kafka,
             workbench.servers.registry,
             topic,
             rate * seconds,
             rate=rate,
-            on_progress=advance(bar),
+            on_progress=bar.to,
         )
     _wait_for_rows(workbench, topic, 100 + rate * seconds)
     commits = [event for event in workbench.events(topic) if isinstance(event, Committed)]
@@ -47,15 +45,6 @@ def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:
         visible = np.array([event.at_ms for event in commits])[np.searchsorted(ends, offsets, side="right")]
         waits.append(visible - stamps)
     return np.sort(np.concatenate(waits))[: rate * seconds]  # without the records that came before
-
-
-def advance(bar: tqdm[Never]) -> Callable[[int], None]:
-    """What ``produce`` tells, as the movement of a bar."""
-
-    def show(done: int) -> None:
-        bar.update(done - bar.n)
-
-    return show
 
 
 def _wait_for_rows(workbench: Workbench, topic: str, rows: int) -> None:

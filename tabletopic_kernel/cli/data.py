@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -46,14 +45,13 @@ def produce_clickstream(
 
     Example:  tabletopic produce-clickstream --topic clicks --count 100000 --rate 500
     """
-    from tqdm import tqdm
-
     from tabletopic_kernel._datasets.clickstream.produce import produce
+    from tabletopic_kernel.local.progress import CountBar
 
     servers = call.workbench.servers
     with (
         stop_event() as asked,
-        tqdm(total=count, desc=topic, unit=" events", file=sys.stderr, disable=None) as bar,
+        CountBar(count, topic, "events") as bar,
     ):
         tallies = produce(
             servers.kafka,
@@ -65,7 +63,7 @@ def produce_clickstream(
             schema_version=schema,
             partitions=partitions,
             switch_at=switch_at,
-            on_progress=lambda sent: (bar.update(sent - bar.n), None)[1],
+            on_progress=bar.to,
             stop=asked.is_set,
         )
     if as_json:

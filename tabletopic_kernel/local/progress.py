@@ -1,17 +1,21 @@
 """What the embedded stack tells while it works.
 
 The stack prints nothing: it calls a ``Report`` with one ``Step`` after another and a face renders
-them. ``TerminalReport`` is the ready-made face for a terminal or a log.
+them. ``TerminalReport`` is the ready-made face for a terminal or a log; ``CountBar`` is that of a count.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Literal, Never, TextIO
 
 from tqdm import tqdm
+
+_LINE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -75,3 +79,59 @@ class TerminalReport:
             )
         bar.n = min(step.done_bytes, step.total_bytes)
         bar.refresh()
+
+
+class CountBar:
+    """Progress towards a count: a bar on a terminal, elsewhere a line every ten seconds and one at the end.
+
+    Args:
+        total: how many there will be.
+        name: what is counted, for people.
+        unit: of the count, as it stands behind it.
+        stream: where to; default: stderr.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        name: str,
+        unit: str,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total, self._name, self._unit, self._clock = total, name, unit, clock
+        self._stream = stream or sys.stderr
+        self._began = self._line_at = clock()
+        self._bar: tqdm[Never] | None = None
+        if self._stream.isatty():
+            self._bar = tqdm(total=total, desc=name, unit=f" {unit}", unit_scale=True, file=self._stream)
+        self.done = 0
+
+    def to(self, done: int) -> None:
+        """So many are done."""
+        moved, self.done = done - self.done, done
+        if self._bar is not None:
+            self._bar.update(moved)
+        elif self._clock() - self._line_at >= _LINE_EVERY_S:
+            self._line()
+
+    def _line(self) -> None:
+        self._line_at = self._clock()
+        seconds = self._line_at - self._began
+        rate = f", {self.done / seconds:,.0f}/s" if seconds > 0 else ""
+        self._stream.write(
+            f"{self._name}: {self.done:,} of {self._total:,} {self._unit} in {seconds:.0f} s{rate}\n"
+        )
+        self._stream.flush()
+
+    def __enter__(self) -> CountBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        else:
+            self._line()
