@@ -1,9 +1,37 @@
 """Kafka topics that are Iceberg tables, from a notebook.
 
-Importing this package is instant; Spark, PyIceberg and the Kafka client load when first used.
+What can be imported from here is the public interface; everything below may change. Importing this package
+is instant; Spark, PyIceberg and the Kafka client load when first used.
 """
 
+from importlib import import_module
+
 __version__ = "0.1.0"
+
+# Where each public name is made; loaded when first asked for.
+_ERRORS = ("ActionNeededError", "RetryableError", "SettingsError", "TableTopicError", "UsageError")
+_PUBLIC = {
+    **{name: ("core.errors", name) for name in _ERRORS},
+    "TableTopic": ("table_topic", "TableTopic"),
+    "Workbench": ("workbench", "Workbench"),
+    "bars": ("shown.picture", "bars"),
+    "lines": ("shown.picture", "lines"),
+    "produce_clickstream": ("_datasets.clickstream.produce", "produce"),
+}
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - names, all of them
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    made: object = getattr(import_module(f"{__name__}.{module}"), attribute)
+    globals()[name] = made  # the next time it is just there
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def _jupyter_server_extension_points() -> list[dict[str, object]]:

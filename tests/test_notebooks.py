@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
+import tabletopic_kernel
 from tabletopic_kernel.local.stack import StackInfo
 from tests.jupyter.kernels import KERNELSPECS, ROOT
 
@@ -41,10 +43,36 @@ def test_they_are_committed_without_outputs(path: Path) -> None:
     assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
-    """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""
+def test_they_import_the_public_names_alone(path: Path) -> None:
+    """What people copy from a notebook goes on to work: names of the package itself, none from below it."""
+    code = "\n".join(
+        line
+        for cell in read(path).cells
+        if cell.cell_type == "code" and not cell.source.startswith("%%")
+        for line in cell.source.splitlines()
+        if not line.lstrip().startswith(("%", "!"))
+    )
+    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in imports:
+        if isinstance(node, ast.Import):
+            assert not [one.name for one in node.names if one.name.startswith("tabletopic_kernel.")]
+        elif (node.module or "").partition(".")[0] == "tabletopic_kernel":
+            assert node.module == "tabletopic_kernel"
+            assert {one.name for one in node.names} <= set(tabletopic_kernel.__all__)
+
+
+def test_the_public_names_are_there() -> None:
+    """Each name of the package's list can be imported and has a docstring; another one is an error."""
+    for name in set(tabletopic_kernel.__all__) - {"__version__"}:
+        assert getattr(tabletopic_kernel, name).__doc__
+    assert set(tabletopic_kernel.__all__) <= set(dir(tabletopic_kernel))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tabletopic_kernel.nothing
+
+
+def executed(path: Path, stack: StackInfo) -> Any:
+    """The notebook with the outputs of a run on these servers; raises if a cell fails."""
     notebook = read(path)
     ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
     manager = AsyncKernelManager(
@@ -55,12 +83,33 @@ def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None
     )
     client.owns_km = True  # it ends the kernel too: one that lives would be a host in the next notebook
     try:
-        client.execute(env={**ours, "TABLETOPIC_STATE_DIR": str(quiet_stack.state_dir)})
+        client.execute(env={**ours, "TABLETOPIC_STATE_DIR": str(stack.state_dir)})
     finally:
         EXECUTED.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, EXECUTED / path.name)
+    return notebook
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
+    """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""
+    notebook = executed(path, quiet_stack)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     shown = [str(output.data.get("text/html", "")) for output in outputs if "data" in output]
     assert any("<svg" in html for html in shown)
     assert not any(_OUTSIDE.search(html) for html in shown)
     assert not [output for output in outputs if output.get("name") == "stdout" and "WARN" in output.text]
+
+
+@pytest.mark.integration
+def test_a_second_run_shows_the_same_change(quiet_stack: StackInfo) -> None:
+    """What a schema has changed is read from table and registry, not from what happens to be new."""
+    path = next(path for path in NOTEBOOKS if path.stem.startswith("02"))
+    changes = []
+    for _ in range(2):
+        cells = executed(path, quiet_stack).cells
+        (shown,) = [cell for cell in cells if cell.source.startswith('topic = workbench.topic("visits")')]
+        changes.append(shown.outputs[0].data["text/plain"])
+    assert "viewport" in changes[0]
+    assert changes[0] == changes[1]

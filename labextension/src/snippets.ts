@@ -19,7 +19,7 @@ LIMIT 20
 /** A cell that gives any Python kernel of this environment the topic as an object. */
 export function connectionCell(topic: string): string {
   return `%load_ext tabletopic_kernel
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel import Workbench
 
 workbench = Workbench()
 topic = workbench.topic(${JSON.stringify(topic)})
