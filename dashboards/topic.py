@@ -113,6 +113,10 @@ class TopicPage:
     def show(self, view: View) -> None:
         """Show this view."""
         self._head.show(head(view, self.topic, self._link))
+        told = view.topic(self.topic).progress
+        # Of a topic that is not switched on and never was, there is nothing to show but that.
+        for part in self.panel.objects[1:]:
+            part.visible = view.wishes is None or view.wish(self.topic) is not None or told is not None
         self._tiles.show(cards.tiles(view, self.topic, self.zone))
         self._show_lag(view)
         self._show_plots(view)
@@ -123,7 +127,6 @@ class TopicPage:
             ("owners", cards.owners),
         ):
             self._texts[name].show(text(view, self.topic, self.zone))
-        told = view.topic(self.topic).progress
         self._replay.show(told.dead_letters if told else 0)
         self._show_schemas(view)
 

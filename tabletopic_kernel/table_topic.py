@@ -93,15 +93,15 @@ class TableTopic:
         """Wait until the table has all that was in the topic when this was called.
 
         Raises:
-            ActionNeededError: the topic failed.
+            ActionNeededError: the topic failed, or is paused.
             RetryableError: it did not get there in time.
         """
         deadline = time.monotonic() + timeout_s
         now = self.status()
         ends = now.end_offsets
         while any(now.next_offsets.get(p, 0) < end for p, end in ends.items()) or not ends:
-            if now.state == "failed":
-                raise ActionNeededError(f"{self.name} failed: {now.error}")
+            if why_not := not_coming(now):
+                raise ActionNeededError(why_not)
             if time.monotonic() > deadline:
                 told = f": {now.error}" if now.error else ""
                 raise RetryableError(
@@ -173,3 +173,12 @@ class TableTopic:
         if table is None:
             self._workbench.broker.facts(self.name)  # raises where there is no topic either
         return table
+
+
+def not_coming(now: TopicStatus) -> str | None:
+    """Why waiting for the table would be in vain, with what to do; None where it may get there by itself."""
+    if now.state == "failed":
+        return f"{now.topic} failed: {now.error}"
+    if now.state == "paused":
+        return f"{now.topic} is paused; go on with `tabletopic resume {now.topic}`"
+    return None

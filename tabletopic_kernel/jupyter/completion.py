@@ -70,16 +70,25 @@ def candidates(
     words = line.split()
     if line and not line[-1].isspace():
         words = words[:-1]
+    begins_option = until_cursor.rsplit(" ", maxsplit=1)[-1].startswith("-")
     if words[:1] == ["%topic"]:
-        return _topic_words(words[1:], topics)
+        return _names_first(_topic_words(words[1:], topics), begins_option)
     if words[:1] == ["%dashboard"]:
-        return ["--theme", "--height", *topics()] if words[-1] != "--theme" else ["default", "dark"]
+        if words[-1] == "--theme":
+            return ["default", "dark"]
+        return _names_first(["--theme", "--height", *topics()], begins_option)
     if words[:1] in (["%lake"], ["%%lake"]) and "\n" not in line:
         options = _lake_options(words)
         if options is not None:
             return options
     in_lake = line.startswith("%lake ") or full_text.lstrip().startswith("%%lake")
     return tables() if in_lake and _TABLE_WORD.search(until_cursor) else None
+
+
+def _names_first(found: list[str], begins_option: bool) -> list[str]:
+    """Options only where one is begun or nothing else fits: the completer would sort them to the front."""
+    names = [word for word in found if not word.startswith("-")]
+    return found if begins_option or not names else names
 
 
 def _lake_options(words: list[str]) -> list[str] | None:

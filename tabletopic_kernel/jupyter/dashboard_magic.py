@@ -6,10 +6,12 @@ import html
 import os
 from urllib.parse import urlencode
 
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.jupyter.arguments import Parser, count, parse
+from tabletopic_kernel.jupyter.session import Session
 from tabletopic_kernel.jupyter.trouble import told
 
 _PATH = "tabletopic/dashboard"
@@ -64,6 +66,10 @@ _PARSER = _make_parser()
 class DashboardMagics(Magics):
     """See the docstring of ``dashboard``."""
 
+    def __init__(self, shell: InteractiveShell, session: Session) -> None:
+        super().__init__(shell)
+        self._session = session
+
     @line_magic
     @told
     def dashboard(self, line: str) -> DashboardFrame | None:
@@ -71,8 +77,17 @@ class DashboardMagics(Magics):
         given = parse(_PARSER, line)
         if given is None:
             return None
+        if given.topic:
+            self._check_known(given.topic)
         query = {"theme": given.theme, **({"topic": given.topic} if given.topic else {})}
         return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", given.height)
+
+    def _check_known(self, topic: str) -> None:
+        """Raises UsageError where the topic is not switched on; of a broker that is away the page tells."""
+        try:
+            self._session.workbench.wish(topic)
+        except (SettingsError, RetryableError):
+            return
 
 
 DashboardMagics.dashboard.__doc__ = _PARSER.format_help()

@@ -23,7 +23,7 @@ def load(shell: InteractiveShell) -> Session:
     session = Session(shell.user_ns)
     shell.register_magics(TopicMagics(shell, session))
     shell.register_magics(LakeMagics(shell, session))
-    shell.register_magics(DashboardMagics(shell))
+    shell.register_magics(DashboardMagics(shell, session))
     matcher = make_matcher(session)
     if shell.Completer is not None:
         shell.Completer.custom_matchers.append(matcher)

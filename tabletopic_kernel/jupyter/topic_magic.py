@@ -37,12 +37,12 @@ from tabletopic_kernel.shown.topics import (
     status_facts,
     status_table,
 )
+from tabletopic_kernel.table_topic import TableTopic, not_coming
 
 if TYPE_CHECKING:
     from tabletopic_kernel.commit.status import TopicStatus
     from tabletopic_kernel.local.progress import Step
     from tabletopic_kernel.servers import Servers
-    from tabletopic_kernel.table_topic import TableTopic
 
 _REFRESH_S = 1.0
 _MOST_NAMES = 20
@@ -184,8 +184,8 @@ class TopicMagics(Magics):
         deadline = time.monotonic() + given.timeout
         with Bar(topic.name, goal - begun, self.shell) as bar:
             while sum(now.next_offsets.values()) < goal or not now.end_offsets:
-                if now.state == "failed":
-                    raise ActionNeededError(f"{topic.name} failed: {now.error}")
+                if why_not := not_coming(now):
+                    raise ActionNeededError(why_not)
                 if time.monotonic() > deadline:
                     why = now.error or "still reading"
                     raise RetryableError(f"{topic.name} is {now.state} after {given.timeout:g} s: {why}")

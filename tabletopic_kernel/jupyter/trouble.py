@@ -1,4 +1,4 @@
-"""Errors in a notebook: one line that says what to do next, no traceback."""
+"""Errors and interrupts in a notebook: one line that says what to do next, no traceback."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tabletopic_kernel.core.redact import redact
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 def told(magic: Callable[P, T]) -> Callable[P, T]:
@@ -30,13 +31,19 @@ def told(magic: Callable[P, T]) -> Callable[P, T]:
         except Exception as error:  # of a library: the cell's output keeps what it says
             error.args = tuple(redact(one) if isinstance(one, str) else one for one in error.args)
             raise
+        except KeyboardInterrupt as interrupt:
+            # It is raised on, as the cells behind it must not run; where it hit us is of no interest.
+            raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
 
     return run
 
 
 def _without_traceback(error: TableTopicError) -> TableTopicError:
     name = type(error).__name__.removesuffix("Error")
+    return _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}")
+
+
+def _shown_as(error: E, text: str) -> E:
     # IPython's own way for an exception to say how it looks.
-    told = f"{name}: {for_face(str(error), Face.NOTEBOOK)}"
-    error._render_traceback_ = lambda *_: [told]  # type: ignore[attr-defined]
+    error._render_traceback_ = lambda *_: [text]  # type: ignore[attr-defined]
     return error

@@ -204,6 +204,15 @@ def test_what_to_do_next(view: View) -> None:
     assert "retention in 1 m 0 s" in texts(page(view, "views"))
 
 
+def test_a_topic_that_is_not_there_has_no_cards(view: View) -> None:
+    """Only that it is not switched on is shown, not a page of empty cards."""
+    head, *others = page(view, "nothing").objects
+    assert head.visible
+    assert others
+    assert not any(part.visible for part in others)
+    assert any(part.visible for part in page(view, "clicks").objects[1:])
+
+
 def test_retention_that_takes_nothing(view: View) -> None:
     """A topic that keeps its records, or is compacted, has no limit."""
     view.retention = {"clicks": Retention(-1, None, "delete")}

@@ -116,6 +116,11 @@ class FakeWorkbench(Workbench):
         """The table's name."""
         return f"default.{topic}"
 
+    def wishes(self) -> dict[str, TopicWish]:
+        """One is switched on."""
+        self._ask("wishes")
+        return {"clicks": TopicWish(topic="clicks")}
+
     def status(self, topic: str | None = None) -> list[TopicStatus]:
         """All, or one."""
         self._ask("status", topic)

@@ -14,7 +14,8 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
-from tabletopic_kernel.core.errors import RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.core.settings import TopicWish
 from tabletopic_kernel.jupyter import extension
 from tabletopic_kernel.jupyter.kernel_host import KernelHost
 from tabletopic_kernel.jupyter.lake_magic import LakeMagics
@@ -160,6 +161,25 @@ def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWor
     """A topic that has failed is not waited for."""
     bench.found = [status(state="failed", error="offset 7 is no Avro")]
     assert fail("%topic wait clicks").startswith("ActionNeeded: clicks failed: offset 7 is no Avro")
+
+
+def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
+    """A topic that nobody lets go on does not get there."""
+    bench.found = [status(state="paused")]
+    told = "clicks is paused; go on with `%topic resume clicks`"
+    assert fail("%topic wait clicks --timeout 60s").startswith(f"ActionNeeded: {told}\n")
+    with pytest.raises(ActionNeededError, match="clicks is paused; go on with `tabletopic resume clicks`"):
+        bench.topic("clicks").wait(60)
+
+
+@pytest.mark.parametrize("cell", ["%topic wait clicks", "%lake SELECT 1", "%topic status clicks"])
+def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench, cell: str) -> None:
+    """The cell ends as interrupted, so that no cell behind it runs, and nothing of our code is shown."""
+    bench.error = KeyboardInterrupt()  # type: ignore[assignment]
+    with capture_output() as printed:
+        result = shell.run_cell(cell)
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert seen(printed) == "interrupted"
 
 
 def test_wait_gives_up(fail: Callable[[str], str]) -> None:
@@ -366,9 +386,24 @@ def test_the_dashboard_is_a_frame_on_the_server(
     monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
     assert 'src="/lab/tabletopic/dashboard/?theme=default"' in run("%dashboard")._repr_html_()
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ann")
+    monkeypatch.setattr(FakeWorkbench, "wish", lambda self, topic: TopicWish(topic="clicks"))
     frame = run('%dashboard --theme dark "a\\"b&c"')
     assert frame.url == "/user/ann/tabletopic/dashboard/?theme=dark&topic=a%22b%26c"
     assert "&amp;topic" in frame._repr_html_()
+
+
+def test_the_dashboard_of_no_topic_is_no_frame(
+    fail: Callable[[str], str],
+    run: Callable[[str], Any],
+    bench: FakeWorkbench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic that is not switched on is told at once; while the broker is away the page tells that."""
+    monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
+    assert "clikcs is not switched on, and Kafka has no such topic" in fail("%dashboard clikcs")
+    assert run("%dashboard clicks").url.endswith("topic=clicks")
+    bench.error = RetryableError("the broker is away")
+    assert run("%dashboard clikcs").url.endswith("topic=clikcs")
 
 
 @pytest.mark.parametrize(
@@ -376,14 +411,18 @@ def test_the_dashboard_is_a_frame_on_the_server(
     [
         ("%topic ", {"enable", "history", "start"}, {"clicks", "print"}),
         ("%topic pe", {"peek"}, {"plan"}),
-        ("%topic peek ", {"clicks", "web.orders", "-n"}, {"enable"}),
+        ("%topic peek ", {"clicks", "web.orders"}, {"enable", "-n"}),
+        ("%topic peek -", {"-n"}, {"clicks"}),
+        ("%topic enable ", {"clicks", "web.orders"}, {"--commit-interval", "--wait"}),
+        ("%topic enable clicks ", {"--commit-interval", "--wait"}, {"clicks"}),
         ("%topic peek web.o", {"orders"}, {"clicks"}),
         ("%topic enable clicks --commit-i", {"interval"}, {"clicks"}),
         ("%topic enable clicks --transform ", {"flatten", "none"}, {"clicks"}),
         ("%topic host ", {"start", "stop"}, {"clicks"}),
         ("%%lake --engine ", {"duckdb", "spark", "athena"}, {"clicks"}),
         ("%lake --as ", {"df", "arrow", "polars"}, set()),
-        ("%dashboard ", {"clicks", "--theme"}, {"enable"}),
+        ("%dashboard ", {"clicks"}, {"enable", "--theme"}),
+        ("%dashboard --", {"--theme"}, {"clicks"}),
     ],
 )
 def test_completion(shell: InteractiveShell, text: str, some: set[str], others: set[str]) -> None:
