@@ -14,7 +14,7 @@ from traitlets.config.configurable import Configurable
 
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.jupyter.arguments import Parser, count, parse
-from tabletopic_kernel.jupyter.lake_result import LakeResult
+from tabletopic_kernel.jupyter.lake_result import MOST_ROWS, LakeResult
 from tabletopic_kernel.jupyter.place import Place
 from tabletopic_kernel.jupyter.session import Session
 from tabletopic_kernel.jupyter.trouble import told
@@ -68,7 +68,7 @@ _PARSER = _make_parser()
 class LakeMagics(Magics, Configurable):
     """``%config LakeMagics.display_rows = 100`` shows more rows."""
 
-    display_rows = Int(20, min=1, help="Rows that are shown of a result.").tag(config=True)
+    display_rows = Int(20, min=1, help="Rows that are shown of a result, 1,000 at most.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, session: Session) -> None:
         Configurable.__init__(self, config=shell.config)
@@ -93,7 +93,7 @@ class LakeMagics(Magics, Configurable):
             raise UsageError("there is no SQL: write %lake SELECT …, or the query below %%lake")
         limit = given.limit
         if limit is None and target is None and given.form is None:
-            limit = self.display_rows
+            limit = min(self.display_rows, MOST_ROWS)
         variables = {**self._variables, **(local_ns or {})}
         answer = self._session.workbench.query(
             sql, given.engine, at=_moment(given.at, variables), params=_bound(sql, variables), limit=limit

@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.shown.amounts import age, clock
-from tabletopic_kernel.shown.grid import Grid
-from tabletopic_kernel.shown.values import is_number, rows_of, text
+from tabletopic_kernel.shown.grid import Grid, cut
+from tabletopic_kernel.shown.values import is_number, rows_of, text, unique_names
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
 
 Form = Literal["df", "arrow", "polars"]
+MOST_ROWS = 1_000  # shown: a browser takes 15 KB for each, and nobody reads more
 
 
 class LakeResult:
@@ -23,7 +24,7 @@ class LakeResult:
 
     def __init__(self, answer: Answer, shown_rows: int) -> None:
         self._answer = answer
-        self._shown_rows = shown_rows
+        self._shown_rows = min(shown_rows, MOST_ROWS)
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
@@ -49,7 +50,7 @@ class LakeResult:
         return int(self._answer.rows.num_rows)
 
     def __repr__(self) -> str:
-        return repr(self._grid())
+        return repr(self._grid().with_texts(cut))
 
     def _repr_html_(self) -> str:
         return self._grid().html()
@@ -65,7 +66,7 @@ class LakeResult:
 
     def _grid(self) -> Grid:
         rows = self._answer.rows
-        names = _distinct(rows.column_names)
+        names = unique_names(rows.column_names)
         numbers = frozenset(
             name for name, field in zip(names, rows.schema, strict=True) if is_number(field.type)
         )
@@ -79,12 +80,8 @@ class LakeResult:
     def _shown_count(self) -> str:
         rows = len(self)
         if rows > self._shown_rows or self._answer.truncated:
-            all_of = "more" if self._answer.truncated else f"{rows:,}"
+            # Of a query that was not read to its end one more is known to be there.
+            all_of = f"at least {rows + 1:,}" if self._answer.truncated else f"{rows:,}"
             shown = min(rows, self._shown_rows)
             return f"the first {shown:,} of {all_of} rows; name << SELECT … keeps them all"
         return self.count()
-
-
-def _distinct(names: list[str]) -> list[str]:
-    """Two columns may have one name; the grid knows columns by name."""
-    return [name if names.index(name) == at else f"{name}_{at}" for at, name in enumerate(names)]

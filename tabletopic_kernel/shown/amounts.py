@@ -61,11 +61,12 @@ def age(moment_ms: int | None) -> str:
 
 
 def clock(moment_ms: int) -> str:
-    """A moment in local time, to the millisecond."""
-    return datetime.fromtimestamp(moment_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    """A moment in local time with its zone, to the millisecond."""
+    local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
+    return f"{local.strftime('%Y-%m-%d %H:%M:%S.%f')[:-3]} {local.strftime('%Z')}"
 
 
 def clock_today(moment_ms: int) -> str:
-    """As ``clock``; of today the time alone."""
-    text = clock(moment_ms)
+    """As ``clock``, without the zone; of today the time alone."""
+    text = clock(moment_ms).rpartition(" ")[0]
     return text.removeprefix(datetime.now().strftime("%Y-%m-%d ")) if moment_ms else text

@@ -8,18 +8,29 @@ from dataclasses import dataclass, field, replace
 
 # Jupyter's own variables, so that it is readable in light and dark; elsewhere what the page has.
 _RULES = {
-    "caption": "caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0",
+    "caption": "caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0;overflow-wrap:anywhere",
     "td": "text-align:left;white-space:pre-wrap;vertical-align:top",
     "th": "text-align:left;vertical-align:top",
     "td.unbroken": "white-space:nowrap",
     ".right": "text-align:right;font-variant-numeric:tabular-nums",
     "td.bad": "color:var(--jp-error-color1,#b00020);font-weight:600",
     "td.warn": "color:var(--jp-warn-color0,#8a5a00)",
+    "div.long": "max-width:48ch;min-width:16ch;overflow-wrap:anywhere",
+    "details[open]>summary>span": "display:none",
+    "summary": "cursor:pointer",
+    "summary i": "color:var(--jp-ui-font-color2,inherit)",
     "td.good": "color:var(--jp-success-color0,#1b6e20)",
 }
-_NOTE = ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;white-space:pre-wrap}"
+_NOTE = (
+    ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;"
+    "white-space:pre-wrap;overflow-wrap:anywhere}"
+)
 # The class twice: Jupyter's own rules for tables in outputs weigh more than one class.
 _TABLE = "".join(f"table.tabletopic.tabletopic {which}{{{rule}}}" for which, rule in _RULES.items())
+# Longer ones get a column of their own width at most, and break; from the second on only their beginning is
+# shown until a click; more than the third no page needs to hold.
+_BROKEN_FROM, _CUT_FROM, _MOST_CHARACTERS = 40, 300, 100_000
+_CUT_LINES = 12
 _STYLE = f"<style>{_TABLE}{_NOTE}</style>"
 
 
@@ -91,7 +102,7 @@ class Grid:
     def _cell(self, name: str, cell: str | Cell) -> str:
         marks = [cell.mark] if isinstance(cell, Cell) and cell.mark else []
         marks += ["unbroken"] if name in self.unbroken else []
-        return f"<td{self._side(name, *marks)}>{html.escape(str(cell))}</td>"
+        return f"<td{self._side(name, *marks)}>{_cell_html(str(cell))}</td>"
 
     def _side(self, name: str, *classes: str) -> str:
         chosen = [*classes, *(["right"] if name in self.right else [])]
@@ -110,3 +121,30 @@ class Grid:
             ).rstrip()
             for line in lines
         ]
+
+
+def cut(text: str) -> str:
+    """The beginning of a long text, and how much there is; a short one is itself."""
+    beginning = _beginning(text)
+    return text if beginning == text else f"{beginning}… ({len(text):,} characters)"
+
+
+def _beginning(text: str) -> str:
+    if len(text) > _CUT_FROM:
+        text = text[: _CUT_FROM * 2 // 3]
+    lines = text.split("\n", _CUT_LINES)
+    return "\n".join(lines[:_CUT_LINES]) if len(lines) > _CUT_LINES else text
+
+
+def _cell_html(text: str) -> str:
+    if len(text) < _BROKEN_FROM and "\n" not in text:
+        return html.escape(text)
+    beginning = _beginning(text)
+    if beginning == text:
+        return f'<div class="long">{html.escape(text)}</div>'
+    whole, more = text[:_MOST_CHARACTERS], len(text) - _MOST_CHARACTERS
+    rest = f"… and {more:,} characters more" if more > 0 else ""
+    return (
+        f'<div class="long"><details><summary><span>{html.escape(beginning)}… </span>'
+        f"<i>{len(text):,} characters</i></summary>{html.escape(whole)}{rest}</details></div>"
+    )

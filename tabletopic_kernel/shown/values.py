@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 _BATCH_ROWS = 1_000
 _NULL = "null"
+_DAY_NS = 86_400 * 10**9
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -108,6 +109,38 @@ def json_text(value: Any) -> str:  # noqa: PLR0911 - one for each kind
     return json.dumps(str(_scalar(value, "T")), ensure_ascii=False)
 
 
+def _parts_of(span: timedelta | pa.MonthDayNano) -> tuple[int, int, int]:
+    """Months, days, and nanoseconds, each with a sign of its own."""
+    if isinstance(span, timedelta):
+        return 0, 0, round(span / timedelta(microseconds=1)) * 1000
+    return span.months, span.days, span.nanoseconds
+
+
+def _span(span: timedelta | pa.MonthDayNano) -> str:
+    """As DuckDB writes it: ``1 year 2 months 3 days 04:05:06.5``."""
+    months, days, nanoseconds = _parts_of(span)
+    if isinstance(span, timedelta):
+        days, nanoseconds = int(nanoseconds / _DAY_NS), int(math.fmod(nanoseconds, _DAY_NS))
+    counts = (("year", int(months / 12)), ("month", int(math.fmod(months, 12))), ("day", days))
+    words = [f"{count} {unit}{'' if abs(count) == 1 else 's'}" for unit, count in counts if count]
+    if nanoseconds or not words:
+        seconds, rest = divmod(abs(nanoseconds), 10**9)
+        fraction = f".{rest:09d}".rstrip("0") if rest else ""
+        sign = "-" if nanoseconds < 0 else ""
+        words.append(f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}")
+    return " ".join(words)
+
+
+def _iso_span(span: timedelta | pa.MonthDayNano) -> str:
+    """As ISO 8601 writes it: ``P14M3DT14706.5S``."""
+    months, days, nanoseconds = _parts_of(span)
+    seconds, rest = divmod(abs(nanoseconds), 10**9)
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    time_part = f"T{'-' if nanoseconds < 0 else ''}{seconds}{fraction}S" if nanoseconds else ""
+    text = f"P{f'{months}M' if months else ''}{f'{days}D' if days else ''}{time_part}"
+    return text if text != "P" else "PT0S"
+
+
 def _key(key: Any) -> str:
     return json.dumps(text(key), ensure_ascii=False)
 
@@ -124,8 +157,8 @@ def _scalar(value: Any, separator: str) -> object:
         return value.replace(tzinfo=None).isoformat(separator, _timespec(value)) + zone
     if isinstance(value, date | time):
         return value.isoformat()
-    if isinstance(value, timedelta):
-        return str(value)
+    if isinstance(value, timedelta | pa.MonthDayNano):
+        return _span(value) if separator == " " else _iso_span(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, bytes):

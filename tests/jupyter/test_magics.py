@@ -305,7 +305,7 @@ def test_rows_and_how_fresh_they_are(run: Callable[[str], Any], bench: FakeWorkb
         "query",
         ("SELECT n FROM clicks", "duckdb", {"at": None, "params": None, "limit": 20}),
     )
-    assert "the first 2 of more rows" in text
+    assert "the first 2 of at least 3 rows" in text
     assert "default.clicks: snapshot 42 of 2023-11-14" in text
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.shown.grid import Cell, Grid
+from tabletopic_kernel.shown.grid import Cell, Grid, cut
 
 
 def test_numbers_stand_to_the_right() -> None:
@@ -17,16 +19,38 @@ def test_numbers_stand_to_the_right() -> None:
 @given(st.text(), st.text())
 def test_nothing_becomes_markup(value: str, note: str) -> None:
     """Whatever a value holds, the HTML has the tags of the table and no others."""
-    plain = Grid(("a",), [("x",)], "t", ["n"]).html()
+    plain = Grid(("a",), [(Cell(re.sub(".", "x", value), "bad"),)], "t", ["n"]).html()
     html = Grid(("a",), [(Cell(value, "bad"),)], value or "t", [note]).html()
     assert html.count("<") == plain.count("<")
-    assert html.count('"') == plain.count('"') + 2
+    assert html.count('"') == plain.count('"')
     assert '<td class="bad">' in html
 
 
 def test_a_cell_says_in_words_what_its_colour_says() -> None:
     """The text is there without the colour, too."""
     assert "failed" in repr(Grid(("state",), [(Cell("failed", "bad"),)]))
+
+
+def test_a_long_text_is_cut_and_whole_at_a_click() -> None:
+    """Its beginning and its length are shown, the whole is behind a click, unless no page can hold it."""
+    shown = Grid(("a",), [("x" * 5_000,)]).html()
+    assert (
+        f"<summary><span>{'x' * 200}… </span><i>5,000 characters</i></summary>{'x' * 5_000}</details>"
+        in shown
+    )
+    shown = Grid(("a",), [("y" * 2_000_000,)]).html()
+    assert len(shown) < 110_000
+    assert "… and 1,900,000 characters more" in shown
+    shown = Grid(("a",), [("line\n" * 40,)]).html()
+    assert shown.index("</span>") - shown.index("<summary>") < 100
+    assert cut("z" * 301) == f"{'z' * 200}… (301 characters)"
+    assert cut("z" * 300) == "z" * 300
+
+
+def test_a_long_name_does_not_widen_its_column() -> None:
+    """It is broken instead, so that the columns behind it stay in sight."""
+    assert f'<td><div class="long">{"n" * 120}</div></td>' in Grid(("topic",), [("n" * 120,)]).html()
+    assert "<td>short</td>" in Grid(("topic",), [("short",)]).html()
 
 
 def test_a_moment_stays_in_one_line() -> None:

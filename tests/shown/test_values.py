@@ -1,0 +1,48 @@
+"""Values as people, CSV and JSON write them."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tabletopic_kernel.shown.amounts import clock, clock_today
+from tabletopic_kernel.shown.values import csv_text, json_text, text
+
+_span = pa.MonthDayNano
+
+
+@pytest.mark.parametrize(
+    ("value", "people", "iso"),
+    [
+        (
+            _span([14, 3, 14_706_500_000_000]),
+            "1 year 2 months 3 days 04:05:06.5",
+            "P14M3DT14706.5S",
+        ),
+        (_span([0, 1, 0]), "1 day", "P1D"),
+        (_span([-1, 0, -1]), "-1 month -00:00:00.000000001", "P-1MT-0.000000001S"),
+        (_span([0, 0, 0]), "00:00:00", "PT0S"),
+        (timedelta(days=2, seconds=3), "2 days 00:00:03", "PT172803S"),
+        (timedelta(seconds=-90), "-00:01:30", "PT-90S"),
+    ],
+)
+def test_spans_of_time(value: Any, people: str, iso: str) -> None:
+    """Units in words for people, ISO 8601 for programs."""
+    assert text(value) == people
+    assert csv_text(value) == iso
+    assert json_text(value) == f'"{iso}"'
+
+
+def test_a_moment_names_its_zone() -> None:
+    """Local time means nothing to who reads it elsewhere; of today the time alone is shown."""
+    assert clock(1_700_000_000_000).split(" ")[2] == text_of_zone(1_700_000_000)
+    assert clock_today(1_700_000_000_000) == clock(1_700_000_000_000).rpartition(" ")[0]
+
+
+def text_of_zone(moment_s: int) -> str:
+    """The local zone's name then."""
+    return time.strftime("%Z", time.localtime(moment_s))
