@@ -17,6 +17,7 @@ from tabletopic_kernel.core.errors import ProjectionError
 from tabletopic_kernel.core.evolution import HEADER, KEY, METADATA, Evolution, evolve
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import clashing_names
+from tabletopic_kernel.ingest.sql_child import planned_columns
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,7 @@ def fitting(table: TopicTable, columns: Schema, settings: TopicSettings) -> Fitt
 
 
 def _projected(batch: Schema, settings: TopicSettings) -> Schema:
-    # DuckDB costs a quarter of a second, and most topics have no projection.
-    from tabletopic_kernel.ingest.sql_projection import SqlProjection  # noqa: PLC0415
-
-    columns = SqlProjection(settings.projection or "", batch).iceberg_schema
+    columns = planned_columns(settings.projection or "", batch)
     if clash := clashing_names(columns, settings):
         raise ProjectionError(
             f"{clash[0]} is the name of a metadata column; give the output another, with AS"

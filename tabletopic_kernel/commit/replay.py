@@ -25,7 +25,7 @@ from pyparsing.exceptions import ParseException
 
 from tabletopic_kernel.commit.owner import Owner
 from tabletopic_kernel.core.dead_letter import SCHEMA
-from tabletopic_kernel.core.errors import TableTopicError, UsageError
+from tabletopic_kernel.core.errors import ActionNeededError, TableTopicError, UsageError
 from tabletopic_kernel.core.ledger import StagedOffsets, added
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.core.steps import Step, reach
@@ -200,6 +200,9 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
     plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
         tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip", patient=True)))
+        if tried.result.stopped is not None:
+            owner.discard(tried.result.files, ())
+            raise ActionNeededError(tried.result.stopped)
         needs = tried.result.needs
         if not needs:
             return tried

@@ -20,7 +20,7 @@ from tabletopic_kernel.commit.replay import letters_that, stage_letters
 from tabletopic_kernel.commit.schemas import SchemaKeeper
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.core.errors import ActionNeededError, UsageError
 from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
@@ -86,6 +86,8 @@ def plan_replay(
 def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
     while True:
         tried = stage_letters(letters, _without_files(keeper.plan()))
+        if tried.result.stopped is not None:
+            raise ActionNeededError(tried.result.stopped)
         needs = tried.result.needs
         if not needs:
             break

@@ -40,6 +40,7 @@ class ProjectionError(UsageError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the projection cannot be used: {why}")
+        self.why = why
 
 
 class ActionNeededError(TableTopicError):

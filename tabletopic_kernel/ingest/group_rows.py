@@ -67,7 +67,8 @@ class GroupRows:
             if made.needed_columns is not None:
                 return made
             columns, positions = self._transformed(batch, rows, positions, group.schema_id, made)
-        if self._loaded.projection is not None:
+        if self._plan.projection is not None:
+            assert self._loaded.projection is not None
             found = self._loaded.projection.rows(columns, len(positions))
             columns, positions = self._taken(found, positions, group.schema_id, made)
         if self._loaded.target is None or not len(positions):  # no table: they tell of no column

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import pickle
 import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
@@ -14,7 +16,11 @@ from tabletopic_kernel.ingest.conform import file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.keys import KeyReader
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, TablePlan, WriterSchema
+from tabletopic_kernel.ingest.sql_child import ChildProjection
 from tabletopic_kernel.ingest.transform import Step, make_projection, make_step
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.ingest.sql_projection import SqlProjection
 
 _MOST_PLANS = 64  # of other topics, or of the table before it evolved
 
@@ -23,10 +29,13 @@ class LoadedPlan:
     """A plan with what is costly to make; kept between the tasks of a Python worker.
 
     For one thread: its decoders, transforms and projection are, and ``cached_decoder`` gives each its own.
+
+    ``is_worker``: this process is one.
     """
 
-    def __init__(self, plan: StagePlan) -> None:
+    def __init__(self, plan: StagePlan, *, is_worker: bool = False) -> None:
         self.plan = plan
+        self._is_worker = is_worker
         self.writer = _writer(plan.table, plan.epoch)
         self.letter_writer = _writer(plan.dead_letters, plan.epoch)
         self.target = file_schema(self.writer.schema) if self.writer else None
@@ -36,7 +45,12 @@ class LoadedPlan:
         self._inferring: Decoder | None = None
         self._steps: dict[SchemaKey, Step] = {}
         self.keys = KeyReader(plan, self.target)
-        self.projection = make_projection(plan.projection) if plan.projection else None
+
+    @cached_property
+    def projection(self) -> SqlProjection | ChildProjection | None:
+        """The projection; raises ProjectionError."""
+        plan = self.plan.projection
+        return make_projection(plan, is_worker=self._is_worker) if plan else None
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder of a schema id that the plan covers."""
@@ -79,5 +93,5 @@ def load_plan(pickled: bytes) -> LoadedPlan:
     if key not in plans:
         while len(plans) >= _MOST_PLANS:
             plans.pop(next(iter(plans)))
-        plans[key] = LoadedPlan(pickle.loads(pickled))
+        plans[key] = LoadedPlan(pickle.loads(pickled), is_worker=True)
     return plans[key]

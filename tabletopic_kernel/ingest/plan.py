@@ -182,6 +182,7 @@ class StageResult:
     refused: dict[str, int] = field(default_factory=Counter)
     samples: list[RefusedRecord] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
+    stopped: str | None = None  # why the topic cannot go on with these settings
 
     def add(self, pickled: bytes) -> None:
         """Take in a task's result."""
@@ -210,6 +211,7 @@ class StageResult:
         self.needs_dead_letters |= other.needs_dead_letters
         self.refused = added(self.refused, other.refused)
         self.passed_over = added(self.passed_over, other.passed_over)
+        self.stopped = self.stopped or other.stopped
         self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
 
     def sample(self, record: RefusedRecord) -> None:

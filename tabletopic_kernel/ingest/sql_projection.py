@@ -6,8 +6,9 @@ to its record by that number, whatever DuckDB does in between.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -19,9 +20,11 @@ from tabletopic_kernel.core.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
 from tabletopic_kernel.core.errors import InternalError, ProjectionError
 from tabletopic_kernel.core.transform import FILTERED
 from tabletopic_kernel.core.types import arrow_schema_of
+from tabletopic_kernel.ingest import sql_guard
 from tabletopic_kernel.ingest.conform import conform
 from tabletopic_kernel.ingest.letters import Positions
 from tabletopic_kernel.ingest.rows import Rows, every
+from tabletopic_kernel.ingest.sql_guard import LimitError
 from tabletopic_kernel.ingest.sql_statement import ROW, TABLE, connect, statement
 from tabletopic_kernel.ingest.sql_types import beyond_calendar, columns_of
 from tabletopic_kernel.ingest.verdicts import Refused
@@ -31,14 +34,17 @@ _OF_VALUES: Final = (
     duckdb.ConversionException,
     duckdb.InvalidInputException,
     duckdb.OutOfRangeException,
-    duckdb.OutOfMemoryException,
     duckdb.TypeMismatchException,
     duckdb.ConstraintException,
     duckdb.NotImplementedException,
     duckdb.SyntaxException,  # of a pattern or a format, say
 )
+_NO_TIME: Final = "a date or time that is not in the years 0001 to 9999, or the time 24:00"
 # Records of a batch that are run alone for the sake of their own message.
 _MESSAGES: Final = 10
+# Seconds that a batch may spend on attempts that were ended for memory or time: enough to find some records
+# that are to blame, and if all are, it is the statement.
+_WASTED_S: Final = 90.0
 
 
 class SqlProjection:
@@ -52,12 +58,13 @@ class SqlProjection:
         self._statement = statement(text)
         fields = [field.with_nullable(True) for field in arrow_schema_of(batch)]
         self._input = pa.schema(fields)
-        nothing = pa.Table.from_batches([], self._input.append(pa.field(ROW, pa.int64())))
+        numbered = self._input.append(pa.field(ROW, pa.int64()))
         connection = connect()
-        connection.register(TABLE, nothing)
+        connection.register(TABLE, pa.Table.from_batches([], numbered))
         try:
-            found = connection.sql(self._statement.query)
-            names, types = found.columns, found.types
+            names, types = sql_guard.run(connection, lambda: _described(connection, self._statement.query), 0)
+        except LimitError as error:
+            raise _too_much(error) from error
         except duckdb.Error as error:
             together = "an expression puts rows together, and each record is a row by itself"
             is_together = ROW in str(error) and "GROUP BY" in str(error)
@@ -66,6 +73,16 @@ class SqlProjection:
         self._outputs = [at for at, name in enumerate(names[:-1]) if name != ROW]
         chosen = [names[at] for at in self._outputs], [types[at] for at in self._outputs]
         self.iceberg_schema = columns_of(*chosen)
+        self._try()
+
+    def _try(self) -> None:
+        """Run it once: planning leaves for later what takes too much, though no record asks for it."""
+        try:
+            self.select(self.numbered({}, every(1)))
+        except LimitError as error:
+            raise _too_much(error) from error
+        except _OF_VALUES:
+            pass  # nulls are no record's values
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
         """What becomes of ``count`` rows with these columns; those that are missing are null."""
@@ -87,7 +104,11 @@ class SqlProjection:
         """Rows that fail, with the output that does; empty where that cannot be told."""
         try:
             found = _run(self._statement.probe, table)
-        except (*_OF_VALUES, duckdb.BinderException):  # outputs that are made of others have no sense alone
+        except (
+            *_OF_VALUES,
+            duckdb.BinderException,
+            LimitError,
+        ):  # outputs that are made of others have no sense alone
             return {}
         found = found.filter(pc.is_valid(found["failed"]))
         return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))
@@ -101,6 +122,7 @@ class _Run:
         self._count = count
         self._found: list[pa.Table] = []
         self._refused: dict[int, Refused] = {}
+        self._wasted = 0.0  # seconds
 
     def take(self, columns: Mapping[str, pa.Array], rows: Positions) -> None:
         """Project these rows."""
@@ -118,12 +140,30 @@ class _Run:
         self._query(table)
 
     def _query(self, table: pa.Table) -> None:
+        began = time.monotonic()
         try:
             found = self._projection.select(table)
+        except LimitError as error:
+            self._waste(time.monotonic() - began, error)
+            if len(table) == 1:
+                self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, str(error))
+            else:
+                self._halve(table)
+            return
         except _OF_VALUES as error:
             self._without_failing(table, error)
             return
         self._found.append(self._within_calendar(found))
+
+    def _waste(self, seconds: float, error: LimitError) -> None:
+        self._wasted += seconds
+        if self._wasted > _WASTED_S:
+            raise ProjectionError(f"{error}, with many of the newest records")
+
+    def _halve(self, table: pa.Table) -> None:
+        middle = len(table) // 2
+        self._query(table.slice(0, middle))
+        self._query(table.slice(middle))
 
     def _without_failing(self, table: pa.Table, error: duckdb.Error) -> None:
         """The same for those rows that do not fail; the others are refused, each with its reason."""
@@ -131,10 +171,8 @@ class _Run:
             self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, _first_line(error))
             return
         failing = self._projection.failing(table)
-        if not failing:  # memory, or an error that TRY does not see
-            middle = len(table) // 2
-            self._query(table.slice(0, middle))
-            self._query(table.slice(middle))
+        if not failing:  # an error that TRY does not see
+            self._halve(table)
             return
         fails = pc.is_in(table[ROW], pa.array(list(failing), pa.int64()))
         bad = table.filter(fails)
@@ -150,6 +188,8 @@ class _Run:
     def _message(self, row: pa.Table) -> str | None:
         try:
             self._projection.select(row)
+        except LimitError as error:
+            return str(error)
         except _OF_VALUES as error:
             return _first_line(error)
         return None
@@ -161,7 +201,7 @@ class _Run:
         if not far.any():
             return found
         for row in found[ROW].filter(pa.array(far)).to_pylist():
-            self._refuse(row, DOES_NOT_FIT, "a date or time that is not in the years 0001 to 9999")
+            self._refuse(row, DOES_NOT_FIT, _NO_TIME)
         return found.filter(pa.array(~far))
 
     def _refuse(self, row: int, reason: str, message: str) -> None:
@@ -190,11 +230,21 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
 
+def _too_much(error: LimitError) -> ProjectionError:
+    return ProjectionError(f"{error}, whatever the records are")
+
+
+def _described(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[Any]]:
+    # What does not depend on the records is computed here already.
+    found = connection.sql(query)
+    return found.columns, found.types
+
+
 def _run(query: str, table: pa.Table) -> pa.Table:
     connection = connect()
     try:
         connection.register(TABLE, table)
-        return connection.execute(query).to_arrow_table()
+        return sql_guard.run(connection, lambda: connection.execute(query).to_arrow_table(), len(table))
     finally:
         connection.close()
 

@@ -109,7 +109,7 @@ def _type(kind: Any, path: str, ids: Iterator[int]) -> IcebergType:
 
 
 def beyond_calendar(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Rows with a date or time that tables do not have: DuckDB's reach further, and have infinities."""
+    """Rows with a date or time that tables do not have: DuckDB's reach further, also to 24:00 of a day."""
     parts = [_beyond(chunk) for chunk in column.chunks]
     return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
@@ -118,6 +118,8 @@ def _beyond(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     kind, bad = array.type, np.zeros(len(array), np.bool_)
     if pa.types.is_date32(kind):
         return _outside(array.cast(pa.int32()), MIN_DAY, MAX_DAY)
+    if pa.types.is_time64(kind):
+        return _outside(array.cast(pa.int64()), 0, _DAY_US - 1)
     if pa.types.is_timestamp(kind):
         per_day = _DAY_US // {"s": 1_000_000, "ms": 1000, "us": 1}[kind.unit]
         return _outside(array.cast(pa.int64()), MIN_DAY * per_day, (MAX_DAY + 1) * per_day - 1)

@@ -5,7 +5,9 @@ Runs on the executors. A task returns one ``StageResult``; the bytes never pass 
 
 from __future__ import annotations
 
+import os
 import pickle
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tabletopic_kernel.core import dead_letter
+from tabletopic_kernel.core.errors import ProjectionError
 from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.core.transform import TOMBSTONE
@@ -29,6 +32,7 @@ from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
 from tabletopic_kernel.ingest.loaded import LoadedPlan, load_plan
 from tabletopic_kernel.ingest.narrow import Narrowed, narrowed
 from tabletopic_kernel.ingest.plan import RefusedRecord, StagePlan, StageResult
+from tabletopic_kernel.ingest.stuck import has_to_end
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
@@ -38,6 +42,7 @@ _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
 
 _PLACE = ("partition", "offset")
+_HANDED_OVER_S = 5.0  # a result has reached Spark by then
 OnRefused = Callable[[pa.RecordBatch, Refusals], None]
 
 
@@ -59,6 +64,8 @@ class StageTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
+        if has_to_end():
+            os._exit(1)  # a statement of another task goes on here; Spark starts another worker
         stage = Stage(load_plan(self._plan))
         reach(Step.STAGE)
         for batch in _merged(batches):
@@ -66,6 +73,8 @@ class StageTask:
         result = pickle.dumps(stage.finish())
         reach(Step.STAGED)
         yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
+        if has_to_end():
+            threading.Timer(_HANDED_OVER_S, os._exit, (1,)).start()
 
 
 class Stage:
@@ -119,7 +128,7 @@ class Stage:
         """Whether this round's files will be thrown away: then only needs and reasons still matter."""
         result = self._result
         stops = self._plan.errors == "stop" and bool(result.refused)
-        return bool(result.needs) or stops or result.alike
+        return bool(result.needs or result.stopped) or stops or result.alike
 
     def _known(self, schema_id: SchemaKey | None) -> bool:
         if schema_id is None and self._plan.passes_over_tombstones:
@@ -144,11 +153,15 @@ class Stage:
         if schema_id is not None and (fault := group.header_fault(self._loaded.schema(schema_id).kind)):
             self._refuse(batch, Refusals(group.positions, schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
             return
-        found = narrowed(
-            lambda start, stop: self._made.of(batch, group.part(start, stop), keys),
-            len(group),
-            patient=self._plan.patient,
-        )
+        try:
+            found = narrowed(
+                lambda start, stop: self._made.of(batch, group.part(start, stop), keys),
+                len(group),
+                patient=self._plan.patient,
+            )
+        except ProjectionError as error:  # it takes too much, whatever the record: no letter
+            self._result.stopped = str(error)
+            return
         for made in found.made:
             self._keep(batch, schema_id, made)
         self._failed(batch, schema_id, group.positions, found)

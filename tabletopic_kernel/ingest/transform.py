@@ -15,6 +15,7 @@ from tabletopic_kernel.core.transform import Transform
 from tabletopic_kernel.ingest.debezium import Unwrap
 from tabletopic_kernel.ingest.plan import Projection
 from tabletopic_kernel.ingest.rows import Rows, every
+from tabletopic_kernel.ingest.sql_child import ChildProjection
 
 if TYPE_CHECKING:
     from tabletopic_kernel.ingest.sql_projection import SqlProjection
@@ -39,8 +40,10 @@ def make_step(transform: Transform, decoded: Schema) -> Step:
             return Unwrap(decoded)
 
 
-def make_projection(plan: Projection) -> SqlProjection:
-    """The projection of a plan."""
+def make_projection(plan: Projection, *, is_worker: bool) -> SqlProjection | ChildProjection:
+    """The projection of a plan: in this process, which Spark starts anew when it ends, or in a child."""
+    if not is_worker:
+        return ChildProjection(plan.text, plan.columns)
     from tabletopic_kernel.ingest import sql_projection  # noqa: PLC0415 - DuckDB, where it is needed
 
     return sql_projection.SqlProjection(plan.text, plan.columns)

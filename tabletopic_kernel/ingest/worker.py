@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tabletopic_kernel.adapters.spark import ARROW_RECORDS, new_checkpoint
-from tabletopic_kernel.core.errors import BadRecordError, RetryableError, TableTopicError
+from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.core.refused_share import RefusedShare
 from tabletopic_kernel.core.steps import Step, reach
@@ -312,6 +312,9 @@ class Worker:
         total = StageResult()
         for row in staged.collect():
             total.add(row["result"])
+        if total.stopped is not None:
+            self._discard(total)
+            raise ActionNeededError(f"{self._spec.topic}: {total.stopped}")
         return total
 
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 import uuid
+from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -17,12 +21,18 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.core.errors import ActionNeededError, ProjectionError
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.ingest import sql_projection
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.sql_child import ChildProjection, planned_columns
+from tabletopic_kernel.ingest.sql_guard import LimitError
 from tabletopic_kernel.ingest.sql_projection import SqlProjection
 from tabletopic_kernel.ingest.sql_statement import connect, statement
+from tabletopic_kernel.ingest.stage import Stage
 from tests.commit.conftest import FakeRegistry
+from tests.ingest.source import SOURCE
 from tests.ingest.test_debezium import EVENTS, plain
 from tests.ingest.whole_path import Path, avro_values
 
@@ -190,7 +200,7 @@ def test_every_type_comes_through_as_it_is() -> None:
         assert rows.column(name).to_pylist() == array.to_pylist(), name
 
 
-def rows_of(projection: SqlProjection, *rows: dict[str, Any]) -> tuple[list[Any], Any]:
+def rows_of(projection: SqlProjection | ChildProjection, *rows: dict[str, Any]) -> tuple[list[Any], Any]:
     """Output rows with their positions, and what else became of the rows."""
     arrays = {
         "id": pa.array([row.get("id") for row in rows], pa.int64()),
@@ -234,13 +244,105 @@ def test_outputs_may_be_made_of_others() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id, len(range(250000000)) AS n FROM batch",
+        "SELECT id, repeat('x', 2000000000) AS n FROM batch",
+        "SELECT id, len(list_transform(range(200000000), x -> x)) AS n FROM batch",
+    ],
+)
+def test_a_statement_that_takes_too_much_is_refused_as_it_is_planned(text: str) -> None:
+    """Its child ends or gives up; this process keeps its memory, and the message says why."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ProjectionError, match="more than 512 MB of memory, whatever the records are"):
+        planned_columns(text, BATCH)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 100_000  # KiB
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+def test_a_child_gives_the_same_rows() -> None:
+    """Columns and rows are those of the process itself, errors too; a broken child is told."""
+    text = "SELECT CAST(text AS INT) + id AS n, TIME '10:00' AS at FROM batch WHERE id <> 2"
+    rows = [{"id": 1, "text": "1"}, {"id": 2}, {"id": 3, "text": "x"}]
+    here, child = SqlProjection(text, BATCH), ChildProjection(text, BATCH)
+    assert child.iceberg_schema == here.iceberg_schema == planned_columns(text, BATCH)
+    for _ in range(2):
+        (kept, found), (expected, same) = rows_of(child, *rows), rows_of(here, *rows)
+        assert (kept, found.refused, found.passed_over) == (expected, same.refused, same.passed_over)
+    child._process.kill()
+    with pytest.raises(ProjectionError, match="exit code -9"):
+        rows_of(child, *rows)
+    child.close()
+    with pytest.raises(ProjectionError, match="no_such") as told:
+        planned_columns("SELECT no_such AS n FROM batch", BATCH)
+    assert str(told.value).count("the projection cannot be used") == 1
+
+
+@pytest.mark.integration
+def test_a_record_that_takes_too_much_is_refused_and_its_neighbours_are_rows() -> None:
+    """Whether it is a list that memory does not hold, or one that its type does not."""
+    projection = SqlProjection("SELECT id, len(range(id)) AS n FROM batch", BATCH)
+    kept, found = rows_of(projection, *({"id": one} for one in (5, 900_000_000, 7, 10**18, 9)))
+    assert kept == [(0, {"id": 5, "n": 5}), (2, {"id": 7, "n": 7}), (4, {"id": 9, "n": 9})]
+    assert {bad.index: bad.reason for bad in found.refused} == dict.fromkeys((1, 3), "projection_failed")
+    assert "512 MB" in found.refused[0].message
+
+
+@pytest.mark.integration
+def test_a_statement_that_takes_too_much_of_all_records_ends_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is no record's fault then, and no letter."""
+    monkeypatch.setattr(sql_projection, "_WASTED_S", 0.5)
+    projection = SqlProjection("SELECT id, len(range(id * 1000000000)) AS n FROM batch", BATCH)
+    with pytest.raises(ProjectionError, match="with many of the newest records"):
+        rows_of(projection, *({"id": 1 + one % 4} for one in range(2_000)))
+
+
+_STUCK = """
+import pyarrow as pa
+from tabletopic_kernel.core.errors import ProjectionError
+from tabletopic_kernel.ingest import sql_guard
+from tabletopic_kernel.ingest.sql_statement import connect
+from tabletopic_kernel.ingest.stuck import has_to_end
+sql_guard.RECORD_S = sql_guard._GRACE_S = sql_guard._LOOK_S = 0.2
+def ask(query):
+    connection = connect()
+    return sql_guard.run(connection, lambda: connection.execute(query).fetchall(), 1)
+try:
+    ask("SELECT count(*) FROM range(100000000000)")
+except sql_guard.LimitError as error:
+    print(error, has_to_end())
+print(ask("SELECT 1"))
+try:
+    ask("SELECT levenshtein(repeat('ab', 1000000) || x, repeat('ba', 1000000)) FROM (SELECT 'x' AS x)")
+except ProjectionError as error:
+    print(error, has_to_end(), flush=True)
+import os
+os._exit(0)
+"""
+
+
+@pytest.mark.integration
+def test_a_statement_without_end_is_interrupted_or_left_alone() -> None:
+    """Between vectors it heeds an interrupt; within a function nothing helps but the end of the process."""
+    done = subprocess.run([sys.executable, "-c", _STUCK], capture_output=True, text=True, check=True)
+    first, second, third = done.stdout.splitlines()
+    assert first == "it takes more than 0 s of processor time False"
+    assert second == "[(1,)]"
+    assert "cannot be interrupted" in third
+    assert third.endswith("True")
+
+
+@pytest.mark.integration
 def test_too_much_memory_is_the_fault_of_a_record() -> None:
     """A record that asks for more than a projection may have is refused; its neighbours are rows."""
     projection = SqlProjection("SELECT id, repeat(lpad('x', 10000, 'x'), id) AS text FROM batch", BATCH)
     kept, found = rows_of(projection, {"id": 1}, {"id": 60_000}, {"id": 3})
     assert [at for at, _ in kept] == [0, 2]
     assert [(bad.index, bad.reason) for bad in found.refused] == [(1, "projection_failed")]
-    assert "Out of Memory" in found.refused[0].message
+    assert "more than 512 MB of memory" in found.refused[0].message
 
 
 def test_dates_that_tables_do_not_have_are_refused() -> None:
@@ -248,11 +350,15 @@ def test_dates_that_tables_do_not_have_are_refused() -> None:
     text = (
         "SELECT id, CASE WHEN id = 1 THEN TIMESTAMP 'infinity' END AS t, "
         "[CASE WHEN id = 2 THEN DATE '12000-01-01' ELSE DATE '2026-01-01' END] AS l, "
-        "MAP {'k': {'d': CASE WHEN id = 3 THEN DATE '-infinity' END}} AS m FROM batch"
+        "MAP {'k': {'d': CASE WHEN id = 3 THEN DATE '-infinity' END}} AS m, "
+        "CASE WHEN id = 4 THEN TIME '24:00:00' ELSE TIME '23:59:59.999999' END AS c, "
+        "[{'t': CASE WHEN id = 5 THEN TIME '24:00:00' END}] AS n FROM batch"
     )
-    kept, found = rows_of(SqlProjection(text, BATCH), *({"id": at} for at in range(5)))
-    assert [at for at, _ in kept] == [0, 4]
-    assert [(bad.index, bad.reason) for bad in found.refused] == [(at, "does_not_fit") for at in (1, 2, 3)]
+    kept, found = rows_of(SqlProjection(text, BATCH), *({"id": at} for at in range(7)))
+    assert [at for at, _ in kept] == [0, 6]
+    refused = [(bad.index, bad.reason) for bad in found.refused]
+    assert refused == [(at, "does_not_fit") for at in (1, 2, 3, 4, 5)]
+    assert kept[0][1]["c"] == time(23, 59, 59, 999_999)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -313,6 +419,30 @@ def test_a_tombstone_is_a_row_of_nulls_to_a_projection(catalog: Catalog) -> None
     path = of_avro(catalog, "SELECT id FROM batch WHERE id >= 0", schema)
     assert path.send(None, *avro_values(1, schema, {"id": 1})) == [{"id": 1, "@": 1}]
     assert path.result.passed_over == {"filtered": 1}
+
+
+def test_a_projection_that_takes_too_much_of_all_stops_the_topic(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of such a batch is kept, and its result says why; no record is a letter for it."""
+    schema = record(ID, TEXT)
+    path = of_avro(catalog, "SELECT id FROM batch", schema)
+
+    def too_much(*_: Any) -> Any:
+        raise LimitError("it takes more than 512 MB of memory")
+
+    values = avro_values(1, schema, {"id": 1}, {"id": 2})
+    rows = [{"value": one, "partition": 0, "offset": at, "timestamp": at} for at, one in enumerate(values)]
+    path.keeper.cover(frozenset({1}))
+    stage = Stage(LoadedPlan(path.keeper.plan(), is_worker=True))
+    monkeypatch.setattr(sql_projection, "_WASTED_S", -1.0)
+    assert stage._loaded.projection is not None
+    monkeypatch.setattr(SqlProjection, "select", too_much)
+    stage.take(pa.RecordBatch.from_pylist(rows, schema=SOURCE))
+    result = stage.finish()
+    assert result.stopped is not None
+    assert "512 MB of memory, with many of the newest records" in result.stopped
+    assert (result.files, result.letters, result.refused, result.rows) == ([], [], {}, 0)
 
 
 def test_failures_are_letters_and_neighbours_are_rows(catalog: Catalog) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import BadRecordError
+from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError
 from tabletopic_kernel.ingest import worker as module
 from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec
@@ -242,3 +244,35 @@ def test_who_lets_all_be_refused_has_them_refused(monkeypatch: pytest.MonkeyPatc
     whole = _failing(500, refused={"internal_error": 500})
     batches = Batches(monkeypatch, _failing(500, alike=True), whole, share=1)
     assert batches.take() is whole
+
+
+class FakeFrame:
+    """A batch whose one task has this result."""
+
+    def __init__(self, result: StageResult) -> None:
+        self._result = pickle.dumps(result)
+
+    def coalesce(self, *_: Any) -> FakeFrame:
+        """As Spark's."""
+        return self
+
+    mapInArrow = coalesce  # noqa: N815 - Spark's name
+
+    def collect(self) -> list[dict[str, bytes]]:
+        """As Spark's."""
+        return [{"result": self._result}]
+
+
+def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
+    """A person must act: trying again would take as much again, for ever."""
+    listener = SimpleNamespace(discard=lambda *files: discarded.append(files))
+    discarded: list[Any] = []
+    spec = SimpleNamespace(topic="clicks")
+    context = SimpleNamespace(setLocalProperty=lambda *_: None)
+    worker: Any = object.__new__(Worker)
+    worker.__dict__.update(
+        _spec=spec, _listener=listener, _plan=None, _cores=1, _spark=SimpleNamespace(sparkContext=context)
+    )
+    with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
+        worker._run(FakeFrame(StageResult(stopped="it takes too much")), 1)
+    assert discarded == [([], [])]

@@ -77,7 +77,7 @@ class Path:
         self.letters: dict[int, str] = {}
         self.messages: dict[int, str] = {}
         for _ in range(5):
-            loaded = LoadedPlan(replace(self.keeper.plan(), errors="skip"))
+            loaded = LoadedPlan(replace(self.keeper.plan(), errors="skip"), is_worker=True)
             stage = Stage(loaded, self._note)
             stage.take(batch)
             self.result = stage.finish()

@@ -70,3 +70,25 @@ def test_change_events_under_a_projection(
         "source": "public.customers",
         "balance": None,
     }
+
+
+def test_a_record_that_would_take_all_memory_is_a_letter(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """In the worker, and where it is tried again; a statement that takes it of all is refused before."""
+    sender = new_topic()
+    schema = '{"type":"record","name":"N","fields":[{"name":"n","type":"long"}]}'
+    sender.avro(schema, *({"n": n} for n in (1, 900_000_000, 3, 10**18, 5)))
+    told = bench.plan(sender.topic, {"projection": "SELECT n, len(range(250000000)) AS b FROM batch"})
+    assert "more than 512 MB of memory" in told.refused[0]
+    bench.enable(
+        sender.topic,
+        {"commit_interval_ms": "500ms", "projection": "SELECT n, len(range(n)) AS b FROM batch"},
+    )
+    status = caught_up(sender.topic)
+    assert (status.rows, status.refused) == (3, {"projection_failed": 2})
+    outcome = bench.replay(sender.topic)
+    assert outcome is not None
+    assert (outcome.rows, outcome.stayed, outcome.error) == (0, {"projection_failed": 2}, None)
+    assert {one["b"] for one in rows_by_place(bench, sender.topic).values()} == {1, 3, 5}
+    bench.disable(sender.topic)
