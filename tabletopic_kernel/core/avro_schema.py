@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tabletopic_kernel.core.errors import ActionNeededError
+from tabletopic_kernel.core.meaning import avro_meaning, doc_with_meaning
 
 # Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.
 MAX_DEPTH: Final = 64
@@ -205,7 +206,8 @@ class _Builder:
     def build(  # noqa: PLR0911 - a return per Avro type
         self, node: Any, namespace: str, at_root: bool = False
     ) -> AvroType:
-        self._nodes += 1
+        # As people count fields: what may be null is one, not three.
+        self._nodes += not (at_root or node == "null" or isinstance(node, list))
         if self._nodes > MAX_NODES or len(self._on_path) > MAX_DEPTH:
             raise AvroSchemaError(
                 f"The Avro schema stands for more than {MAX_NODES} types or nests deeper than {MAX_DEPTH}. "
@@ -319,7 +321,7 @@ def takes_bytes(node: AvroType) -> bool:
 
 def _doc(child: Mapping[str, Any]) -> str | None:
     doc = child.get("doc")
-    return doc if isinstance(doc, str) and doc else None
+    return doc_with_meaning(doc if isinstance(doc, str) and doc else None, avro_meaning(child.get("type")))
 
 
 def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:

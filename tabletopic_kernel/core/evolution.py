@@ -3,7 +3,8 @@
 Columns are found by ``core/matching.py``: mostly by name. Allowed: add (as optional), relax (required to
 optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks
 stays and becomes optional, and one that has room for every value of the writer's type stays as it is.
-Everything else is refused, never coerced; or, where that is wished, the field
+Everything else is refused, never coerced, and so are numbers that come to mean something else
+(``core/meaning.py``); or, where that is wished, the field
 gets a column of its own beside the one it does not fit: ``price`` as text beside a number is
 ``price_string``. Inside a list or map, whose elements cannot have a second name, it is the list or map that
 gets the column.
@@ -21,6 +22,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from tabletopic_kernel.core.iceberg_types import holds, spell, suffix, widens, with_fresh_ids
 from tabletopic_kernel.core.matching import Homes, Known, Matching
+from tabletopic_kernel.core.meaning import differ, meaning_in, short_name
 from tabletopic_kernel.core.names import (
     column_names,
     doc_with_original,
@@ -103,7 +105,7 @@ class _Merge:
                 continue
             own = homes.original(name)
             # A column that only an alias names stays as it is.
-            other = own if name in homes.renamed else f"{own}_{suffix(one.field_type)}"
+            other = own if name in homes.renamed else f"{own}_{_suffix(column, one)}"
             if any(homes.original(taken) == other for taken in homes.fields if taken != name):
                 continue  # the name is another field's: then it stays refused
             homes.move(name, other, there.get(other))
@@ -113,7 +115,7 @@ class _Merge:
     ) -> bool:
         trial = _Merge(itertools.count(1), self.matching, new_columns=True)
         trial._type(path + table.name, origin, table.field_type, writer.field_type, may_rename=may_rename)
-        return not trial.refused
+        return not trial.refused and not differ(table.doc, writer.doc)
 
     def _known(self, path: str, origin: str, table: NestedField, homes: Homes) -> NestedField:
         name = homes.field_of(table)
@@ -126,6 +128,12 @@ class _Merge:
         self._note_rename(origin, name, table.name)
         required = self._required(path + table.name, table.required, writer.required)
         here, of = path + table.name, origin + step(name)
+        if differ(table.doc, writer.doc):
+            self.refused[here] = (
+                f"is {meaning_in(table.doc)} in the table and {meaning_in(writer.doc)} in the new schema: "
+                "one column cannot say which of its values are what"
+            )
+            return table
         kind = self._type(here, of, table.field_type, writer.field_type, may_rename=homes.may_rename)
         return table.model_copy(update={"required": required, "field_type": kind})
 
@@ -209,6 +217,14 @@ class _Merge:
             value_type=self._type(value, of, *kinds, may_rename=may_rename, contained=True),
             value_required=self._required(value, table.value_required, writer.value_required),
         )
+
+
+def _suffix(table: NestedField, writer: NestedField) -> str:
+    """What is added to the name of a field that does not fit its column."""
+    meaning = meaning_in(writer.doc)
+    if meaning is not None and differ(table.doc, writer.doc):
+        return short_name(meaning)
+    return suffix(writer.field_type)
 
 
 def _same_shape(one: IcebergType, other: IcebergType) -> bool:

@@ -48,6 +48,7 @@ from tabletopic_kernel.core.json_types import (
     has_rest,
     iceberg_schema,
 )
+from tabletopic_kernel.core.meaning import doc_with_meaning, json_meaning
 from tabletopic_kernel.core.names import column_names
 
 # References may multiply a short text without end ("billion laughs").
@@ -211,6 +212,9 @@ class _Reader:
         for key, places in both.properties.items():
             node, nullable = self._read(places, level + 1)
             doc = next((doc for one in places if (doc := doc_of(one.schema))), None)
+            meaning = next((found for one in places if (found := json_meaning(one.schema))), None)
+            if meaning is not None:
+                doc = doc_with_meaning(None if doc == meaning else doc, meaning)
             fields.append(Field(key, names[key], node, nullable or key not in both.required, doc))
         return Struct(tuple(fields), open=not both.closed or bool(both.patterns))
 

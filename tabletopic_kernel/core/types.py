@@ -72,6 +72,7 @@ from tabletopic_kernel.core.avro_schema import (
     branch_key,
 )
 from tabletopic_kernel.core.evolution import VALUE
+from tabletopic_kernel.core.meaning import is_told_apart, without_meaning
 from tabletopic_kernel.core.names import step
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
@@ -212,8 +213,9 @@ def is_text_decimal(decimal: Decimal) -> bool:
 
 
 def _field(name: str, node: AvroType, doc: str | None, ids: Iterator[int]) -> NestedField:
-    field_id = next(ids)
-    return NestedField(field_id, name, _type(node, ids), required=not is_nullable(node), doc=doc)
+    field_id, kind = next(ids), _type(node, ids)
+    told = doc if is_told_apart(kind) else without_meaning(doc)
+    return NestedField(field_id, name, kind, required=not is_nullable(node), doc=told)
 
 
 def _type(node: AvroType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 - a return per Avro type

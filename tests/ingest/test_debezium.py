@@ -244,6 +244,75 @@ def test_columns_added_in_the_source_are_added_through_the_envelope(catalog: Cat
     assert len(path.send(*avro_values(2, new, event("c", None, rich)), *avro_values(1, old, EVENTS[1]))) == 2
 
 
+def time_column(kind: str, name: str | None, *, nullable: bool = True) -> dict[str, Any]:
+    """A column of the source as Connect writes it."""
+    written = {"type": kind, **({"connect.version": 1, "connect.name": name} if name else {})}
+    found = {"name": "at", "type": ["null", written] if nullable else written}
+    return {**found, "default": None} if nullable else found
+
+
+MS, US = ("long", "io.debezium.time.Timestamp"), ("long", "io.debezium.time.MicroTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(MS, US), (US, MS), (("int", "io.debezium.time.Date"), US), (("int", "io.debezium.time.Time"), US)],
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_number_that_comes_to_mean_something_else_is_another_field(
+    catalog: Catalog, before: tuple[str, str], after: tuple[str, str], nullable: bool
+) -> None:
+    """ALTER TABLE makes milliseconds microseconds, both longs: the new ones are not for the old column."""
+    old = envelope(COLUMNS[0], time_column(*before, nullable=nullable))
+    new = envelope(COLUMNS[0], time_column(*after, nullable=nullable))
+    first, second = event("c", None, {"id": 1, "at": 1000}), event("c", None, {"id": 2, "at": 1_000_000})
+    path = of_avro(catalog, v1=old)
+    assert [row["at"] for row in path.send(*avro_values(1, old, first))] == [1000]
+    path.registry.schemas[2] = json.dumps(new)
+    path.restart()
+    found = path.send(*avro_values(2, new, second), *avro_values(1, old, first))
+    assert [(row["id"], row["at"]) for row in found] == [(1, 1000)]
+    assert path.letters == {1: "incompatible_schema"}
+    assert before[1] in path.messages[1]
+    assert after[1] in path.messages[1]
+
+
+def test_a_number_that_comes_to_mean_something_else_gets_a_column_of_its_own(catalog: Catalog) -> None:
+    """Where on_incompatible says so: by the name of its meaning, the same for every later schema."""
+    old, new = (envelope(COLUMNS[0], time_column(*kind)) for kind in (MS, US))
+    more = envelope(COLUMNS[0], time_column(*US), MORE)
+    settings = TopicSettings(transform="flatten_debezium", on_incompatible="new_column")
+    path = Path(catalog, settings, FakeRegistry({1: json.dumps(old)}))
+    path.registry.schemas |= {2: json.dumps(new), 3: json.dumps(more)}
+    for at, schema, value in ((1, old, 5), (2, new, 6), (3, more, 7), (1, old, 8), (2, new, 9)):
+        row = {"id": at, "at": value, **({"balance": None} if at == 3 else {})}
+        (found,) = path.send(*avro_values(at, schema, event("c", None, row)))
+        home, other = ("at", "at_MicroTimestamp") if at == 1 else ("at_MicroTimestamp", "at")
+        assert (found[home], found.get(other)) == (value, None)
+    assert path.columns().keys() == {"id", "at", "at_MicroTimestamp", "balance", "_cdc"}
+    path.restart()
+    assert path.send(*avro_values(2, new, event("c", None, {"id": 1, "at": 3})))[0]["at_MicroTimestamp"] == 3
+
+
+def test_what_says_itself_what_it_is_may_be_called_otherwise(catalog: Catalog) -> None:
+    """Texts and records keep their column whatever Connect calls them; so does a number that had no name."""
+    enum = {"type": "string", "connect.name": "io.debezium.data.Enum", "connect.parameters": {"allowed": "a"}}
+    wider = {**enum, "connect.parameters": {"allowed": "a,b"}}
+    versions = [
+        envelope(COLUMNS[0], {"name": "kind", "type": kind}, time_column("long", name))
+        for kind, name in ((enum, None), (wider, MS[1]), ("string", None))
+    ]
+    path = Path(
+        catalog,
+        TopicSettings(transform="flatten_debezium"),
+        FakeRegistry({at: json.dumps(one) for at, one in enumerate(versions, 1)}),
+    )
+    for at, schema in enumerate(versions, 1):
+        (found,) = path.send(*avro_values(at, schema, event("c", None, {"id": 1, "kind": "a", "at": 5})))
+        assert (found["kind"], found["at"]) == ("a", 5)
+    assert path.columns().keys() == {"id", "kind", "at", "_cdc"}
+
+
 def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
     """before and after share the columns, also where one of them is the first to show them."""
     path = of_json(catalog)
