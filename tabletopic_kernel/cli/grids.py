@@ -35,7 +35,7 @@ def laid_out(found: Grid, out: Console) -> RenderableType:
             no_wrap=name in found.unbroken or name in found.right,
         )
     for row in found.rows:
-        table.add_row(*map(_text, row))
+        table.add_row(*map(cell_text, row))
     title = [Text(found.title, style="bold")] if found.title else []
     body: list[RenderableType] = []
     if found.rows:
@@ -47,9 +47,10 @@ def laid_out(found: Grid, out: Console) -> RenderableType:
 def _block(found: Grid, row: Sequence[str | Cell]) -> RenderableType:
     pairs = screen.facts({})
     for name, cell in zip(found.columns, row, strict=True):
-        pairs.add_row(name, _text(cell))
+        pairs.add_row(name, cell_text(cell))
     return Group(Text("─" * 20, style="dim"), pairs)
 
 
-def _text(cell: str | Cell) -> Text:
+def cell_text(cell: str | Cell) -> Text:
+    """A cell in the colour of its mark."""
     return Text(str(cell), style=_STYLES.get(cell.mark, "") if isinstance(cell, Cell) else "")

@@ -148,6 +148,9 @@ def _versions(one: TopicStatus) -> str:
 
 
 def _detail(one: TopicStatus) -> RenderableType:
+    from tabletopic_kernel.cli.grids import cell_text
+    from tabletopic_kernel.shown.topics import not_rows
+
     table = screen.facts({})
     for name, value in (
         ("topic", Text(one.topic)),
@@ -165,6 +168,7 @@ def _detail(one: TopicStatus) -> RenderableType:
         ("last commit", Text(_last_commit(one))),
         ("schemas", Text(_schemas(one))),
         ("epoch", Text(str(one.epoch))),
+        *((name, cell_text(cell)) for name, cell in not_rows(one).items()),
     ):
         table.add_row(name, value)
     offsets = screen.grid(

@@ -72,6 +72,15 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         or "none yet",
         "host": one.host or "none",
     }
+    pairs |= not_rows(one)
+    if one.error:
+        pairs["reason"] = Cell(one.error, "bad" if one.state == "failed" else "warn")
+    return facts(one.topic, pairs, notes)
+
+
+def not_rows(one: TopicStatus) -> dict[str, str | Cell]:
+    """What became of records that are no rows: refused, kept as dead letters, passed over, lost."""
+    pairs: dict[str, str | Cell] = {}
     if one.refused:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in one.refused.items())
         kept = f"; {number(one.dead_letters)} in {one.dead_letter_table}" if one.dead_letter_table else ""
@@ -81,9 +90,7 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
     if one.lost:
         places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(one.lost.items()))
         pairs["lost"] = Cell(f"{number(sum(one.lost.values()))} records, by retention ({places})", "bad")
-    if one.error:
-        pairs["reason"] = Cell(one.error, "bad" if one.state == "failed" else "warn")
-    return facts(one.topic, pairs, notes)
+    return pairs
 
 
 def _files(count: int) -> str:

@@ -76,6 +76,25 @@ def test_one_topic_shows_its_partitions(run: Callable[..., Any]) -> None:
     assert ["schemas", "clicks-value", "v1", "(id", "1)"] in lines
 
 
+def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> None:
+    """Refused and passed over records by reason, where the dead letters are, and what retention took."""
+    assert "refused" not in run("status", "clicks").out
+    fake.found = [
+        dataclasses.replace(
+            fake.found[0],
+            refused={"avro_trailing_bytes": 1_005},
+            dead_letters=5,
+            dead_letter_table="default.clicks__dead_letters",
+            passed_over={"tombstone": 7},
+            lost={1: 12},
+        )
+    ]
+    lines = [" ".join(line.split()) for line in run("status", "clicks").out.splitlines()]
+    assert "refused avro_trailing_bytes: 1,005; 5 in default.clicks__dead_letters" in lines
+    assert "passed over tombstone: 7" in lines
+    assert "lost 12 records, by retention (partition 1: 12)" in lines
+
+
 def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> None:
     """A failed topic tells why, in a line of its own."""
     fake.found = [
