@@ -14,11 +14,11 @@ from traitlets.config.configurable import Configurable
 
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.jupyter.arguments import Parser, count, parse
-from tabletopic_kernel.jupyter.lake_result import MOST_ROWS, LakeResult
+from tabletopic_kernel.jupyter.lake_result import LakeResult
 from tabletopic_kernel.jupyter.place import Place
 from tabletopic_kernel.jupyter.session import Session
 from tabletopic_kernel.jupyter.trouble import told
-from tabletopic_kernel.shown.grid import Grid
+from tabletopic_kernel.shown.grid import MOST_ROWS, Grid
 
 _OPTION = re.compile(
     r"\s*(?:(?:--engine|-e|--at|--as|--limit)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--help|-h)(?=\s|$)"

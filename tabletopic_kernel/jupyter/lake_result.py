@@ -9,14 +9,13 @@ import pyarrow as pa
 
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.shown.amounts import age, clock
-from tabletopic_kernel.shown.grid import Grid, cut
+from tabletopic_kernel.shown.grid import MOST_ROWS, Grid, cut
 from tabletopic_kernel.shown.values import is_number, rows_of, text, unique_names
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
 
 Form = Literal["df", "arrow", "polars"]
-MOST_ROWS = 1_000  # shown: a browser takes 15 KB for each, and nobody reads more
 
 
 class LakeResult:

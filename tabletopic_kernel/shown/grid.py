@@ -31,6 +31,7 @@ _TABLE = "".join(f"table.tabletopic.tabletopic {which}{{{rule}}}" for which, rul
 # shown until a click; more than the third no page needs to hold.
 _BROKEN_FROM, _CUT_FROM, _MOST_CHARACTERS = 40, 300, 100_000
 _CUT_LINES = 12
+MOST_ROWS = 1_000  # of a page: a browser takes up to 15 KB for each, and nobody reads more
 _STYLE = f"<style>{_TABLE}{_NOTE}</style>"
 
 
@@ -78,7 +79,10 @@ class Grid:
         if self.rows or self.title:
             caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
             parts.append(f'<table class="tabletopic">{caption}{self._head()}{self._body()}</table>')
-        parts += [f'<div class="tabletopic-note">{html.escape(note)}</div>' for note in self.notes]
+        rows = len(self.rows)
+        left_out = [f"the first {MOST_ROWS:,} of {rows:,} rows"] if rows > MOST_ROWS else []
+        notes = [*left_out, *self.notes]
+        parts += [f'<div class="tabletopic-note">{html.escape(note)}</div>' for note in notes]
         return "".join(parts)
 
     def _repr_html_(self) -> str:
@@ -95,7 +99,7 @@ class Grid:
     def _body(self) -> str:
         rows = (
             "".join(self._cell(name, cell) for name, cell in zip(self.columns, row, strict=True))
-            for row in self.rows
+            for row in self.rows[:MOST_ROWS]
         )
         return f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody>"
 

@@ -47,6 +47,14 @@ def test_a_long_text_is_cut_and_whole_at_a_click() -> None:
     assert cut("z" * 300) == "z" * 300
 
 
+def test_a_page_has_so_many_rows_at_most() -> None:
+    """A browser would take a gigabyte for 110,000."""
+    shown = Grid(("n",), [(str(n),) for n in range(110_000)]).html()
+    assert shown.count("<tr>") == 1_001
+    assert "the first 1,000 of 110,000 rows" in shown
+    assert "the first" not in Grid(("n",), [(str(n),) for n in range(1_000)]).html()
+
+
 def test_a_long_name_does_not_widen_its_column() -> None:
     """It is broken instead, so that the columns behind it stay in sight."""
     assert f'<td><div class="long">{"n" * 120}</div></td>' in Grid(("topic",), [("n" * 120,)]).html()
