@@ -22,7 +22,7 @@ from docs.type_examples import Example, shown
 from tabletopic_kernel.cli import app
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.commit_cycle import TRANSITIONS, Action, Event, State
-from tabletopic_kernel.core.settings import Settings, SparkSettings, TopicSettings
+from tabletopic_kernel.core.settings import LocalSettings, Settings, SparkSettings, TopicSettings
 
 ROOT = Path(__file__).parents[1]
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -115,9 +115,10 @@ def _first_sentence(text: str | None) -> str:
 
 
 def general_settings() -> str:
-    """The settings of a process: the state folder and the Spark session."""
+    """The settings of a process: the state folder, the Spark session, the embedded servers."""
     fields = [("state_dir", Settings.model_fields["state_dir"])]
-    fields += [(f"spark.{name}", field) for name, field in SparkSettings.model_fields.items()]
+    for section, model in (("spark", SparkSettings), ("local", LocalSettings)):
+        fields += [(f"{section}.{name}", field) for name, field in model.model_fields.items()]
     rows = [_row(name, field, f"TABLETOPIC_{name.upper().replace('.', '__')}") for name, field in fields]
     return table(["key", "type", "default", "meaning", "variable"], [row[:3] + row[4:] for row in rows])
 

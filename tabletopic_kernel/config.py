@@ -53,6 +53,9 @@ PROGRAM_VARIABLES = frozenset(
     }
 )
 
+# Set by a JupyterHub for the servers of its users.
+_HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX")
+
 
 @dataclass(frozen=True)
 class LoadedSettings:
@@ -106,6 +109,19 @@ def load_settings(
         dotted(path): given[path].origin if path in given else DEFAULT for path, _ in _in_force(settings)
     }
     return LoadedSettings(settings, origins, file)
+
+
+def wants_login(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether embedded servers that are started now shall ask for a login."""
+    if settings.local.login != "auto":
+        return settings.local.login == "on"
+    return behind_hub(environ)
+
+
+def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a JupyterHub has started this process, or the one that started it."""
+    environ = os.environ if environ is None else environ
+    return any(environ.get(name) for name in _HUB_VARIABLES)
 
 
 def describe(loaded: LoadedSettings) -> list[Row]:

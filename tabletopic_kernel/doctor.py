@@ -15,13 +15,17 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.config import LoadedSettings
 from tabletopic_kernel.core.errors import SettingsError, TableTopicError
 from tabletopic_kernel.core.redact import redact
+from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.core.topic_names import internal_owner
 from tabletopic_kernel.workbench import Servers, find_servers
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.local.stack import StackInfo
 
 Status = Literal["ok", "warn", "fail"]
 # The jars once, the broker's log, and the tables: below the first number something breaks at once.
@@ -71,6 +75,8 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     except TableTopicError as error:
         yield Check("servers", "warn", _first_line(error), _START)
         return
+    if _stack(state_dir) is not None:
+        yield _checked("login", lambda: _login(loaded.settings))
     yield _checked("broker", lambda: _broker(servers.kafka))
     yield _checked("registry", lambda: _registry(servers.registry))
     yield _checked("catalog", lambda: _catalog(servers.catalog))
@@ -172,11 +178,10 @@ def _existing(folder: Path) -> Path:
 
 def _ports(state_dir: Path) -> str:
     from tabletopic_kernel.local import ports, state
-    from tabletopic_kernel.local.stack import LocalStack
 
     with socket.socket() as probe:
         probe.bind((ports.LOOPBACK, 0))
-    if LocalStack(state_dir).info() is not None:
+    if _stack(state_dir) is not None:
         return "the local stack has its own"
     kept = [port for record in state.load(state_dir).values() for port in record.ports.values()]
     taken = [str(port) for port in kept if not ports.is_free(port)]
@@ -188,6 +193,32 @@ def _ports(state_dir: Path) -> str:
         )
     told = "those of the last start are free" if kept else "free ones are chosen at the start"
     return f"loopback works; {told}"
+
+
+def _stack(state_dir: Path) -> StackInfo | None:
+    from tabletopic_kernel.local.stack import LocalStack
+
+    return LocalStack(state_dir).info()
+
+
+def _login(settings: Settings) -> str:
+    """Whether the local stack is open to every user of this machine, and whether it shall be."""
+    from tabletopic_kernel.config import behind_hub, wants_login
+
+    info = _stack(Path(settings.state_dir))
+    asks = bool(info and info.kafka_login and info.registry_login)
+    why = f"local.login is {settings.local.login}"
+    if settings.local.login == "auto":
+        why += ", behind a JupyterHub" if behind_hub() else ", not behind a JupyterHub"
+    told = "ask for one" if asks else "are open to every user of this machine"
+    if asks != wants_login(settings):
+        wanted = "with" if wants_login(settings) else "without"
+        raise _Trouble(
+            f"broker and registry {told}, but {why}",
+            f"start the stack anew {wanted} a login: `tabletopic down`, `tabletopic up`; then the hosts",
+            "warn",
+        )
+    return f"broker and registry {told} ({why})"
 
 
 def _count(number: int, what: str) -> str:

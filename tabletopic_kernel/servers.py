@@ -63,7 +63,10 @@ def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
                 f"no servers for [{'], ['.join(missing)}]: start the local stack with `tabletopic up`, "
                 "or name yours in tabletopic.toml"
             )
-        kafka = kafka if own_kafka else {**kafka, "bootstrap.servers": stack.bootstrap_servers}
-        registry = registry if own_registry else {**registry, "url": stack.registry_url}
+        learn({**stack.kafka_login, **stack.registry_login})
+        if not own_kafka:
+            kafka = {**kafka, "bootstrap.servers": stack.bootstrap_servers, **stack.kafka_login}
+        if not own_registry:
+            registry = {**registry, "url": stack.registry_url, **stack.registry_login}
         catalog = catalog if own_catalog else {**stack.catalog, **catalog}
     return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir)

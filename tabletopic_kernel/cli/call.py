@@ -114,9 +114,11 @@ class Call:
 
     def stack(self, report: Report, **ports: int | None) -> LocalStack:
         """The local stack of these settings."""
+        from tabletopic_kernel.config import wants_login
         from tabletopic_kernel.local.stack import LocalStack
 
-        return LocalStack(Path(self.loaded.settings.state_dir), report, **ports)
+        settings = self.loaded.settings
+        return LocalStack(Path(settings.state_dir), report, wants_login=wants_login(settings), **ports)
 
     def command(self, *words: str) -> str:
         """Another command that works on the same cluster, as a person can copy it."""

@@ -163,12 +163,14 @@ def down(call: Call, as_json: JsonOption = False) -> None:
 def info(call: Call, as_json: JsonOption = False) -> None:
     """Addresses for other programs: brokers, registry, catalog, live hosts.
 
-    With --json: bootstrap_servers, registry_url, catalog (name, and the
-    properties for PyIceberg's load_catalog, with their secrets), state_dir, hosts.
+    With --json: bootstrap_servers, registry_url, kafka (properties of
+    librdkafka), registry (of the registry's client), catalog (name, and the
+    properties for PyIceberg's load_catalog), state_dir, hosts. These
+    properties are whole: passwords are among them, which the text hides.
 
     Example:  tabletopic info --json
     """
-    from tabletopic_kernel.core.redact import mask, shown
+    from tabletopic_kernel.core.redact import HIDDEN, shown
 
     told = _info(call)
     if as_json:
@@ -179,7 +181,9 @@ def info(call: Call, as_json: JsonOption = False) -> None:
         screen.facts(
             {
                 "bootstrap servers": told["bootstrap_servers"],
-                "registry URL": mask(told["registry_url"]),
+                **_more(told["kafka"], "bootstrap.servers", "metadata.broker.list"),
+                "registry URL": told["registry_url"],
+                **_more(told["registry"], "url"),
                 "catalog": catalog["name"],
                 **{f"  {key}": shown(key, value) for key, value in catalog["properties"].items()},
                 "state folder": told["state_dir"],
@@ -187,15 +191,32 @@ def info(call: Call, as_json: JsonOption = False) -> None:
             }
         )
     )
+    if HIDDEN in str([shown(*one) for part in _properties(told) for one in part.items()]):
+        screen.note(f"passwords are hidden; {call.command('info', '--json')} gives them, for other programs")
+
+
+def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
+    """What a client needs beside the address, as it may be shown."""
+    from tabletopic_kernel.core.redact import shown
+
+    return {f"  {key}": shown(key, value) for key, value in properties.items() if key not in addresses}
+
+
+def _properties(told: dict[str, Any]) -> list[dict[str, str]]:
+    return [told["kafka"], told["registry"], told["catalog"]["properties"]]
 
 
 def _info(call: Call) -> dict[str, Any]:
+    from tabletopic_kernel.core.redact import without_login
+
     servers = call.workbench.servers
     kafka = servers.kafka
     properties = {key: value for key, value in servers.catalog.items() if key != "name"}
     return {
         "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
-        "registry_url": servers.registry.get("url", ""),
+        "registry_url": without_login(servers.registry.get("url", "")),
+        "kafka": kafka,
+        "registry": servers.registry,
         "catalog": {"name": servers.catalog["name"], "properties": properties},
         "state_dir": str(servers.state_dir),
         "hosts": call.hosts() or [],

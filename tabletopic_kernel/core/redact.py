@@ -86,6 +86,15 @@ def mask(text: str) -> str:
     return _BARE_USER_INFO.sub(f"{HIDDEN}@", masked)
 
 
+def without_login(url: str) -> str:
+    """The URL as others may use it: user and password left out.
+
+    >>> without_login("https://me:s3cret@registry.example/v7")
+    'https://registry.example/v7'
+    """
+    return _USER_INFO.sub(r"\1", url)
+
+
 def shown(name: str, value: str) -> str:
     """What may be printed of the property ``name``: nothing of a secret, the rest without credentials."""
     if not value:

@@ -212,6 +212,16 @@ class SparkSettings(_Model):
     conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
 
 
+class LocalSettings(_Model):
+    """The embedded servers."""
+
+    login: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="whether the embedded broker and registry ask for a login; auto: behind a JupyterHub, "
+        "whose users may share a machine",
+    )
+
+
 class Settings(_Model):
     """Everything in force for one process. An absent server means the embedded one.
 
@@ -226,6 +236,7 @@ class Settings(_Model):
     registry: dict[str, str] = Field(default_factory=dict, description="registry client properties")
     catalog: dict[str, str] = Field(default_factory=dict, description="PyIceberg catalog properties")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
+    local: LocalSettings = Field(default_factory=LocalSettings, description="the embedded servers")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
 

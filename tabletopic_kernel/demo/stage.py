@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+from tabletopic_kernel.config import behind_hub
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.demo.hosts import HostProcess
 from tabletopic_kernel.demo.leash import Leash
@@ -85,7 +86,8 @@ class Stage:
 
     def up(self, report: Report) -> StackInfo:
         """Start the servers; they end with this process, however it ends."""
-        info = LocalStack(self.folder, report).up(die_with_parent=True)
+        stack = LocalStack(self.folder, report, wants_login=behind_hub())
+        info = stack.up(die_with_parent=True)
         self._started = info.started
         return info
 

@@ -67,10 +67,12 @@ class Session:
         """
         from pathlib import Path  # noqa: PLC0415
 
-        from tabletopic_kernel.config import load_settings  # noqa: PLC0415
+        from tabletopic_kernel.config import load_settings, wants_login  # noqa: PLC0415
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
-        LocalStack(Path(load_settings().settings.state_dir), report).up(die_with_parent=False)
+        settings = load_settings().settings
+        stack = LocalStack(Path(settings.state_dir), report, wants_login=wants_login(settings))
+        stack.up(die_with_parent=False)
 
     def stop_stack(self) -> None:
         """Stop the host here and the embedded servers; the data stay."""

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import jvm, ports, process
+from tabletopic_kernel.local import jvm, login, ports, process
 from tabletopic_kernel.local.files import write_whole
 from tabletopic_kernel.local.jars import Jars
 
@@ -29,10 +29,11 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{client},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{client}
+listeners=CLIENT://{host}:{client},CONTROLLER://{host}:{controller}
+advertised.listeners=CLIENT://{host}:{client}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=CLIENT
+listener.security.protocol.map=CLIENT:{protocol},CONTROLLER:{protocol}
 log.dirs=data
 # A mistyped topic name is an error, not a new topic.
 auto.create.topics.enable=false
@@ -65,6 +66,19 @@ background.threads=2
 log.cleaner.dedupe.buffer.size=16777216
 """
 
+# The password needs no formatting of the data folder, so that a login can be switched on and off.
+_LOGIN = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+sasl.mechanism.controller.protocol=PLAIN
+listener.name.client.plain.sasl.jaas.config={jaas}
+listener.name.controller.plain.sasl.jaas.config={jaas}
+"""
+_JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" '
+    'password="{password}" user_{user}="{password}";'
+)
+
 _LOG4J = """\
 status = error
 # Kafka still writes while it stops; log4j's own hook would end the log before.
@@ -89,12 +103,16 @@ _quiet.addHandler(logging.NullHandler())
 
 
 class Broker:
-    """The broker whose data lie in ``folder``, on ``numbers["client"]`` and ``numbers["controller"]``."""
+    """The broker whose data lie in ``folder``, on ``numbers["client"]`` and ``numbers["controller"]``.
+
+    With a ``password`` it asks for a login, clients and its own controller alike.
+    """
 
     name = NAME
 
-    def __init__(self, folder: Path, numbers: dict[str, int]) -> None:
+    def __init__(self, folder: Path, numbers: dict[str, int], password: str | None = None) -> None:
         self.folder = folder
+        self.password = password
         self.ports = numbers
         self._probe: AdminClient | None = None
 
@@ -106,7 +124,11 @@ class Broker:
     def prepare(self, installed: Jars) -> None:
         """Write the configuration and, before the first start, format the data folder. Raises StackError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / "server.properties", _PROPERTIES.format(host=ports.LOOPBACK, **self.ports))
+        protocol = "SASL_PLAINTEXT" if self.password else "PLAINTEXT"
+        text = _PROPERTIES.format(host=ports.LOOPBACK, protocol=protocol, **self.ports)
+        if self.password:
+            text += _LOGIN.format(jaas=_JAAS.format(user=login.USER, password=self.password))
+        write_whole(self.folder / "server.properties", text)
         write_whole(self.folder / "log4j2.properties", _LOG4J)
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(installed)
@@ -149,6 +171,7 @@ class Broker:
                 "bootstrap.servers": self.address,
                 "log_level": 0,
                 "reconnect.backoff.max.ms": 100,
+                **(login.kafka_properties(self.password) if self.password else {}),
             }
             self._probe = AdminClient(settings, logger=_quiet)
         with contextlib.suppress(KafkaException):

@@ -7,10 +7,12 @@ its own answers ``GET /config/<subject>`` with the global level, not with 404.
 
 from __future__ import annotations
 
+import base64
 import http.client
 from pathlib import Path
 
-from tabletopic_kernel.local import jvm, ports
+from tabletopic_kernel.local import jvm, login, ports
+from tabletopic_kernel.local.files import write_whole
 from tabletopic_kernel.local.jars import Jars
 
 NAME = "registry"
@@ -39,13 +41,28 @@ _SETTINGS = {
 }
 
 
+# In a file that Quarkus reads where it runs: the command line is everybody's. Apicurio looks at the first one
+# as it runs, though Quarkus means it for builds. The second port has metrics and health, and nobody asks.
+_LOGIN = """\
+quarkus.http.auth.basic=true
+quarkus.http.auth.permission.all.paths=/*
+quarkus.http.auth.permission.all.policy=authenticated
+quarkus.management.auth.permission.all.paths=/*
+quarkus.management.auth.permission.all.policy=deny
+quarkus.security.users.embedded.plain-text=true
+quarkus.security.users.embedded.users.{user}={password}
+quarkus.security.users.embedded.roles.{user}=sr-admin
+"""
+
+
 class RegistryServer:
-    """The registry whose data lie in ``folder``, on ``numbers["http"]``."""
+    """The registry whose data lie in ``folder``, on ``numbers["http"]``; a ``password`` is asked for."""
 
     name = NAME
 
-    def __init__(self, folder: Path, numbers: dict[str, int]) -> None:
+    def __init__(self, folder: Path, numbers: dict[str, int], password: str | None = None) -> None:
         self.folder = folder
+        self.password = password
         self.ports = numbers
 
     @property
@@ -54,8 +71,11 @@ class RegistryServer:
         return f"http://{ports.LOOPBACK}:{self.ports['http']}/apis/ccompat/v7"
 
     def prepare(self, installed: Jars) -> None:
-        """Make the folder. Raises OSError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Make the folder and the configuration. Raises OSError."""
+        config = self.folder / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        text = _LOGIN.format(user=login.USER, password=self.password) if self.password else ""
+        write_whole(config / "application.properties", text)
 
     def command(self, installed: Jars, its_mark: str) -> list[str]:
         """The command, to be run in ``folder``. Raises StackError if there is no fitting Java."""
@@ -77,9 +97,16 @@ class RegistryServer:
         """Whether it answers as a Confluent registry; takes two seconds at most."""
         connection = http.client.HTTPConnection(ports.LOOPBACK, self.ports["http"], timeout=2)
         try:
-            connection.request("GET", "/apis/ccompat/v7/config")
+            connection.request("GET", "/apis/ccompat/v7/config", headers=self._headers())
             return connection.getresponse().status == http.client.OK
         except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
+
+    def _headers(self) -> dict[str, str]:
+        if not self.password:
+            return {}
+        return {
+            "Authorization": f"Basic {base64.b64encode(f'{login.USER}:{self.password}'.encode()).decode()}"
+        }

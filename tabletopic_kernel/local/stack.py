@@ -10,13 +10,13 @@ import contextlib
 import os
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
 from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import broker, jvm, ports, process, registry_server, state, watcher
+from tabletopic_kernel.local import broker, jvm, login, ports, process, registry_server, state, watcher
 from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.files import file_lock, logs_folder, need_space, stack_errors, tail
 from tabletopic_kernel.local.process import ProcessId
@@ -49,13 +49,16 @@ class StackInfo:
     state_dir: Path
     pids: dict[str, int]
     started: tuple[str, ...] = ()
+    # Beside the addresses, where the servers ask for it; of librdkafka and of the registry's client.
+    kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
+    registry_login: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 class LocalStack:
     """The stack of ``state_dir``, running or not. May be used by several processes at once.
 
     ``kafka_port`` and ``registry_port`` demand a port; without, free ones are chosen at the first start
-    and kept.
+    and kept. ``wants_login``: servers that are started ask for one; None: as when they were last started.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class LocalStack:
         *,
         kafka_port: int | None = None,
         registry_port: int | None = None,
+        wants_login: bool | None = None,
     ) -> None:
+        self._wants_login = wants_login
         self.state_dir = state_dir.expanduser().resolve()
         self._report = report
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
@@ -137,7 +142,11 @@ class LocalStack:
             "warehouse": f"file://{self.state_dir}/warehouse",
         }
         kafka, registry = self._server(broker.NAME, records), self._server(registry_server.NAME, records)
-        return StackInfo(kafka.address, registry.address, catalog, self.state_dir, pids, started)
+        logins = {
+            "kafka_login": login.kafka_properties(kafka.password) if kafka.password else {},
+            "registry_login": login.registry_properties(registry.password) if registry.password else {},
+        }
+        return StackInfo(kafka.address, registry.address, catalog, self.state_dir, pids, started, **logins)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -184,6 +193,11 @@ class LocalStack:
         need_space(self.state_dir, _SPACE_BYTES, "The local stack")
         installed = jvm.install(self._report)
         began = time.monotonic()
+        if self._wants_login is not None:
+            asks = {name: replace(records[name], login=self._wants_login) for name in missing}
+            records = {**records, **asks}
+        if any(record.login for record in records.values()):
+            login.make_password(self.state_dir)
         try:
             if die_with_parent and missing:
                 records = self._spawn(watcher.NAME, self._watcher_command(missing), self.state_dir, records)
@@ -238,7 +252,8 @@ class LocalStack:
 
     def _server(self, name: str, records: dict[str, ServerRecord]) -> Broker | RegistryServer:
         kind = Broker if name == broker.NAME else RegistryServer
-        return kind(self.state_dir / name, records[name].ports)
+        password = login.read_password(self.state_dir) if records[name].login else None
+        return kind(self.state_dir / name, records[name].ports, password)
 
     def _wait_until_ready(
         self, records: dict[str, ServerRecord], names: list[str], began: float

@@ -16,11 +16,15 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """One server: its ports (kept while it is down), its process, and whether it has answered."""
+    """One server: its ports (kept while it is down), its process, whether it has answered.
+
+    ``login``: it asks for one, or did when it was last started.
+    """
 
     ports: dict[str, int] = field(default_factory=dict)
     process: ProcessId | None = None
     ready: bool = False
+    login: bool = False
 
 
 def load(state_dir: Path) -> dict[str, ServerRecord]:
@@ -45,6 +49,10 @@ def save(state_dir: Path, servers: dict[str, ServerRecord]) -> None:
     write_whole(state_dir / _FILE, json.dumps(content, indent=1))
 
 
-def _record(ports: dict[str, int], process: dict[str, float] | None, ready: bool) -> ServerRecord:
+def _record(
+    ports: dict[str, int], process: dict[str, float] | None, ready: bool, login: bool = False
+) -> ServerRecord:
     identity = process and ProcessId(int(process["pid"]), float(process["start_time_s"]))
-    return ServerRecord({name: int(port) for name, port in ports.items()}, identity or None, bool(ready))
+    return ServerRecord(
+        {name: int(port) for name, port in ports.items()}, identity or None, bool(ready), bool(login)
+    )

@@ -18,10 +18,12 @@ from tabletopic_kernel.local.stack import StackInfo
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
-    """`info --json` has addresses and PyIceberg's own properties, name apart."""
+    """`info --json` has addresses and the whole properties of clients, PyIceberg's with its name apart."""
     assert run("info", "--json").json == {
         "bootstrap_servers": "127.0.0.1:9092",
-        "registry_url": "http://u:hidden-word@127.0.0.1:8081",
+        "registry_url": "http://127.0.0.1:8081",
+        "kafka": {"bootstrap.servers": "127.0.0.1:9092"},
+        "registry": {"url": "http://u:hidden-word@127.0.0.1:8081"},
         "catalog": {
             "name": "lake",
             "properties": {"uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"},

@@ -82,7 +82,7 @@ class FakeStack:
     go: threading.Event
     fails: str | None
 
-    def __init__(self, folder: Path, report: Report = silent) -> None:
+    def __init__(self, folder: Path, report: Report = silent, *, wants_login: bool = False) -> None:
         self.report = report
 
     def info(self) -> None:

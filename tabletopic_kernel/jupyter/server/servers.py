@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tabletopic_kernel.config import wants_login
 from tabletopic_kernel.core.errors import ActionNeededError, TableTopicError
+from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.jupyter.server.child import Child
 from tabletopic_kernel.jupyter.server.place import Place, names_all_servers
 from tabletopic_kernel.local.files import logs_folder
@@ -57,7 +59,7 @@ class Servers:
                 "see that those run, or take them out of tabletopic.toml"
             )
         if self._begin("starting"):
-            arguments = (Path(settings.state_dir), done)
+            arguments = (settings, done)
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
     def stop(self, end_host: Callable[[], None] = lambda: None) -> None:
@@ -95,11 +97,12 @@ class Servers:
                 return False
             raise ActionNeededError(f"the local stack is {self._doing.state}: try again when that is over")
 
-    def _up(self, state_dir: Path, done: Callable[[], None]) -> None:
+    def _up(self, settings: Settings, done: Callable[[], None]) -> None:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
+        state_dir = Path(settings.state_dir)
         try:
-            LocalStack(state_dir, self._report).up()
+            LocalStack(state_dir, self._report, wants_login=wants_login(settings)).up()
         except TableTopicError as error:
             self._set(Doing("failed", str(error)))
         except Exception as error:

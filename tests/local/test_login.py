@@ -1,0 +1,190 @@
+"""The login of the embedded servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tabletopic_kernel.adapters.kafka import Broker, make_consumer
+from tabletopic_kernel.adapters.registry import Registry
+from tabletopic_kernel.config import load_settings, wants_login
+from tabletopic_kernel.core.errors import SettingsError, StackError
+from tabletopic_kernel.core.settings import LocalSettings, Settings
+from tabletopic_kernel.local import login
+from tabletopic_kernel.local.broker import Broker as BrokerServer
+from tabletopic_kernel.local.jars import Jars
+from tabletopic_kernel.local.registry_server import RegistryServer
+from tabletopic_kernel.local.stack import LocalStack
+from tabletopic_kernel.servers import find_servers
+
+HUB = {"JUPYTERHUB_USER": "me"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "environ", "wanted"),
+    [
+        ("auto", {}, False),
+        ("auto", HUB, True),
+        ("auto", {"JUPYTERHUB_API_TOKEN": "x"}, True),
+        ("auto", {"JUPYTERHUB_SERVICE_PREFIX": "/user/me/"}, True),
+        ("on", {}, True),
+        ("off", HUB, False),
+    ],
+)
+def test_when_a_login_is_wanted(setting: str, environ: dict[str, str], wanted: bool) -> None:
+    """On a machine of one's own other programs just connect; a Hub's users may share one."""
+    settings = load_settings({"local.login": setting}, environ=environ, cwd=Path("/")).settings
+    assert wants_login(settings, environ) is wanted
+
+
+def test_other_values_are_refused() -> None:
+    """The message has the allowed ones."""
+    with pytest.raises(SettingsError, match="'auto', 'on' or 'off'"):
+        load_settings({"local.login": "maybe"}, environ={}, cwd=Path("/"))
+
+
+def test_the_password_stays_and_is_private(tmp_path: Path) -> None:
+    """Hosts outlive their servers, and use it again."""
+    login.make_password(tmp_path)
+    first = login.read_password(tmp_path)
+    login.make_password(tmp_path)
+    assert login.read_password(tmp_path) == first
+    assert len(first) >= 32
+    assert stat.S_IMODE((tmp_path / login.FILE).stat().st_mode) == 0o600
+
+
+def test_without_its_file_the_remedy_is_told(tmp_path: Path) -> None:
+    """Somebody has removed it."""
+    with pytest.raises(StackError, match="tabletopic down"):
+        login.read_password(tmp_path)
+
+
+@pytest.mark.parametrize("password", [None, "geheim"])
+def test_only_private_files_hold_the_password(tmp_path: Path, password: str | None) -> None:
+    """Neither command has it, and a start without a login takes it out of the files."""
+    jars = Jars(tmp_path)
+    (tmp_path / "kafka" / "data").mkdir(parents=True)
+    (tmp_path / "kafka" / "data" / "meta.properties").touch()
+    broker = BrokerServer(tmp_path / "kafka", {"client": 1, "controller": 2}, "geheim")
+    registry = RegistryServer(tmp_path / "registry", {"http": 3}, "geheim")
+    broker.prepare(jars)
+    registry.prepare(jars)
+    broker.password = registry.password = password
+    broker.prepare(jars)
+    registry.prepare(jars)
+    for file in (tmp_path / "kafka/server.properties", tmp_path / "registry/config/application.properties"):
+        assert ("geheim" in file.read_text()) is (password is not None)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    text = (tmp_path / "kafka/server.properties").read_text()
+    kind = "SASL_PLAINTEXT" if password else "PLAINTEXT"
+    assert f"listener.security.protocol.map=CLIENT:{kind},CONTROLLER:{kind}\n" in text
+    assert "geheim" not in " ".join(registry.command(jars, "-Dmark"))
+
+
+# --- with servers -----------------------------------------------------------------------------------------
+
+# Another user of the machine: no way into the state folder, only the ports.
+_STRANGER = """
+import os, sys, json, urllib.request, urllib.error
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+"host".encode("idna")  # loaded as long as Python's own files can be read
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+servers, url, folder, controller = sys.argv[1:]
+told = {"uid": os.getuid(), "topics": [], "subjects": 0, "read": []}
+for address in (servers, controller):
+    try:
+        told["topics"] += list(AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=4).topics)
+    except KafkaException as error:
+        pass
+try:
+    told["subjects"] = urllib.request.urlopen(url + "/subjects", timeout=20).status
+except urllib.error.HTTPError as error:
+    told["subjects"] = error.code
+for place in ("password", "kafka/server.properties", "registry/config/application.properties", "catalog.db"):
+    try:
+        told["read"].append(open(os.path.join(folder, place)).read())
+    except PermissionError:
+        pass
+    except FileNotFoundError:
+        pass
+print(json.dumps(told))
+"""  # noqa: E501
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Of a stack; it is stopped afterwards."""
+    yield tmp_path / "state"
+    LocalStack(tmp_path / "state").down()
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/subjects", timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.integration
+def test_only_who_reads_the_state_folder_is_let_in(folder: Path) -> None:
+    """Data of a stack without a login are there with one, and again without; nobody else sees a thing."""
+    off = LocalStack(folder, wants_login=False).up(die_with_parent=True)
+    assert off.kafka_login == {}
+    admin = AdminClient({"bootstrap.servers": off.bootstrap_servers, "log_level": 0})
+    admin.create_topics([NewTopic("mine", 1)])["mine"].result(30)
+    producer = Producer({"bootstrap.servers": off.bootstrap_servers, "log_level": 0})
+    producer.produce("mine", b"1")
+    assert producer.flush(30) == 0
+    del admin, producer
+    LocalStack(folder).down()
+
+    LocalStack(folder, wants_login=True).up(die_with_parent=True)
+    servers = find_servers(Settings(state_dir=str(folder), local=LocalSettings(login="off")))
+    assert servers.kafka["sasl.password"] not in repr(servers)
+    broker = Broker(servers.kafka)
+    assert "mine" in broker.topics()
+    assert broker.facts("mine").end == {0: 1}
+    consumer = make_consumer(servers.kafka, group_id="mine", auto_offset_reset="earliest")
+    consumer.subscribe(["mine"])
+    message = consumer.poll(60)
+    consumer.close()
+    assert message is not None
+    assert message.value() == b"1"
+    assert Registry(servers.registry).check() == []
+    assert _status(servers.registry["url"]) == 401
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": servers.kafka["bootstrap.servers"], "log_level": 0}).list_topics(
+            timeout=4
+        )
+    kept = json.loads((folder / "stack.json").read_text())["servers"]
+    controller = f"127.0.0.1:{kept['kafka']['ports']['controller']}"
+    arguments = [servers.kafka["bootstrap.servers"], servers.registry["url"], str(folder), controller]
+    done = subprocess.run(
+        [sys.executable, "-c", _STRANGER, *arguments], capture_output=True, text=True, check=True, cwd="/"
+    )
+    told = json.loads(done.stdout)
+    assert (told["topics"], told["subjects"]) == ([], 401)
+    if os.getuid() == 0:  # else we cannot become another; the ports were tried all the same
+        assert told["uid"] != 0
+        assert told["read"] == []
+    LocalStack(folder).down()
+
+    again = LocalStack(folder, wants_login=False).up(die_with_parent=True)
+    assert (
+        "mine" in AdminClient({"bootstrap.servers": again.bootstrap_servers}).list_topics(timeout=30).topics
+    )
+    assert _status(again.registry_url) == 200
