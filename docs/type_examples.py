@@ -429,8 +429,8 @@ JSON_SCHEMA = [
     ),
     Example(
         "pair",
-        "prefixItems of one type",
-        {"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}]},
+        "prefixItems of one type, and no others",
+        {"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}], "items": False},
         "[48.4, 10.0]",
         "list<required double>",
         "[48.4, 10.0]",

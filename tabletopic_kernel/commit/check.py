@@ -230,6 +230,7 @@ def _plan_old(
     plan.columns = [_column(one, changed.get(one.name, "kept")) for one in fitted.schema.fields]
     plan.changes = [str(change) for change in fitted.changes]
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
+    plan.notes += [f"{origin}: {column} {why}" for column, why in fitted.partly.items()]
     plan.partition_by = partition_texts(spec, fitted.schema)
 
 

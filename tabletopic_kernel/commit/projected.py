@@ -61,15 +61,20 @@ def first_fitting(columns: Schema, settings: TopicSettings) -> tuple[Schema, Evo
     return _projected(wider.schema, settings), wider
 
 
-def fitting(table: TopicTable, columns: Schema, settings: TopicSettings) -> Fitting:
+def fitting(
+    table: TopicTable, columns: Schema, settings: TopicSettings, *, by_value: bool = False
+) -> Fitting:
     """What fitting ``columns``, of the value after the transform, would do to a table.
+
+    ``by_value``: as ``writers.WriterColumns``.
 
     Raises:
         ProjectionError: as ``first_fitting``.
     """
     metadata, batch = table.table.metadata, batch_columns(table)
     beside = settings.on_incompatible == "new_column"
-    wider = evolve(batch, columns, batch.highest_field_id, new_columns=beside)
+    by_value = by_value and settings.on_incompatible == "dead_letter"
+    wider = evolve(batch, columns, batch.highest_field_id, new_columns=beside, by_value=by_value)
     if wider.refused:
         return Fitting.of(wider)
     outcome = evolve(
@@ -82,7 +87,7 @@ def fitting(table: TopicTable, columns: Schema, settings: TopicSettings) -> Fitt
     is_new = bool(wider.changes) or table.batch_columns is None
     told = Fitting.of(outcome, wider.schema if is_new else None)
     # Rows are fitted to the batch by the writer's names, and to the table by those of the outputs.
-    return replace(told, renames=wider.renames)
+    return replace(told, renames=wider.renames, partly=wider.partly)
 
 
 def _projected(batch: Schema, settings: TopicSettings) -> Schema:

@@ -21,10 +21,14 @@ from tabletopic_kernel.ingest.plan import WriterSchema
 
 @dataclass(frozen=True)
 class WriterColumns:
-    """Columns as ``table_columns.value_columns``; ``aliases`` of their fields by dotted path."""
+    """Columns as ``table_columns.value_columns``; ``aliases`` of their fields by dotted path.
+
+    ``by_value``: numbers of JSON, which fit a column or not each by itself.
+    """
 
     schema: Schema
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_value: bool = False
 
 
 def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> WriterColumns:
@@ -37,7 +41,7 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
     decoded = make_decoder(schema_id, writer).iceberg_schema
     columns = value_columns(decoded, settings.transform)
     if writer.kind != "AVRO":
-        return WriterColumns(columns)
+        return WriterColumns(columns, by_value=writer.kind == "JSON")
     aliases = aliases_of(parse(writer.text, dict(writer.references)))
     if settings.transform == "flatten_debezium":
         rows = (AFTER, BEFORE)
@@ -78,7 +82,7 @@ def outcome(
         ProjectionError: the projection and the columns do not go together.
     """
     if settings.projection is not None:
-        return fitting(table, columns.schema, settings)
+        return fitting(table, columns.schema, settings, by_value=columns.by_value)
     metadata = table.table.metadata
     known = None
     if schema_id is not None and (covered := table.covered().get(schema_id)):
@@ -94,5 +98,6 @@ def outcome(
         former=table.former_names(),
         known=known,
         partition_names={one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields},
+        by_value=columns.by_value and settings.on_incompatible == "dead_letter",
     )
     return Fitting.of(found)

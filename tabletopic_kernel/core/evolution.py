@@ -20,7 +20,7 @@ from typing import Literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from tabletopic_kernel.core.iceberg_types import holds, spell, suffix, widens, with_fresh_ids
+from tabletopic_kernel.core.iceberg_types import holds, holds_some, spell, suffix, widens, with_fresh_ids
 from tabletopic_kernel.core.matching import Homes, Known, Matching
 from tabletopic_kernel.core.meaning import differ, meaning_in, short_name
 from tabletopic_kernel.core.names import (
@@ -58,7 +58,8 @@ class Evolution:
     """The outcome: the new schema, the changes that lead to it, and what was refused (column: why).
 
     ``renames`` maps the writer's fields whose column has another name (dotted path) to that name;
-    ``former`` has, by field id, all names that fields of a column ever had beside its own.
+    ``former`` has, by field id, all names that fields of a column ever had beside its own; ``partly`` says
+    of columns that take only some of the writer's values why.
     """
 
     schema: Schema
@@ -66,6 +67,7 @@ class Evolution:
     refused: dict[str, str]
     renames: dict[str, str] = field(default_factory=dict)
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    partly: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -76,9 +78,11 @@ class _Merge:
     matching: Matching = field(default_factory=Matching)
     new_columns: bool = False
     partition_names: Mapping[str, int] = field(default_factory=dict)
+    by_value: bool = False
     changes: list[Change] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     renames: dict[str, str] = field(default_factory=dict)
+    partly: dict[str, str] = field(default_factory=dict)
 
     def struct(
         self, path: str, origin: str, table: StructType, writer: StructType, *, may_rename: bool = True
@@ -186,12 +190,20 @@ class _Merge:
             return self._list(name, origin, table, writer, inside)
         if isinstance(table, MapType) and isinstance(writer, MapType):
             return self._map(name, origin, table, writer, inside)
+        return self._other(name, table, writer)
+
+    def _other(self, name: str, table: IcebergType, writer: IcebergType) -> IcebergType:
+        """The type of both where they are not of the same kind of container."""
         if table == writer or holds(table, writer):
             return table
         if widens(table, writer):
             self.changes.append(Change("widen", name, str(table), str(writer)))
             return writer
-        self.refused[name] = f"is {spell(table)} in the table and {spell(writer)} in the new schema"
+        told = f"is {spell(table)} in the table and {spell(writer)} in the new schema"
+        if self.by_value and holds_some(table, writer):
+            self.partly[name] = f"{told}: a value that is not exact in both is refused"
+            return table
+        self.refused[name] = told
         return table
 
     def _list(self, name: str, origin: str, table: ListType, writer: ListType, may_rename: bool) -> ListType:
@@ -243,6 +255,7 @@ def evolve(
     former: Mapping[int, tuple[str, ...]] | None = None,
     known: Known | None = None,
     partition_names: Mapping[str, int] | None = None,
+    by_value: bool = False,
 ) -> Evolution:
     """Merge the columns of ``writer`` (see ``table_columns``) into the schema of a table.
 
@@ -255,14 +268,18 @@ def evolve(
         former: names that fields of a column had before, by field id.
         known: the column's field id of a writer's field whose schema the table covers already.
         partition_names: partition fields of the table, and the field id of the column of each.
+        by_value: a column of integers takes the whole numbers of a field of doubles, and one of doubles the
+            integers that it can tell apart; other values are refused one by one as they come.
     """
     aliases, former = aliases or {}, former or {}
     matching = Matching(aliases, former, known)
-    merge = _Merge(itertools.count(last_column_id + 1), matching, new_columns, partition_names or {})
+    merge = _Merge(
+        itertools.count(last_column_id + 1), matching, new_columns, partition_names or {}, by_value
+    )
     struct = merge.struct("", "", table.as_struct(), _with_kafka_columns(table, writer))
     schema = Schema(*struct.fields)
     noted = former if merge.refused else _with_aliases(former, aliases, schema, merge.renames)
-    return Evolution(schema, tuple(merge.changes), merge.refused, merge.renames, noted)
+    return Evolution(schema, tuple(merge.changes), merge.refused, merge.renames, noted, merge.partly)
 
 
 def _with_aliases(

@@ -84,6 +84,11 @@ def holds(wide: IcebergType, narrow: IcebergType) -> bool:
     return widens(narrow, wide) or pair in {(IntegerType, DoubleType), (FixedType, BinaryType)}
 
 
+def holds_some(one: IcebergType, other: IcebergType) -> bool:
+    """Whether a column of one type can have those values of the other that are exact in both."""
+    return {type(one), type(other)} == {LongType, DoubleType}
+
+
 def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
     """The same type with new field ids from ``ids``, depth first."""
     if isinstance(kind, StructType):

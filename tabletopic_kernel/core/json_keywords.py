@@ -40,9 +40,13 @@ class Keywords:
     patterns: list[Place] = field(default_factory=list)
     additional: list[Place] = field(default_factory=list)
     additional_false: bool = False
+    additional_any: bool = False
     unevaluated_false: bool = False
     depends: bool = False
     items: list[Place] = field(default_factory=list)
+    items_false: bool = False
+    items_any: bool = False
+    unevaluated_items_false: bool = False
     tuple_items: list[Place] = field(default_factory=list)
     unions: list[list[Place]] = field(default_factory=list)
     values: list[list[Any]] = field(default_factory=list)
@@ -54,7 +58,15 @@ class Keywords:
     @property
     def closed(self) -> bool:
         """Whether properties that are not named here may not be: some parts name more, for some values."""
-        return self.additional_false or (self.unevaluated_false and not self.depends)
+        # What some part takes, whatever it is, is evaluated.
+        evaluated = self.depends or self.additional_any or bool(self.additional)
+        return self.additional_false or (self.unevaluated_false and not evaluated)
+
+    @property
+    def items_closed(self) -> bool:
+        """Whether an array ends where the items that are described one by one end."""
+        evaluated = self.depends or self.items_any
+        return self.items_false or (self.unevaluated_items_false and not evaluated)
 
     @property
     def has_shape(self) -> bool:
@@ -94,6 +106,8 @@ def note(place: Place, both: Keywords) -> None:
     both.patterns += [place.inner(inner) for _, inner in _dict(schema, "patternProperties")]
     both.additional_false |= schema.get("additionalProperties") is False
     both.unevaluated_false |= schema.get("unevaluatedProperties") is False
+    evaluating = [schema.get(keyword) for keyword in ("additionalProperties", "unevaluatedProperties")]
+    both.additional_any |= any(one is True or isinstance(one, dict) for one in evaluating)
     both.depends |= bool(_DEPENDENT.intersection(schema))
     if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
         both.additional.append(place.inner(schema["additionalProperties"]))
@@ -104,13 +118,20 @@ def note(place: Place, both: Keywords) -> None:
 
 
 def _note_items(place: Place, both: Keywords) -> None:
-    items = place.schema.get("items")
-    if isinstance(items, dict):
-        both.items.append(place.inner(items))
-    prefix = items if isinstance(items, list) else list_of(place.schema, "prefixItems")
+    schema = place.schema
+    items = schema.get("items")
+    prefix = items if isinstance(items, list) else list_of(schema, "prefixItems")
+    more = schema.get("additionalItems") if isinstance(items, list) else items
     both.tuple_items += [place.inner(one) for one in prefix]
-    if isinstance(items, list) and isinstance(more := place.schema.get("additionalItems"), dict):
+    if isinstance(more, dict):
         both.items.append(place.inner(more))
+    most = schema.get("maxItems")
+    both.items_false |= more is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
+    both.unevaluated_items_false |= schema.get("unevaluatedItems") is False
+    # contains evaluates the items that it finds.
+    both.items_any |= (
+        more is True or "contains" in schema or schema.get("unevaluatedItems") not in (None, False)
+    )
 
 
 def _both_types(one: set[str] | None, other: set[str]) -> set[str]:

@@ -84,7 +84,9 @@ class Documents:
 
 def _base(schema: Any, base: str) -> str:
     own = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
-    return urldefrag(urljoin(base, own)).url if isinstance(own, str) else base
+    if not isinstance(own, str) or own.startswith("#"):  # an anchor, as drafts before 2019-09 write it
+        return base
+    return urldefrag(urljoin(base, own)).url
 
 
 def _named(root: Place) -> Iterator[tuple[str, Place]]:
@@ -98,9 +100,13 @@ def _named(root: Place) -> Iterator[tuple[str, Place]]:
             todo += [place.inner(one) for one in schema]
         elif isinstance(schema, dict):
             own = schema.get("$id", schema.get("id"))
-            anchors = [schema.get("$anchor"), own[1:] if isinstance(own, str) and own[:1] == "#" else None]
+            anchors = [
+                schema.get("$anchor"),
+                schema.get("$dynamicAnchor"),
+                own[1:] if isinstance(own, str) and own[:1] == "#" else None,
+            ]
             yield from ((f"{place.base}#{one}", place) for one in anchors if isinstance(one, str))
-            if isinstance(own, str):
+            if isinstance(own, str) and not own.startswith("#"):
                 yield place.base, place
             todo += [place.inner(one) for one in schema.values() if isinstance(one, dict | list)]
 

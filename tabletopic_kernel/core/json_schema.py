@@ -7,7 +7,8 @@
 | string of format date, time, date-time, uuid | date, time, timestamptz, uuid |
 | object with properties | struct |
 | object with additionalProperties or one patternProperties alone, of a type | map<string, T> |
-| array of items; of prefixItems (items as a list) that are all the same | list<T> |
+| array of items; of prefixItems (items as a list) of one type, and no others behind them | list<T> |
+| array of other prefixItems | string: JSON text |
 | enum, const | the type of its values |
 | type [T, null], oneOf/anyOf of T and null, nullable: true | optional T |
 | type [integer, number] | double |
@@ -221,7 +222,8 @@ class _Reader:
     def _array(self, both: Keywords, level: int) -> JsonType:
         if both.tuple_items:
             found = {self._read([one], level + 1) for one in both.tuple_items + both.items}
-            if len(found) != 1:
+            is_open = not both.items and not both.items_closed  # further items may be anything
+            if len(found) != 1 or is_open:
                 return Text()
             return ListOf(*found.pop())
         return ListOf(*self._read(both.items, level + 1)) if both.items else ListOf(Text(), True)

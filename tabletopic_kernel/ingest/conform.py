@@ -38,6 +38,12 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
+def part(columns: Mapping[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
+    """Some rows of columns that did not fit as a whole; a slice would keep the items of the others' lists."""
+    chosen = pa.array(range(start, stop))
+    return {name: array.take(chosen) for name, array in columns.items()}
+
+
 def fit(array: pa.Array, target: pa.DataType) -> pa.Array:
     """The values as another type: by name inside structs, widened, never cut off.
 

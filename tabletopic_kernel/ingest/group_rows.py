@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.wire import SchemaKey
-from tabletopic_kernel.ingest.conform import conform
+from tabletopic_kernel.ingest.conform import conform, part
 from tabletopic_kernel.ingest.decoders import BadSchemaError, Decoder, InferringDecoder
 from tabletopic_kernel.ingest.frame import Group
 from tabletopic_kernel.ingest.kafka_columns import kafka_columns
@@ -138,8 +138,7 @@ class GroupRows:
                 return
             middle = len(at) // 2
             for start, stop in ((0, middle), (middle, len(at))):
-                part = {name: array.slice(start, stop - start) for name, array in columns.items()}
-                self._conform(part, at[start:stop], schema_id, target, made)
+                self._conform(part(columns, start, stop), at[start:stop], schema_id, target, made)
 
     def _refuse(
         self, positions: Positions, schema_id: SchemaKey | None, refused: list[Refused], made: Made

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.evolution import KEY, VALUE
 from tabletopic_kernel.core.wire import KEY_HEADER, SchemaKey
-from tabletopic_kernel.ingest.conform import conform
+from tabletopic_kernel.ingest.conform import conform, part
 from tabletopic_kernel.ingest.decoders import BadSchemaError, cached_decoder
 from tabletopic_kernel.ingest.frame import Group, split
 from tabletopic_kernel.ingest.kafka_columns import headers_of, not_text
@@ -147,7 +147,8 @@ class _Reading:
                 return
             middle = len(at) // 2
             for start, stop in ((0, middle), (middle, len(at))):
-                yield from self._fitted(name, array.slice(start, stop - start), at[start:stop], schema_id)
+                rows = part({name: array}, start, stop)[name]
+                yield from self._fitted(name, rows, at[start:stop], schema_id)
 
     def _column(self, parts: list[tuple[Positions, pa.Array]]) -> pa.Array:
         """The parts in the order of the batch, null where a record is in none."""

@@ -21,7 +21,7 @@ from tabletopic_kernel.core.errors import InternalError, ProjectionError
 from tabletopic_kernel.core.transform import FILTERED
 from tabletopic_kernel.core.types import arrow_schema_of
 from tabletopic_kernel.ingest import sql_guard
-from tabletopic_kernel.ingest.conform import conform
+from tabletopic_kernel.ingest.conform import conform, part
 from tabletopic_kernel.ingest.letters import Positions
 from tabletopic_kernel.ingest.rows import Rows, every
 from tabletopic_kernel.ingest.sql_guard import LimitError
@@ -134,8 +134,7 @@ class _Run:
                 return
             middle = len(rows) // 2
             for start, stop in ((0, middle), (middle, len(rows))):
-                part = {name: array.slice(start, stop - start) for name, array in columns.items()}
-                self.take(part, rows[start:stop])
+                self.take(part(columns, start, stop), rows[start:stop])
             return
         self._query(table)
 

@@ -54,7 +54,19 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/definitions/node"},
         ({"type": ["integer", "number"]}, "required double"),
         ({"type": ["integer", "string"]}, "required string"),
         ({"type": "array", "items": {"type": "integer"}}, "required list<long>"),
-        ({"type": "array", "items": [{"type": "integer"}] * 2}, "required list<long>"),
+        ({"type": "array", "items": [{"type": "integer"}] * 2}, "required string"),
+        (
+            {"type": "array", "items": [{"type": "integer"}] * 2, "additionalItems": False},
+            "required list<long>",
+        ),
+        ({"type": "array", "prefixItems": [{"type": "number"}] * 2, "maxItems": 2}, "required list<double>"),
+        ({"type": "array", "prefixItems": [{"type": "number"}], "items": False}, "required list<double>"),
+        (
+            {"type": "array", "prefixItems": [{"type": "number"}], "items": {"type": "number"}},
+            "required list<double>",
+        ),
+        ({"type": "array", "prefixItems": [{"type": "number"}], "items": True}, "required string"),
+        ({"$ref": "#point"}, "required long"),
         ({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]}, "required string"),
         ({"type": "array"}, "required list<string>"),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "required map<string, long>"),
@@ -83,7 +95,8 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/definitions/node"},
 )
 def test_the_table_of_types(schema: Any, column: str) -> None:
     """Every row of the module's table."""
-    assert one(schema, definitions={"node": NODE}) == column
+    point = {"$dynamicAnchor": "point", "type": "integer"}
+    assert one(schema, definitions={"node": NODE, "point": point}) == column
 
 
 def test_a_property_that_need_not_be_there_is_optional() -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.ingest.conform import conform
+from tabletopic_kernel.ingest.conform import conform, part
 
 INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
 INNER_WIDE = pa.struct(
@@ -107,3 +107,19 @@ def test_a_required_uuid_below_a_missing_struct() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_batches([batch]), sink)
     assert batch["c"].is_null().to_pylist() == [False, True]
+
+
+def test_a_part_has_nothing_of_the_others() -> None:
+    """What does not fit in a list or map of one row is no reason to refuse its neighbours."""
+    lists = pa.array([[1.0], [2.5], [3.0]], pa.large_list(pa.float64()))
+    maps = pa.array([[("a", 1.0)], [("a", 2.5)], [("a", 3.0)]], pa.map_(pa.string(), pa.float64()))
+    target = pa.schema([("l", pa.large_list(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))])
+    columns = {"l": lists, "m": maps}
+    with pytest.raises(pa.ArrowInvalid):
+        conform(columns, 3, target)
+    with pytest.raises(pa.ArrowInvalid):
+        conform(part(columns, 1, 2), 1, target)
+    for at, value in ((0, 1), (2, 3)):
+        assert conform(part(columns, at, at + 1), 1, target).to_pylist() == [
+            {"l": [value], "m": [("a", value)]}
+        ]
