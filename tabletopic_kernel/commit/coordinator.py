@@ -40,6 +40,7 @@ from tabletopic_kernel.core.errors import (
 from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
 from tabletopic_kernel.core.steps import Step, reach
+from tabletopic_kernel.ingest.trouble import reason_of
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
 
 _LOG = logging.getLogger(__name__)
@@ -235,8 +236,8 @@ class Coordinator:
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            told = error if isinstance(error, TableTopicError) else RetryableError(f"Spark is gone: {error}")
-            self._report.trouble(told, waits=True)
+            told = f"Spark does not start the worker, and is tried again: {reason_of(error)}"
+            self._report.trouble(error if isinstance(error, TableTopicError) else told, waits=True)
             self._worker = None
             return Event.WORKER_DIED
         self._schedule.started()
@@ -364,6 +365,10 @@ class Coordinator:
         self._crashed = True
         with self._lock:
             self._state = State.FAILED
-        self._report.trouble(f"our bug: {type(error).__name__}: {error}", waits=False)
+        self._report.trouble(
+            f"an error of this program stopped the topic ({type(error).__name__}: {reason_of(error)}); the "
+            "host's log has its trace. Resume the topic to try again",
+            waits=False,
+        )
         if self._worker is not None:
             self._worker.stop()

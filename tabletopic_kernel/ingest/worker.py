@@ -128,7 +128,9 @@ class Worker:
             )
         except Exception as error:  # Py4J wraps whatever the JVM throws
             self._clean()
-            raise RetryableError(f"Spark did not start the query of {self._spec.topic}: {error}") from error
+            raise RetryableError(
+                f"Spark did not start the query of {self._spec.topic}, and is tried again: {reason_of(error)}"
+            ) from error
 
     def read_up_to(self, ends: Offsets) -> None:
         """Read what is there below ``ends`` now, not when its batch is due; returns at once.

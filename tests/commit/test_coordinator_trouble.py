@@ -195,3 +195,33 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
     rig.now_ms += 60_000  # a commit that is not there is made again after a while
     drain(coordinator, until=lambda: coordinator.state is (State.STOPPED if stop else State.RUNNING))
     assert (rig.rows(), rig.offset()) == (9, 9)
+
+
+def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Py4J says of Java's classes and calls is for the log; people read what went wrong."""
+    told = (
+        "An error occurred while calling o1.start.\n: java.lang.IllegalStateException: no room"
+        "\n\tat a.B.c(B.java:1)"
+    )
+
+    def start(_: FakeWorker) -> None:
+        raise ValueError(told)
+
+    coordinator = rig.make()
+    monkeypatch.setattr(FakeWorker, "start", start)
+    coordinator.wish(Event.START)
+    drain(coordinator, until=lambda: bool(coordinator.progress().error))
+    error = coordinator.progress().error
+    assert error == "Spark does not start the worker, and is tried again: IllegalStateException: no room"
+
+
+def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:
+    """The topic is failed; the exception's name is in the sentence, its trace in the log."""
+    coordinator = rig.running()
+    coordinator._crash(KeyError("x"))
+    assert coordinator.state is State.FAILED
+    error = str(coordinator.progress().error)
+    assert error.startswith("an error of this program stopped the topic (KeyError: 'x')")
+    assert "Resume the topic" in error
