@@ -16,6 +16,7 @@ _RULES = {
     "td.bad": "color:var(--jp-error-color1,#b00020);font-weight:600",
     "td.warn": "color:var(--jp-warn-color0,#8a5a00)",
     "div.long": "max-width:48ch;min-width:16ch;overflow-wrap:anywhere",
+    "details[open]": "max-height:24em;overflow:auto",  # what stands below stays near
     "details[open]>summary>span": "display:none",
     "summary": "cursor:pointer",
     "summary i": "color:var(--jp-ui-font-color2,inherit)",
