@@ -76,6 +76,9 @@ _DEFAULTS = {
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2),  # numpy's and Python's
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
+    # A consumer reads one partition. With fewer in the cache than a topic has partitions, each batch makes
+    # all of them anew. Those that were idle for five minutes are closed; each may hold a fetch in memory.
+    "spark.kafka.consumer.cache.capacity": "200",
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
 }

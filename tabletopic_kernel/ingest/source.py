@@ -11,14 +11,19 @@ from typing import Literal
 from tabletopic_kernel.core.errors import InternalError
 from tabletopic_kernel.core.ledger import Offsets
 
-# Large polls: twice the speed of the defaults.
 _CONSUMER = {
-    "max.poll.records": "10000",
-    "max.partition.fetch.bytes": str(16 * 1024**2),
     "fetch.max.bytes": str(64 * 1024**2),
     "receive.buffer.bytes": str(1024**2),
+    # Spark's consumer has its next fetch under way when it asks for the partition's first and last offset,
+    # and the broker answers one request of a connection after the other: each partition costs a batch as long
+    # as that fetch waits for records. What a batch reads is there already, so waiting is of no use.
+    "fetch.max.wait.ms": "1",
     "isolation.level": "read_committed",
 }
+# Large polls, twice the speed of the defaults: records and bytes, at most and at least. Spark has a consumer
+# for each partition, and each keeps its last poll and a fetch in memory: those of a topic share the third.
+_POLL_RECORDS, _POLL_RECORDS_LEAST, _POLL_RECORDS_TOPIC = 10_000, 500, 250_000
+_FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 4 * 1024**2, 1024**2, 64 * 1024**2
 # A batch begins early once this many records wait, so that a busy topic is staged while the commit
 # interval runs; a quiet topic waits for the interval and makes one file.
 MIN_RECORDS = 200_000
@@ -33,7 +38,7 @@ _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 class SourceSpec:
     """What one streaming query reads, and what its bad records do.
 
-    ``java`` holds connection properties of Kafka's Java client.
+    ``java`` holds connection properties of Kafka's Java client, ``max_records`` the most that a batch takes.
     """
 
     topic: str
@@ -43,20 +48,25 @@ class SourceSpec:
     headers: bool
     errors: Literal["dead_letter", "skip", "stop"] = "dead_letter"
     max_refused_share: float = 1.0
+    max_records: int = MAX_RECORDS
 
 
 def reader_options(spec: SourceSpec) -> dict[str, str]:
     """Options for ``spark.readStream.format("kafka")``."""
     starting = json.dumps({spec.topic: {str(p): offset for p, offset in sorted(spec.start.items())}})
+    partitions = max(1, len(spec.start))
+    records = max(_POLL_RECORDS_LEAST, min(_POLL_RECORDS, _POLL_RECORDS_TOPIC // partitions))
+    size = max(_FETCH_BYTES_LEAST, min(_FETCH_BYTES, _FETCH_BYTES_TOPIC // partitions))
+    polls = {"max.poll.records": str(records), "max.partition.fetch.bytes": str(size)}
     return {
-        **{f"kafka.{key}": value for key, value in {**_CONSUMER, **spec.java}.items()},
+        **{f"kafka.{key}": value for key, value in {**_CONSUMER, **polls, **spec.java}.items()},
         "subscribe": spec.topic,
         "startingOffsets": starting,
         "includeHeaders": str(spec.headers).lower(),
         "failOnDataLoss": "true",  # a gap is never skipped in silence (I8)
-        "minOffsetsPerTrigger": str(MIN_RECORDS),
+        "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
         "maxTriggerDelay": f"{spec.commit_interval_ms}ms",
-        "maxOffsetsPerTrigger": str(MAX_RECORDS),
+        "maxOffsetsPerTrigger": str(spec.max_records),
         "groupIdPrefix": f"tabletopic-{spec.topic}",
     }
 
