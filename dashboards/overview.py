@@ -51,7 +51,7 @@ def row(view: View, name: str) -> dict[str, Any]:
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
-        "state": parts.word_of(view.state(name)),
+        "state": parts.word_of(view.standing(name)),
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
         "rate": round(told.rows_per_second) if told and host else None,
@@ -70,8 +70,11 @@ def trouble(view: View, name: str) -> str | None:
     told = view.topic(name).progress
     if view.state(name) == NO_HOST:
         reason = "no host runs this topic: start one in JupyterLab's sidebar, with `tabletopic serve`"
+    elif told is None or not view.live_host(name):
+        return None
     else:
-        reason = (told.error if told and view.live_host(name) else None) or ""
+        delay = view.delay(name)
+        reason = told.error or (delay.reason if delay else "")
     return for_face(reason, Face.DASHBOARD) or None
 
 
@@ -79,7 +82,7 @@ def summary(view: View) -> str:
     """The topics, their lag and the hosts in a sentence."""
     names = sorted(view.wishes or {})
     lags = [view.topic(name).lag_records for name in names]
-    states = Counter(parts.word_of(view.state(name)) for name in names)
+    states = Counter(parts.word_of(view.standing(name)) for name in names)
     told = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = amounts.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)

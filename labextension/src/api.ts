@@ -48,6 +48,10 @@ export interface IRow {
   readonly last_commit_ms: number | null;
   /** Letters that wait in the dead-letter table. */
   readonly dead_letters: number | null;
+  /** Why the table is late though the topic runs; null if it is not. */
+  readonly delay: 'waiting_for_turn' | 'behind' | null;
+  /** The same in a sentence. */
+  readonly delay_reason: string | null;
 }
 
 /** What the sidebar polls. Lags are those of all table topics: the sum of records, the longest time. */

@@ -74,9 +74,10 @@ export class TopicRow implements IView<IRowData> {
     setAttribute(this._lag, 'data-late', late ? 'true' : null);
     setAttribute(this._lag, 'title', this._lagTitle(row, late ? data.warnLagSeconds : null));
     this._showFacts(on ? this._factsOf(data) : []);
-    setWords(this._error, row.error ?? '');
+    const why = row.error ?? row.delay_reason;
+    setWords(this._error, why ?? '');
     setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
-    setShown(this._error, row.error !== null);
+    setShown(this._error, why !== null);
     setWords(this._problemText, problem ?? '');
     setShown(this._problem, problem !== null);
     this._details?.update(row);

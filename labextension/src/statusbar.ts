@@ -64,6 +64,7 @@ export class LagStatus extends Widget {
     }
     const standing = on.filter(row => row.state === 'failed' || row.state === 'no_host').length;
     const seconds = overview.lag_seconds ?? 0;
+    const delayed = on.filter(row => row.delay !== null).length;
     const late = seconds > this._warnLagSeconds();
     const lag = trans.__('lag %1', number(overview.lag_records));
     const text = seconds > 0 && overview.lag_records > 0 ? `${lag} · ${duration(seconds)}` : lag;
@@ -73,8 +74,10 @@ export class LagStatus extends Widget {
         ? trans._n('%1 table does not follow its topic. %2', '%1 tables do not follow their topics. %2', standing, open)
         : late
           ? trans.__('%1, more than %2 behind', count, duration(this._warnLagSeconds()))
-          : trans.__('%1. %2', count, open);
-    return { text, more, warn: late || standing > 0 };
+          : delayed > 0
+            ? trans._n('%1 table is more than 3 commits late. %2', '%1 tables are more than 3 commits late. %2', delayed, open)
+            : trans.__('%1. %2', count, open);
+    return { text, more, warn: late || delayed > 0 || standing > 0 };
   }
 
   private readonly _button = h('button', { type: 'button', class: css('statusButton') });

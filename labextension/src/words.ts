@@ -34,6 +34,12 @@ export function stateWord(row: IRow, trans: TranslationBundle): IWord | null {
   if (!row.enabled) {
     return null;
   }
+  switch (row.delay) {
+    case 'waiting_for_turn':
+      return { text: trans.__('waiting for turn'), tone: 'warn' };
+    case 'behind':
+      return { text: trans.__('behind'), tone: 'warn' };
+  }
   const state = row.state ?? 'starting';
   return { text: stateText(state, trans), tone: TONES[state] ?? 'quiet' };
 }

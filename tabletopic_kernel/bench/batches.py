@@ -25,8 +25,9 @@ def seconds_of_batches(workbench: Workbench, partitions: Sequence[int]) -> dict[
 
 
 def _seconds(workbench: Workbench, topic: str, partitions: int) -> float:
-    kafka = dict(workbench.servers.kafka)
-    AdminClient(kafka).create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    kafka: dict[str, str | int | float | bool] = {**workbench.servers.kafka}
+    admin = AdminClient(kafka)  # in a name of its own: what it does ends with it
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
     producer = Producer(kafka)
     value = json.dumps({"n": 1, "text": "x" * 80}).encode()
 

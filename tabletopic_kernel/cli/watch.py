@@ -52,7 +52,8 @@ def status(
 
     With --json: a list, or with TOPIC one object: topic, table, state, error,
     lag_records, lag_seconds, next_offsets, end_offsets, schema_versions,
-    snapshot_id, commits, rows_per_second and more.
+    snapshot_id, commits, rows_per_second and more. Of a topic that runs and is
+    late, delay and delay_reason say why.
 
     Example:  tabletopic status --watch
     """
@@ -132,15 +133,25 @@ def _overview(found: Sequence[TopicStatus], out: Console) -> RenderableType:
 
 
 def _troubles(found: Sequence[TopicStatus]) -> list[RenderableType]:
-    return [
-        Text.assemble((f"{one.topic}: ", "bold"), (one.error, _STATE_STYLE.get(one.state, "yellow")))
+    """Errors, each with its topic; what makes many topics late alike is told once."""
+    from tabletopic_kernel.shown.topics import delays
+
+    errors: list[RenderableType] = [
+        Text.assemble((f"{one.topic}: ", "bold"), (one.error, _error_style(one)))
         for one in found
         if one.error
     ]
+    late = [Text.assemble((f"{names}: ", "bold"), (reason, "yellow")) for names, reason in delays(found)]
+    return [*errors, *late]
 
 
-def _state(state: str) -> Text:
-    return Text(state.replace("_", " "), style=_STATE_STYLE.get(state, "yellow"))
+def _error_style(one: TopicStatus) -> str:
+    return "bold red" if one.state == "failed" else "yellow"
+
+
+def _state(one: TopicStatus) -> Text:
+    word = (one.delay or one.state).replace("_", " ")
+    return Text(word, style="yellow" if one.delay else _STATE_STYLE.get(one.state, "yellow"))
 
 
 def _versions(one: TopicStatus) -> str:
@@ -155,7 +166,7 @@ def _detail(one: TopicStatus) -> RenderableType:
     for name, value in (
         ("topic", Text(one.topic)),
         ("table", Text(one.table)),
-        ("state", _state(one.state)),
+        ("state", _state(one)),
         ("host", Text(one.host or "none")),
         ("lag", Text(f"{screen.number(one.lag_records)} records, {screen.seconds(one.lag_seconds)}")),
         ("rate", Text(f"{screen.number(one.rows_per_second)} rows/s")),
@@ -182,8 +193,9 @@ def _detail(one: TopicStatus) -> RenderableType:
         at, end = one.next_offsets.get(partition), one.end_offsets.get(partition)
         behind = None if end is None else max(0, end - (at or 0))
         offsets.add_row(str(partition), screen.number(at), screen.number(end), screen.number(behind))
-    error = [Text(one.error, style=_STATE_STYLE.get(one.state, "yellow")), Text()] if one.error else []
-    return Group(*error, table, Text(), offsets)
+    told = one.error or one.delay_reason
+    why = [Text(told, style=_error_style(one)), Text()] if told else []
+    return Group(*why, table, Text(), offsets)
 
 
 def _last_commit(one: TopicStatus) -> str:
@@ -202,7 +214,7 @@ def _schemas(one: TopicStatus) -> str:
 _COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
     "topic": lambda one: Text(one.topic, style="bold"),
     "table": lambda one: Text(one.table),
-    "state": lambda one: _state(one.state),
+    "state": _state,
     "lag": lambda one: Text(screen.number(one.lag_records)),
     "behind": lambda one: Text(screen.seconds(one.lag_seconds)),
     "rows": lambda one: Text(screen.number(one.rows)),

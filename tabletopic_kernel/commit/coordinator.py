@@ -115,7 +115,8 @@ class Coordinator:
 
     def progress(self) -> Progress:
         """The progress record as of now."""
-        return self._report.progress(self.state, self._staged.now())
+        worker = self._worker
+        return self._report.progress(self.state, self._staged.now(), worker.waits_s if worker else None)
 
     # -- the loop
 
@@ -232,7 +233,7 @@ class Coordinator:
             owner, self.settings.commit_bytes, services, self._inbox, self._staged, self._report
         )
         try:
-            worker = Worker(services.spark(), spec, owner.plan(), listener)
+            worker = Worker(services.spark(), spec, owner.plan(), listener, services.turns)
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone

@@ -31,8 +31,10 @@ class Reporter:
         self._record = events.Progress(topic=topic, table=table, commit_interval_ms=commit_interval_ms)
         self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
 
-    def progress(self, state: State, staged: Sequence[StagedBatch]) -> events.Progress:
-        """The progress record as of now."""
+    def progress(
+        self, state: State, staged: Sequence[StagedBatch], waits_s: float | None = None
+    ) -> events.Progress:
+        """The progress record as of now; ``waits_s``: for how long the worker has waited for a turn."""
         now = time.monotonic()
         with self._lock:
             while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:
@@ -40,6 +42,7 @@ class Reporter:
             return self._record.model_copy(
                 update={
                     "state": state,
+                    "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staged_rows": sum(batch.rows for batch in staged),
                     "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,
                 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tabletopic_kernel.adapters.kafka import Broker
 from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.commit.control_log import ControlLog
+from tabletopic_kernel.ingest.turns import Turns
 
 
 def in_a_thread(name: str, work: Callable[[], None]) -> None:
@@ -34,5 +35,6 @@ class Services:
     control: ControlLog
     host: str
     still_mine: Callable[[str], bool] = lambda _: True
+    turns: Turns = field(default_factory=Turns)
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

@@ -19,6 +19,7 @@ from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.core.projection import FRESH_MS, NO_HOST
 from tabletopic_kernel.core.settings import TopicWish, table_identifier
+from tabletopic_kernel.core.standing import delay_of
 
 if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
@@ -62,6 +63,9 @@ class TopicStatus:
     passed_over: dict[str, int] = field(default_factory=dict)
     # Offsets that were skipped as retention took their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)
+    # Why the table is late though the topic runs (``core/standing.py``), in a word and in a sentence.
+    delay: str | None = None
+    delay_reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON wants its keys."""
@@ -190,13 +194,15 @@ def _status(
         error = error or f"the topic {progress.topic} is gone"
     else:
         lag = sum(max(0, end - progress.next_offsets.get(p, 0)) for p, end in ends.items())
+    lag_seconds = _lag_seconds(progress, behind, oldest_ms) if lag is not None else None
+    delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
     return TopicStatus(
         topic=progress.topic,
         table=progress.table,
         state=state,
         error=error,
         lag_records=lag,
-        lag_seconds=_lag_seconds(progress, behind, oldest_ms) if lag is not None else None,
+        lag_seconds=lag_seconds,
         next_offsets=progress.next_offsets,
         end_offsets=ends or {},
         schema_versions=[one.model_dump() for one in progress.schema_versions],
@@ -215,6 +221,8 @@ def _status(
         dead_letter_table=progress.dead_letter_table,
         passed_over=progress.passed_over,
         lost=progress.lost,
+        delay=delay,
+        delay_reason=delay.reason if delay else None,
     )
 
 

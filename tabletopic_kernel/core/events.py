@@ -44,6 +44,8 @@ class Progress(_Model):
     rows_per_second: float = 0.0
     last_commit_ms: int | None = None
     commit_interval_ms: int = 0
+    # How long the topic's batch has waited for its turn among those of its host; None: it does not wait.
+    turn_wait_ms: int | None = None
     # Records that became no row since the table began, by reason; letters that wait in the dead-letter table.
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0

@@ -16,6 +16,7 @@ from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.events import ControlEvent, Progress
 from tabletopic_kernel.core.history import UNKNOWN, History, pack
 from tabletopic_kernel.core.settings import TopicWish
+from tabletopic_kernel.core.standing import Delay, delay_of
 
 # A host that has not been heard of for this long is gone: three heartbeats.
 FRESH_MS = 7_000
@@ -141,6 +142,13 @@ class TopicRecord:
         if self.lag_records == 0:
             return 0.0
         return None if self.oldest_ms is None else max(0.0, (now_ms - self.oldest_ms) / 1000)
+
+    def delay(self, state: str, now_ms: int) -> Delay | None:
+        """Why the topic is late though it runs."""
+        told = self.progress
+        if told is None:
+            return None
+        return delay_of(state, self.lag_seconds(now_ms), told.commit_interval_ms, told.turn_wait_ms)
 
     def is_heard(self, now_ms: int) -> bool:
         """Whether a live host runs the topic."""

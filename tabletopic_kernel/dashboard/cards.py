@@ -39,7 +39,7 @@ _KINDS = {
 
 def tiles(view: View, name: str, zone: tzinfo) -> str:
     """Where the topic stands, in figures."""
-    topic, state = view.topic(name), view.state(name)
+    topic, state = view.topic(name), view.standing(name)
     told, host = topic.progress, view.live_host(name)
     last_ms = topic.last_commit_ms
     versions = told.schema_versions if told else []
@@ -159,6 +159,8 @@ def notes(view: View, name: str) -> str:
         )
     elif told is not None and told.error and view.live_host(name):
         found.append(note(_short(told.error), "bad" if state == "failed" else ""))
+    elif (delay := view.delay(name)) is not None:
+        found.append(note(f"{name} {delay.reason}."))
     elif told is not None and told.commits == 0:
         waits = (
             f"{many(topic.lag_records, 'record')} are on the way to the first one."

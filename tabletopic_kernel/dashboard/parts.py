@@ -11,6 +11,7 @@ from typing import Any
 from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.next_steps import Face, for_face
 from tabletopic_kernel.core.projection import NO_HOST
+from tabletopic_kernel.core.standing import Delay
 from tabletopic_kernel.dashboard.look import Palette, part_css
 from tabletopic_kernel.dashboard.view import UNKNOWN
 from tabletopic_kernel.shown import amounts
@@ -20,6 +21,8 @@ STATES: Mapping[str, tuple[str, str]] = {
     State.RUNNING: ("good", "reading"),
     State.STAGED: ("good", "files wait for the next commit"),
     State.COMMITTING: ("good", "committing"),
+    Delay.WAITING_FOR_TURN: ("warn", "the host is busy with other topics"),
+    Delay.BEHIND: ("warn", "still reading what waits in the topic"),
     State.STARTING: ("warn", "taking over the table"),
     State.SETTLING: ("warn", "a commit's outcome is being looked up"),
     State.WAITING: ("warn", "something is missing; it is tried again"),

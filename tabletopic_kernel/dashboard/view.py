@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tabletopic_kernel.core.projection import NO_HOST, Record, TopicRecord
 from tabletopic_kernel.core.settings import TopicWish
+from tabletopic_kernel.core.standing import Delay
 
 UNKNOWN = "unknown"  # a state: nobody who could tell can be asked
 
@@ -77,6 +78,14 @@ class View:
         """The topic's state in a word; not known where only the broker, which is away, could tell."""
         state = self.topic(name).state(self.wish(name), self.now_ms)
         return UNKNOWN if state == NO_HOST and self.troubles.keys() & {"servers", "broker"} else state
+
+    def delay(self, name: str) -> Delay | None:
+        """Why the topic is late though it runs."""
+        return self.topic(name).delay(self.state(name), self.now_ms)
+
+    def standing(self, name: str) -> str:
+        """Why the topic is late, else its state: the word that people see."""
+        return self.delay(name) or self.state(name)
 
     def live_host(self, name: str) -> str | None:
         """The host that runs a topic now."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, Stage
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
 from tabletopic_kernel.ingest.trouble import explain_alike, explain_no_table, explain_refused, reason_of
+from tabletopic_kernel.ingest.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)
 # Below this many records another task costs more than it saves, and makes another file.
@@ -35,6 +37,10 @@ _ARROW_BATCH_RECORDS = 32_768
 # null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0011).
 _HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
 _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
+
+
+class _GivenUpError(Exception):
+    """The worker is to stop, and its batch waits for a turn."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,13 @@ class Worker:
     It is one Spark query after another: ``read_up_to`` makes the next begin (ADR 0012).
     """
 
-    def __init__(self, spark: SparkSession, spec: SourceSpec, plan: StagePlan, listener: Listener) -> None:
+    def __init__(
+        self, spark: SparkSession, spec: SourceSpec, plan: StagePlan, listener: Listener, turns: Turns
+    ) -> None:
         self._spark = spark
+        self._turns = turns
+        self._max_records = spec.max_records
+        self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
         self._spec = spec
         self._plan = plan
         self._listener = listener
@@ -112,7 +123,7 @@ class Worker:
         self._watcher.start()
 
     def _start_query(self) -> None:
-        spec = replace(self._spec, start=dict(self._position))
+        spec = replace(self._spec, start=dict(self._position), max_records=self._max_records)
         try:
             frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
             names = [name for name in SOURCE_COLUMNS if name != "headers" or spec.headers]
@@ -148,9 +159,13 @@ class Worker:
                 return
             for partition in ends:
                 self._position.setdefault(partition, 0)  # Spark wants the offset of each, also of new ones
-            self._reads_at_once = True
-            self._next.set()
+            self._begin_another()
         self._stop_query()
+
+    def _begin_another(self) -> None:
+        """Under the lock of the batch: whoever stops this query now makes the next begin."""
+        self._reads_at_once = True
+        self._next.set()
 
     def _stop_query(self) -> None:
         with self._query_lock:
@@ -164,11 +179,18 @@ class Worker:
     def stop(self) -> None:
         """End the query after the batch under way; returns when it is gone. Idempotent."""
         self._stopping.set()
+        self._turns.give_up(self)
         if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
             self._batch_lock.release()
         self._stop_query()
         if self._watcher.is_alive() and threading.current_thread() is not self._watcher:
             self._watcher.join(_STOP_WAIT_S)
+
+    @property
+    def waits_s(self) -> float | None:
+        """For how long its batch has waited for a turn; None: it does not wait."""
+        since = self._turns.waits_since(self)
+        return None if since is None else self._turns.clock() - since
 
     @property
     def stopping(self) -> bool:
@@ -207,6 +229,8 @@ class Worker:
             self._reads_at_once = False
             try:
                 self._stage_batch(frame, batch_id)
+            except _GivenUpError:
+                return  # as above
             except TableTopicError as error:
                 self._error = error
                 raise
@@ -215,7 +239,7 @@ class Worker:
                 raise
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
-        began = time.monotonic()
+        self._since, self._turn_s = self._turns.clock(), 0.0
         end = batch_end_offsets(self._checkpoint, batch_id, self._spec.topic)
         start = {partition: self._position.get(partition, 0) for partition in end}
         offsets = StagedOffsets(start, end)
@@ -235,13 +259,14 @@ class Worker:
         self._tell_failed(result)
         self._adapt(frame, result)
         self._position.update(end)
+        self._limit_turns(offsets.records)
         reach(Step.BATCH)
         self._listener.staged(
             StagedBatch(
                 StagedOffsets(start, end, result.newest_ms),
                 tuple(result.files),
                 result.rows,
-                time.monotonic() - began,
+                self._turn_s,
                 tuple(result.letters),
                 result.refused,
                 tuple(result.samples),
@@ -306,18 +331,47 @@ class Worker:
         return self._run_once(frame, records, replace(self._plan, patient=True))
 
     def _run_once(self, frame: DataFrame, records: int, plan: StagePlan) -> StageResult:
-        # A pool for each topic: the FAIR scheduler shares the cores between pools.
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
-        tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
-        task: Any = StageTask(plan)  # the stubs want a function of any iterable
-        staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
-        total = StageResult()
-        for row in staged.collect():
-            total.add(row["result"])
+        with self._turn():
+            # A pool for each topic: the FAIR scheduler shares the cores between pools.
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
+            tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
+            task: Any = StageTask(plan)  # the stubs want a function of any iterable
+            staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
+            total = StageResult()
+            for row in staged.collect():
+                total.add(row["result"])
         if total.stopped is not None:
             self._discard(total)
             raise ActionNeededError(f"{self._spec.topic}: {total.stopped}")
         return total
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold a turn; a batch that comes back for another waits no longer than it has to."""
+        # One more than there are cores: while a batch is planned, the others use them.
+        with self._turns.taken(self, self._since, self._cores + 1, lambda: self.stopping) as its_turn:
+            if not its_turn or self.stopping:
+                raise _GivenUpError
+            began = time.monotonic()
+            yield
+            self._turn_s += time.monotonic() - began
+
+    def _limit_turns(self, records: int) -> None:
+        """Let the next batches be as long as is good for those that wait; a query keeps its first limit."""
+        most = records_for_a_turn(
+            records, self._turn_s, self._max_records, self._spec.max_records, crowded=self._turns.is_crowded
+        )
+        if most != self._max_records:
+            self._max_records = most
+            self._begin_another()
+            threading.Thread(
+                target=self._end_after_batch, name=f"read {self._spec.topic}", daemon=True
+            ).start()
+
+    def _end_after_batch(self) -> None:
+        with self._batch_lock:
+            pass
+        self._stop_query()
 
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
         """Let the next batches of the Arrow transfer be as long as is good for records of this length.

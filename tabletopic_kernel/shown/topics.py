@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _GOOD = frozenset({"running", "staged", "committing"})
 _QUIET = frozenset({"paused", "stopped"})
+_NAMED = 3  # topics that are late for the same reason; the others are counted
 
 
 def facts(title: str, pairs: Mapping[str, str | Cell], notes: Sequence[str] = ()) -> Grid:
@@ -26,8 +27,10 @@ def facts(title: str, pairs: Mapping[str, str | Cell], notes: Sequence[str] = ()
     return Grid(("name", "value"), list(pairs.items()), title, notes, headed=False)
 
 
-def state_cell(state: str) -> Cell:
-    """A state in words, marked."""
+def state_cell(state: str, delay: str | None = None) -> Cell:
+    """A state in words, marked; of a topic that is late, why."""
+    if delay:
+        return Cell(delay.replace("_", " "), "warn")
     mark = "good" if state in _GOOD else "" if state in _QUIET else "bad" if state == "failed" else "warn"
     return Cell(state.replace("_", " "), mark)
 
@@ -40,7 +43,7 @@ def status_table(found: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Gri
         (
             one.topic,
             one.table,
-            state_cell(one.state),
+            state_cell(one.state, one.delay),
             number(one.lag_records),
             seconds(one.lag_seconds),
             number(one.rows),
@@ -51,7 +54,22 @@ def status_table(found: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Gri
         for one in found
     ]
     troubles = [f"{one.topic}: {one.error}" for one in found if one.error]
+    troubles += [f"{names}: {reason}" for names, reason in delays(found)]
     return Grid(columns, rows, "", [*troubles, *notes], frozenset(numbers))
+
+
+def delays(found: Sequence[TopicStatus]) -> list[tuple[str, str]]:
+    """Names of the topics that are late, and why, once for each reason."""
+    late: dict[str, list[str]] = {}
+    for one in found:
+        if one.delay_reason and not one.error:
+            late.setdefault(one.delay_reason, []).append(one.topic)
+    return [(_some(names), reason) for reason, names in late.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
@@ -60,7 +78,7 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
     if one.last_commit_ms is not None:
         committed = f"{clock(one.last_commit_ms)} ({age(one.last_commit_ms)})"
     pairs: dict[str, str | Cell] = {
-        "state": state_cell(one.state),
+        "state": state_cell(one.state, one.delay),
         "table": one.table,
         "lag": f"{number(one.lag_records)} records, {seconds(one.lag_seconds)}",
         "rate": f"{number(one.rows_per_second)} rows/s",
@@ -73,8 +91,8 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         "host": one.host or "none",
     }
     pairs |= not_rows(one)
-    if one.error:
-        pairs["reason"] = Cell(one.error, "bad" if one.state == "failed" else "warn")
+    if told := one.error or one.delay_reason:
+        pairs["reason"] = Cell(told, "bad" if one.state == "failed" else "warn")
     return facts(one.topic, pairs, notes)
 
 

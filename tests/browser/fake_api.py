@@ -26,6 +26,8 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
         "snapshot_id",
         "last_commit_ms",
         "dead_letters",
+        "delay",
+        "delay_reason",
     )
 )
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.standing import Delay
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.lab_server import Lab
 from tests.browser.pages import BRIGHT, DARK, LabPage, brightness
@@ -122,6 +123,30 @@ def test_a_row_says_state_lag_schema_and_error(page: LabPage, api: FakeApi) -> N
     expect(page.switch("clicks")).to_have_attribute("aria-checked", "true")
     expect(page.switch("orders")).to_have_attribute("aria-checked", "false")
     page.shot("sidebar-states")
+
+
+def test_a_topic_that_is_late_says_why(page: LabPage, api: FakeApi) -> None:
+    """By a word with a sign, and the reason below; the status bar counts them."""
+    late = {"lag_records": 90, "lag_seconds": 40.0}
+    api.topics = [
+        running("clicks", delay="behind", delay_reason=Delay.BEHIND.reason, **late),
+        running("orders", delay="waiting_for_turn", delay_reason=Delay.WAITING_FOR_TURN.reason, **late),
+        running("views"),
+    ]
+    page.open()
+    for topic, word, tone in (
+        ("clicks", "behind", "warn"),
+        ("orders", "waiting for turn", "warn"),
+        ("views", "running", "good"),
+    ):
+        row = page.row(topic)
+        expect(row.locator(".jp-TableTopic-chip")).to_have_text(word)
+        expect(row.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", tone)
+    expect(page.row("clicks")).to_contain_text(Delay.BEHIND.reason)
+    expect(page.row("orders")).to_contain_text(Delay.WAITING_FOR_TURN.reason)
+    item = page.page.locator(".jp-TableTopic-statusButton")
+    expect(item).to_have_attribute("title", re.compile("2 tables are more than 3 commits late"))
+    page.shot("sidebar-late")
 
 
 def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, api: FakeApi) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tabletopic_kernel.cli.event_text import event_text
 from tabletopic_kernel.core import events
 from tabletopic_kernel.core.events import EVENT_ADAPTER, Progress, SchemaVersion
+from tabletopic_kernel.core.standing import Delay
 
 CONTRACT = {
     "topic",
@@ -103,6 +104,23 @@ def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> Non
     text = run("status").out
     assert "clicks: schema [v2] refused" in text
     assert "failed" in text
+
+
+def test_topics_that_are_late_say_why_once(run: Callable[..., Any], fake: Any) -> None:
+    """In the state's column, and below the table a line for each reason, whatever the number of topics."""
+    turn, behind = Delay.WAITING_FOR_TURN, Delay.BEHIND
+    late = {"delay": turn.value, "delay_reason": turn.reason}
+    fake.found = [
+        *(dataclasses.replace(fake.found[0], topic=f"t{number}", **late) for number in range(5)),
+        dataclasses.replace(fake.found[0], topic="slow", delay=behind.value, delay_reason=behind.reason),
+    ]
+    text = " ".join(run("status").out.split())
+    assert text.count("waiting for turn") == 5
+    assert text.count(turn.reason) == 1
+    assert f"t0, t1, t2 and 2 more: {turn.reason}" in text
+    assert f"slow: {behind.reason}" in text
+    assert behind.reason in " ".join(run("status", "slow").out.split())
+    assert [one["delay"] for one in run("status", "--json").json] == ["waiting_for_turn"] * 5 + ["behind"]
 
 
 def test_no_topics_yet(run: Callable[..., Any], fake: Any) -> None:

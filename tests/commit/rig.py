@@ -31,7 +31,9 @@ class FakeWorker:
 
     made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
 
-    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any) -> None:
+    waits_s: float | None = None
+
+    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any, _turns: Any) -> None:
         self.spec, self.plan, self.listener = spec, plan, listener
         self.stopping = False
         self.asked: list[dict[int, int]] = []

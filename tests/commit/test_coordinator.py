@@ -28,6 +28,15 @@ def test_it_creates_claims_and_starts(rig: Rig) -> None:
     assert rig.control.types() == ["SchemaEvolved", "Enabled"]
 
 
+def test_a_wait_for_a_turn_is_told(rig: Rig) -> None:
+    """For how long, as long as it lasts."""
+    coordinator = rig.running()
+    rig.worker.waits_s = 12.3456
+    assert coordinator.progress().turn_wait_ms == 12_346
+    rig.worker.waits_s = None
+    assert coordinator.progress().turn_wait_ms is None
+
+
 def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
     """Staged files wait for the interval, then they and the ledger are one snapshot."""
     coordinator = rig.running(commit_interval_ms="5s")

@@ -8,12 +8,15 @@ import panel as pn
 from bokeh.models import ColumnDataSource
 
 from tabletopic_kernel._dashboards.overview import OverviewPage, page, row, summary
+from tabletopic_kernel._dashboards.topic import page as topic_page
+from tabletopic_kernel.core import events
 from tabletopic_kernel.core.projection import Record
 from tabletopic_kernel.core.settings import TopicWish
+from tabletopic_kernel.core.standing import Delay
 from tabletopic_kernel.dashboard.look import DARK
 from tabletopic_kernel.dashboard.topic_table import TopicTable, cells_that_changed
 from tabletopic_kernel.dashboard.view import View
-from tests.dashboards.conftest import NOW, told
+from tests.dashboards.conftest import NOW, progress, told
 
 
 def texts(panel: Any) -> str:
@@ -45,6 +48,25 @@ def test_trouble_and_silence_are_told(view: View) -> None:
     silent = row(view, "views")
     assert (silent["state"], silent["lag"], silent["rate"], silent["committed"]) == ("no host", 7, None, None)
     assert "tabletopic serve" in silent["error"]
+
+
+def test_a_topic_that_is_late_says_why(view: View, record: Record) -> None:
+    """In its state, which is marked as a warning, in the summary and in a sentence below its row."""
+    view.now_ms = NOW + 6_000
+    late = progress("clicks", 120)
+    record.fold([events.Heartbeat(topic="clicks", host="vm-1", at_ms=NOW + 5_000, progress=late)])
+    record.observe_oldest(NOW + 5_000, {"clicks": NOW - 10_000})
+    assert (row(view, "clicks")["state"], row(view, "clicks")["error"]) == ("behind", Delay.BEHIND.reason)
+    waits = late.model_copy(update={"turn_wait_ms": 400})
+    record.fold([events.Heartbeat(topic="clicks", host="vm-1", at_ms=NOW + 5_500, progress=waits)])
+    assert row(view, "clicks")["state"] == "waiting for turn"
+    assert row(view, "clicks")["error"] == Delay.WAITING_FOR_TURN.reason
+    assert "1 waiting for turn" in summary(view)
+    (table,) = page(view).select(TopicTable)
+    assert {table.marks[word] for word in ("behind", "waiting for turn")} == {"warn"}
+    one = texts(topic_page(view, "clicks"))
+    assert f"clicks {Delay.WAITING_FOR_TURN.reason}." in one
+    assert '<span class="warn">waiting for turn</span>' in one
 
 
 def test_a_broker_that_is_away_says_nothing_of_hosts(view: View) -> None:

@@ -17,6 +17,7 @@ from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError
 from tabletopic_kernel.ingest import worker as module
 from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec
+from tabletopic_kernel.ingest.turns import Turns
 from tabletopic_kernel.ingest.worker import Worker
 
 WAIT_S = 30
@@ -27,6 +28,7 @@ class FakeQuery:
 
     def __init__(self, options: dict[str, str], on_batch: Any) -> None:
         self.start = {int(p): at for p, at in json.loads(options["startingOffsets"])["clicks"].items()}
+        self.most = int(options["maxOffsetsPerTrigger"])
         self.on_batch = on_batch
         self.gone = threading.Event()
 
@@ -96,6 +98,7 @@ class Rig:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.spark, self.listener = FakeSpark(), Ended()
+        self.turn_s: float | None = None
         self.staged: list[tuple[dict[int, int], dict[int, int]]] = []
         made = iter(range(1000))
 
@@ -106,13 +109,23 @@ class Rig:
 
         monkeypatch.setattr(module, "new_checkpoint", checkpoint)
         spec = SourceSpec("clicks", {}, {0: 5}, 3_600_000, headers=False)
-        self.worker = Worker(self.spark, spec, None, self.listener)  # type: ignore[arg-type]
+        self.turns = Turns()
+        self.worker = Worker(self.spark, spec, None, self.listener, self.turns)  # type: ignore[arg-type]
         monkeypatch.setattr(self.worker, "_stage_batch", self._stage)
         self.worker.start()
 
     def _stage(self, end: dict[int, int], _: int) -> None:
-        self.staged.append((dict(self.worker._position), end))
+        before = dict(self.worker._position)
+        self.staged.append((before, end))
         self.worker._position.update(end)
+        if self.turn_s is not None:
+            self.worker._turn_s = self.turn_s
+            self.worker._limit_turns(sum(end.values()) - sum(before.values()))
+
+    def wait_and_stage(self, end: dict[int, int], number: int) -> None:
+        """As ``_stage``, when its turn comes."""
+        with self.worker._turn():
+            self._stage(end, number)
 
 
 @pytest.fixture
@@ -162,6 +175,39 @@ def test_who_asks_again_before_the_batch_gets_the_same_query(rig: Rig) -> None:
     assert rig.spark.query(2).start == {0: 12}
 
 
+def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
+    """Its batch is left to the next worker, and the turn to who comes after it."""
+    holding = rig.turns.line_up("another topic", 0, 2)
+    second = rig.turns.line_up("a third", 0, 2)
+    first = rig.spark.query(0)
+    rig.worker._stage_batch = rig.wait_and_stage  # type: ignore[method-assign]
+    batch = threading.Thread(target=first.on_batch, args=({0: 8}, 0))
+    batch.start()
+    while rig.worker.waits_s is None:  # it is about to line up
+        batch.join(0.01)
+    rig.worker.stop()
+    batch.join(WAIT_S)
+    assert not batch.is_alive()
+    assert (rig.staged, rig.worker.waits_s, rig.listener.told) == ([], None, [None])
+    rig.turns.leave(holding)
+    rig.turns.leave(second)
+
+
+def test_a_topic_far_behind_takes_shorter_turns_while_others_wait(rig: Rig) -> None:
+    """The next query has less in a batch, and more again once nobody waits."""
+    rig.worker._max_records = rig.worker._spec.max_records
+    held = [rig.turns.line_up(name, 0, 2) for name in ("a", "b", "c")]
+    rig.turn_s = 50.0
+    rig.spark.query(0).on_batch({0: 1_000_005}, 0)
+    second = rig.spark.query(1)
+    assert (second.start, second.most) == ({0: 1_000_005}, 100_000)
+    for place in held:
+        rig.turns.leave(place)
+    second.on_batch({0: 1_100_005}, 0)
+    assert rig.spark.query(2).most == 1_000_000
+    assert [end for _, end in rig.staged] == [{0: 1_000_005}, {0: 1_100_005}]
+
+
 def test_a_worker_that_is_stopped_begins_no_query(rig: Rig) -> None:
     """Whoever comes first, a stop or a request: afterwards nothing runs."""
     first = rig.spark.query(0)
@@ -187,7 +233,7 @@ class Batches:
         self.results, self.plans, self.discarded = list(results), list[Any](), 0
         monkeypatch.setattr(module, "new_checkpoint", lambda _: Path("nowhere"))
         spec = SourceSpec("clicks", {}, {0: 5}, 1_000, headers=False, max_refused_share=share)
-        self.worker = Worker(FakeSpark(), spec, Plan(), self)  # type: ignore[arg-type]
+        self.worker = Worker(FakeSpark(), spec, Plan(), self, Turns())  # type: ignore[arg-type]
         monkeypatch.setattr(self.worker, "_run_once", self._run_once)
 
     def _run_once(self, _frame: Any, _records: int, plan: Any) -> StageResult:
@@ -273,6 +319,7 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     worker.__dict__.update(
         _spec=spec, _listener=listener, _plan=None, _cores=1, _spark=SimpleNamespace(sparkContext=context)
     )
+    worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
         worker._run(FakeFrame(StageResult(stopped="it takes too much")), 1)
     assert discarded == [([], [])]

@@ -16,6 +16,7 @@ from IPython.utils.capture import CapturedIO, capture_output
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
 from tabletopic_kernel.core.settings import TopicWish
+from tabletopic_kernel.core.standing import Delay
 from tabletopic_kernel.jupyter import extension
 from tabletopic_kernel.jupyter.kernel_host import KernelHost
 from tabletopic_kernel.jupyter.lake_magic import LakeMagics
@@ -149,6 +150,15 @@ def test_orders_reach_the_workbench(run: Callable[[str], Any], bench: FakeWorkbe
     """Each word is one call."""
     run(f"%topic {word} clicks")
     assert (word, "clicks") in bench.asked
+
+
+def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """In its state, and in a sentence."""
+    bench.found = [status(delay=Delay.BEHIND.value, delay_reason=Delay.BEHIND.reason)]
+    for line in ("%topic status", "%topic status clicks"):
+        html = run(line)._repr_html_()
+        assert '<td class="warn">behind</td>' in html
+        assert Delay.BEHIND.reason in html
 
 
 def test_wait_ends_when_the_table_has_it_all(run: Callable[[str], Any], bench: FakeWorkbench) -> None:

@@ -15,20 +15,22 @@ import pytest
 
 from tabletopic_kernel.core.errors import ActionNeededError, StackError, UsageError
 from tabletopic_kernel.core.projection import NO_HOST
-from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.core.settings import Settings, TopicWish
+from tabletopic_kernel.core.standing import Delay
 from tabletopic_kernel.jupyter.server import overview as overview_module
 from tabletopic_kernel.jupyter.server.app import TableTopicApp
 from tabletopic_kernel.jupyter.server.backend import Backend
 from tabletopic_kernel.jupyter.server.bodies import SampleBody, read_body, read_limit
 from tabletopic_kernel.jupyter.server.dashboard import Dashboard
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
-from tabletopic_kernel.jupyter.server.overview import Overview, row_of_other
+from tabletopic_kernel.jupyter.server.overview import Overview, row_of, row_of_other
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place
 from tabletopic_kernel.jupyter.server.servers import Doing, Sample, Servers
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.workbench import Workbench
 from tests.jupyter.live_server import until
+from tests.jupyter.server_fakes import status
 
 NAMED = Settings(
     kafka={"bootstrap.servers": "127.0.0.1:1"}, registry={"url": "http://r"}, catalog={"uri": "sqlite://"}
@@ -248,6 +250,14 @@ def test_a_host_that_was_just_started_is_waited_for(
     shown.host._started_s -= 60
     assert shown.look()["topics"][0]["error"] == "no host runs this topic"
     shown.host.child.stop(5)
+
+
+def test_a_topic_that_is_late_says_why() -> None:
+    """A word for the sign, and the sentence below it."""
+    late = status("clicks", delay=Delay.WAITING_FOR_TURN, delay_reason=Delay.WAITING_FOR_TURN.reason)
+    row = row_of(late, TopicWish(topic="clicks"), 1)
+    assert (row["delay"], row["delay_reason"]) == ("waiting_for_turn", Delay.WAITING_FOR_TURN.reason)
+    assert row_of_other("views", 1)["delay"] is None
 
 
 def test_one_workbench_until_the_settings_change(place: Place, tmp_path: Path) -> None:

@@ -163,6 +163,8 @@ def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
         "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
         "last_commit_ms": status.last_commit_ms,
         "dead_letters": status.dead_letters,
+        "delay": status.delay,
+        "delay_reason": status.delay_reason,
     }
 
 
@@ -189,6 +191,8 @@ def row_of_other(topic: str, partitions: int) -> Row:
             "snapshot_id",
             "last_commit_ms",
             "dead_letters",
+            "delay",
+            "delay_reason",
         )
     )
     return {"topic": topic, "enabled": False, "partitions": partitions, **nothing}
