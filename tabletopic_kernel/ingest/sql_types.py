@@ -54,6 +54,7 @@ _INSTEAD: Final = {
     "uhugeint": "DECIMAL(38, 0)",
     "bignum": "DECIMAL(38, 0) or VARCHAR",
     "time with time zone": "TIME",
+    "time_ns": "TIME",
     "timestamp_ns": "TIMESTAMP",
     "interval": "VARCHAR, or count it in a number",
     "bit": "VARCHAR",
