@@ -9,11 +9,11 @@ SIDEBAR := tabletopic_kernel/labextension/package.json
 PYTHON ?=
 ARGS ?=
 
-.PHONY: help demo up down lab test check bench drill lock clean
+.PHONY: help demo up down lab test check simulate bench drill lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(INSTALLED) ## the whole path on this machine: topic, table, queries, checked counts
 	@$(BIN)/tabletopic demo
@@ -42,6 +42,9 @@ check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 	@echo "==> mypy" && $(RUN) mypy
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
 	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q -n auto $(ARGS)
+
+simulate: $(INSTALLED) ## histories of faults from seeds, as long as one likes; ARGS="--minutes 60", "--seed 4711"
+	@$(RUN) tests.simulation $(ARGS)
 
 bench: $(INSTALLED) ## how fast it is on this machine
 	@$(RUN) tabletopic_kernel.bench $(ARGS)

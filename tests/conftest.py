@@ -38,6 +38,8 @@ def _share(nodeid: str) -> str:
     """What a test runs together with: a folder of ``tests/``, or what it shares with other folders."""
     _, _, below = nodeid.partition("tests/")
     path = below.partition("::")[0].split("/")
+    if path[0] == "simulation":  # shares nothing, and fills up whichever process has time
+        return nodeid
     return _WITH_OTHERS.get(path[-1], path[0])
 
 

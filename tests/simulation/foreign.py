@@ -1,0 +1,237 @@
+"""Other people's writers: what anybody may do to a table with PyIceberg or Spark, and no fault strikes them.
+
+Each takes the world and dice; where the table does not allow it just now, it does nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.update import SetLocationUpdate
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from tabletopic_kernel.adapters.datafiles import DataFileWriter
+from tabletopic_kernel.commit.snapshot import TOPIC_PROPERTY
+from tabletopic_kernel.ingest.conform import conform, file_schema
+from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
+from tests.simulation.store import place, respelt
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Move = Callable[["World", random.Random, Table], None]
+
+
+def append(world: World, dice: random.Random, table: Table) -> None:
+    """Rows that come from no topic."""
+    names = table.schema().as_arrow()
+    rows = {field.name: pa.nulls(3, field.type) for field in names if field.name != "a"}
+    rows["a"] = pa.array([-1, -2, -3], pa.int64())
+    table.append(pa.table({field.name: rows[field.name] for field in names}, schema=names))
+
+
+def expire(world: World, dice: random.Random, table: Table) -> None:
+    """All snapshots that no ref holds, as PyIceberg does it: no file goes."""
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+
+
+def expire_and_clean(world: World, dice: random.Random, table: Table) -> None:
+    """The same as Spark does it: files that only expired snapshots reached go."""
+    before = world.reader.reached(table)
+    expire(world, dice, table)
+    fresh = world.lake.load(table.name())
+    assert fresh is not None
+    for name in sorted(before - world.reader.reached(fresh)):
+        world.lake.store.files.pop(name, None)
+
+
+def rewrite(world: World, dice: random.Random, table: Table) -> None:
+    """Compaction: some files become one, which is spelt as the other engine spells."""
+    tasks = list(table.scan().plan_files())
+    chosen = [task.file for task in dice.sample(tasks, min(len(tasks), dice.randint(2, 4)))]
+    if len(chosen) < 2 or any(file.spec_id != table.metadata.default_spec_id for file in chosen):
+        return
+    if not table.spec().is_unpartitioned() and len({str(file.partition) for file in chosen}) > 1:
+        return
+    rows = pa.concat_tables(
+        [world.reader.rows_of(file.file_path) for file in chosen], promote_options="permissive"
+    )
+    merged = _written(world, dice, table, rows, chosen[0])
+    with table.transaction() as transaction:
+        producer = transaction.update_snapshot().overwrite()
+        for file in chosen:
+            producer.delete_data_file(file)
+        producer.append_data_file(merged)
+        producer.commit()
+
+
+def _written(world: World, dice: random.Random, table: Table, rows: pa.Table, like: DataFile) -> DataFile:
+    """The rows as one file beside the table's own, in the partition of ``like``."""
+    io = table.io.properties
+    writer = DataFileWriter(table.metadata.model_dump_json(), {k: str(v) for k, v in io.items()}, 0)
+    columns = {
+        name: rows[name].combine_chunks() for name in rows.column_names if name in table.schema().column_names
+    }
+    conformed = conform(columns, len(rows), file_schema(table.schema()))
+    file = writer._write_file(pa.Table.from_batches([conformed]), None)
+    moved = file.file_path.replace("/epoch-00000000", "")
+    store = world.lake.store.files
+    store[place(moved)] = store.pop(place(file.file_path))
+    file[1] = respelt(moved, dice.choice(world.lake.spellings))
+    file[3] = like.partition
+    return file
+
+
+def delete_rows(world: World, dice: random.Random, table: Table) -> None:
+    """Somebody deletes some rows, and that is his right."""
+    table.delete(f"a < {dice.randint(0, 12)}")
+
+
+def rollback(world: World, dice: random.Random, table: Table) -> None:
+    """To one of the newest snapshots that are ancestors of the head."""
+    head = table.current_snapshot()
+    ancestors = []
+    while head is not None and head.parent_snapshot_id is not None:
+        head = table.snapshot_by_id(head.parent_snapshot_id)
+        ancestors += [head.snapshot_id] if head else []
+    if ancestors:
+        table.manage_snapshots().rollback_to_snapshot(dice.choice(ancestors[:5])).commit()
+
+
+def tag(world: World, dice: random.Random, table: Table) -> None:
+    """A tag of somebody's own keeps an old snapshot."""
+    chosen = dice.choice(table.metadata.snapshots)
+    table.manage_snapshots().create_tag(chosen.snapshot_id, f"kept-{dice.randint(1, 3)}").commit()
+
+
+def untag(world: World, dice: random.Random, table: Table) -> None:
+    """One of those tags goes."""
+    names = sorted(name for name in table.metadata.refs if name.startswith("kept-"))
+    if names:
+        table.manage_snapshots().remove_tag(dice.choice(names)).commit()
+
+
+def branch(world: World, dice: random.Random, table: Table) -> None:
+    """A branch with rows of its own, beside the table's."""
+    name = f"audit_{dice.randint(1, 2)}"
+    if name not in table.metadata.refs:
+        head = table.current_snapshot()
+        assert head is not None
+        table.manage_snapshots().create_branch(head.snapshot_id, name).commit()
+        return
+    names = table.schema().as_arrow()
+    nothing = {f.name: pa.array([-9], f.type) if f.name == "a" else pa.nulls(1, f.type) for f in names}
+    table.append(pa.table(nothing, schema=names), branch=name)
+
+
+def unbranch(world: World, dice: random.Random, table: Table) -> None:
+    """One of those branches goes."""
+    names = sorted(name for name in table.metadata.refs if name.startswith("audit_"))
+    if names:
+        table.manage_snapshots().remove_branch(dice.choice(names)).commit()
+
+
+def change_schema(world: World, dice: random.Random, table: Table) -> None:
+    """A column of somebody's own comes, or goes."""
+    with table.update_schema() as update:
+        if "note" in table.schema().column_names:
+            update.delete_column("note")
+        else:
+            update.add_column("note", LongType())
+
+
+def change_partitions(world: World, dice: random.Random, table: Table) -> None:
+    """The table is partitioned, or no longer."""
+    with table.update_spec() as update:
+        if table.spec().is_unpartitioned():
+            transform = dice.choice([BucketTransform(4), IdentityTransform()])
+            update.add_field("a", transform, f"a_{len(table.specs())}")
+        else:
+            update.remove_field(table.spec().fields[0].name)
+
+
+def respell(world: World, dice: random.Random, table: Table) -> None:
+    """The catalog tells the same location in another spelling from now on, as Hive's does."""
+    spelt = respelt(table.location(), dice.choice(world.lake.spellings))
+    world.lake.catalog.commit_table(table, (), (SetLocationUpdate(location=spelt),))
+
+
+def share_folder(world: World, dice: random.Random, table: Table) -> None:
+    """Data files go to a folder that other tables have too, or to the table's own again."""
+    if TableProperties.WRITE_DATA_PATH in table.properties:
+        with table.transaction() as transaction:
+            transaction.remove_properties(TableProperties.WRITE_DATA_PATH)
+    else:
+        with table.transaction() as transaction:
+            transaction.set_properties({TableProperties.WRITE_DATA_PATH: world.shared_folder})
+
+
+def drop(world: World, dice: random.Random, table: Table) -> None:
+    """The table is gone from the catalog; its files stay."""
+    world.left_behind |= world.lake.store.files.keys()
+    world.lake.catalog.drop_table(table.name())
+
+
+def replace_table(world: World, dice: random.Random, table: Table) -> None:
+    """Dropped and made again by hand, with or without the topic's mark."""
+    marked = dice.random() < 0.6
+    schema, properties = table.schema(), dict(table.properties)
+    world.left_behind |= world.lake.store.files.keys()
+    world.lake.catalog.drop_table(table.name())
+    kept = {TOPIC_PROPERTY: properties[TOPIC_PROPERTY]} if marked else {}
+    bare = Schema(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in schema.fields))
+    world.lake.catalog.create_table(table.name(), bare, properties={**kept, "format-version": "2"})
+    world.table_is_foreign = not marked
+
+
+# What may be done to which table.
+OF_MAIN: dict[str, tuple[Move, int]] = {
+    "append": (append, 8),
+    "expire": (expire, 6),
+    "expire and clean": (expire_and_clean, 5),
+    "rewrite": (rewrite, 6),
+    "delete rows": (delete_rows, 1),
+    "roll back": (rollback, 2),
+    "tag": (tag, 3),
+    "untag": (untag, 2),
+    "branch": (branch, 3),
+    "unbranch": (unbranch, 2),
+    "change the schema": (change_schema, 3),
+    "change the partitions": (change_partitions, 2),
+    "spell otherwise": (respell, 3),
+    "share the folder": (share_folder, 2),
+    "drop": (drop, 1),
+    "replace": (replace_table, 1),
+}
+OF_LETTERS: dict[str, tuple[Move, int]] = {
+    "expire": (expire, 3),
+    "expire and clean": (expire_and_clean, 2),
+    "rewrite": (rewrite, 2),
+    "tag": (tag, 1),
+    "spell otherwise": (respell, 1),
+}
+
+
+def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random) -> bool:
+    """Do one of them, if the table is there and has something to do it to; whether it was done."""
+    moves = OF_MAIN if identifier == MAIN else OF_LETTERS
+    table = world.lake.load(identifier)
+    if table is None or (table.current_snapshot() is None and name not in ("drop", "replace")):
+        return False
+    try:
+        moves[name][0](world, dice, table)
+    except CommitFailedException:
+        return False
+    return True
+
+
+__all__ = ["LETTERS", "MAIN", "NEIGHBOUR", "OF_LETTERS", "OF_MAIN", "do"]

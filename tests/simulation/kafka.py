@@ -1,0 +1,181 @@
+"""The topic, its broker and its registry, as models: what there is to read, and who says so.
+
+The topic is the record of truth: each record's kind says what must become of it, and each good one carries
+a value that no other has.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tabletopic_kernel.adapters.kafka import TopicFacts
+from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
+
+TOPIC = "clicks"
+CLUSTER = "cluster"
+GENERATION = 1_000_000_000  # values of a topic that was made anew differ by this
+PARTITION = 1_000_000
+_FIRST_MS = 4_000_000_000_000  # of records and of the virtual clock: later than any real clock says
+LEARNED = 9  # a schema id that records name before the registry knows it
+_ROW = '{"type":"record","name":"Row","fields":[{"name":"a","type":"long"}%s]}'
+_MORE = ',{"name":"%s","type":["null","long"],"default":null}'
+SCHEMAS = {
+    1: _ROW % "",
+    2: _ROW % (_MORE % "b"),
+    3: _ROW % (_MORE % "c"),
+    LEARNED: _ROW % (_MORE % "d"),
+}
+# Kinds of records: what a schema id is written as, and what may become of it.
+GOOD = {"plain": 1, "with b": 2, "with c": 3}
+UNKNOWN, BAD, HOLE = "unknown", "bad", "hole"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One offset of the topic. ``value`` is what a row must hold; a hole has an offset and no record."""
+
+    kind: str
+    value: int
+
+    @property
+    def must_be_row(self) -> bool:
+        """Whether it can become nothing else."""
+        return self.kind in GOOD
+
+    @property
+    def raw(self) -> bytes:
+        """The record's bytes: magic, schema id, Avro."""
+        schema_id = LEARNED if self.kind == UNKNOWN else GOOD.get(self.kind, 1)
+        body = b"\xff" * 11 if self.kind == BAD else _long(self.value) + (b"" if schema_id == 1 else b"\x00")
+        return b"\x00" + struct.pack(">I", schema_id) + body
+
+
+def _long(value: int) -> bytes:
+    """Avro's variable-length zigzag."""
+    left, out = value << 1, b""
+    while left > 0x7F:
+        out += bytes([left & 0x7F | 0x80])
+        left >>= 7
+    return out + bytes([left])
+
+
+@dataclass
+class Topic:
+    """Records by partition. ``first`` is where retention has got to."""
+
+    generation: int = 0
+    records: dict[int, list[Record]] = field(default_factory=lambda: {0: [], 1: []})
+    first: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+
+    @property
+    def id(self) -> str:
+        """Kafka's id of the topic."""
+        return f"topic-{self.generation}"
+
+    def end(self) -> dict[int, int]:
+        """The next offset of every partition."""
+        return {partition: len(records) for partition, records in self.records.items()}
+
+    def produce(self, partition: int, kind: str) -> None:
+        """One more record."""
+        records = self.records[partition]
+        value = self.generation * GENERATION + partition * PARTITION + len(records)
+        records.append(Record(kind, value))
+
+    def grow(self) -> None:
+        """One more partition."""
+        self.records[len(self.records)], self.first[len(self.first)] = [], 0
+
+    def made_anew(self) -> None:
+        """Deleted, and created under the same name."""
+        self.generation += 1
+        self.records, self.first = {0: [], 1: []}, {0: 0, 1: 0}
+
+    def batch(self, start: Mapping[int, int], end: Mapping[int, int]) -> pa.RecordBatch:
+        """The records between, by the source's columns."""
+        places = [
+            (p, o, self.records[p][o]) for p in sorted(end) for o in range(start.get(p, 0), end[p])
+            if self.records[p][o].kind != HOLE
+        ]  # fmt: skip
+        nothing = pa.nulls(len(places), pa.binary())
+        headers = pa.nulls(len(places), pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+        at = pa.array([(_FIRST_MS + o) * 1000 for _, o, _ in places], pa.timestamp("us", "UTC"))
+        columns = {
+            "value": pa.array([record.raw for _, _, record in places], pa.binary()),
+            "key": nothing,
+            "headers": headers,
+            "partition": pa.array([p for p, _, _ in places], pa.int32()),
+            "offset": pa.array([o for _, o, _ in places], pa.int64()),
+            "timestamp": at,
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+
+Call = Callable[[str, Callable[[], Any]], Any]
+
+
+@dataclass
+class ModelBroker:
+    """What coordinators ask of ``adapters.kafka.Broker``."""
+
+    topic: Topic
+    call: Call
+    properties: dict[str, str] = field(default_factory=lambda: {"bootstrap.servers": "nowhere:1"})
+
+    def facts(self, topic: str) -> TopicFacts:
+        """Identity, first and end offsets."""
+        assert topic == TOPIC
+        return self.call("broker facts", self._facts)  # type: ignore[no-any-return]
+
+    def _facts(self) -> TopicFacts:
+        return TopicFacts(TOPIC, CLUSTER, self.topic.id, dict(self.topic.first), self.topic.end())
+
+    def topic_id(self, topic: str) -> str:
+        """Kafka's id of the topic."""
+        return self.call("broker topic id", lambda: self.topic.id)  # type: ignore[no-any-return]
+
+
+@dataclass
+class ModelRegistry:
+    """What coordinators ask of ``adapters.registry.Registry``."""
+
+    call: Call
+    known: set[int] = field(default_factory=lambda: {1, 2, 3})
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest schema of the topic's values; the first one, so that others change the table."""
+        return self.by_id(1)
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """A schema by id."""
+        return self.call("registry", lambda: self._by_id(schema_id))  # type: ignore[no-any-return]
+
+    def _by_id(self, schema_id: int) -> RegisteredSchema:
+        if schema_id not in self.known:
+            raise UnknownSchemaError(f"the registry has no schema {schema_id}")
+        return RegisteredSchema(schema_id, "AVRO", SCHEMAS[schema_id], (), f"{TOPIC}-value", schema_id)
+
+    def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
+        """No schema has one here."""
+        raise UnknownSchemaError(guid)
+
+    def versions(self, subject: str) -> list[int]:
+        """Numbers of the topic's schemas."""
+        return sorted(self.known) if subject == f"{TOPIC}-value" else []
+
+
+@dataclass
+class ModelControl:
+    """The control topic: nothing correct depends on it; the newest news are kept for who reads a schedule."""
+
+    written: list[Any] = field(default_factory=list)
+
+    def write(self, event: Any) -> None:
+        """Take an event."""
+        self.written.append(event)
+        del self.written[:-200]

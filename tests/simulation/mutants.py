@@ -1,0 +1,211 @@
+"""The product broken on purpose, one rule at a time: what the simulation must notice, or it proves nothing.
+
+``MUTANTS`` names each, with patches that make it. The sweep's are faults that it once had.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update.snapshot import ManageSnapshots
+
+from tabletopic_kernel.adapters.catalog import delete_files, list_files
+from tabletopic_kernel.adapters.datafiles import data_root, epochs_root
+from tabletopic_kernel.adapters.registry import UnknownSchemaError
+from tabletopic_kernel.commit import listener, owner, start
+from tabletopic_kernel.commit.coordinator import Coordinator
+from tabletopic_kernel.commit.dead_letters import DeadLetters
+from tabletopic_kernel.commit.owner import Owner
+from tabletopic_kernel.commit.replay import Replay
+from tabletopic_kernel.commit.schemas import SchemaKeeper
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.commit_cycle import Event
+from tabletopic_kernel.core.errors import RetryableError
+from tabletopic_kernel.core.ledger import Ledger
+from tests.simulation.store import place
+
+Patch = Callable[[], AbstractContextManager[Any]]
+
+
+def _put(where: object, name: str, what: object) -> Patch:
+    return lambda: mock.patch.object(where, name, what)
+
+
+def _all(*patches: Patch) -> Patch:
+    @contextmanager
+    def together() -> Iterator[None]:
+        with ExitStack() as stack:
+            for patch in patches:
+                stack.enter_context(patch())
+            yield
+
+    return together
+
+
+# -- the sweep of before, right but for one flaw
+
+
+def _sweep(flaw: str) -> Callable[[Owner, Callable[[], Catalog]], None]:
+    def sweep(self: Owner, open_catalog: Callable[[], Catalog]) -> None:
+        after, before = self.ledger.swept_epoch, self.ledger.epoch
+        for one in (self.table, self.letters.table):
+            if one is not None:
+                _swept(
+                    open_catalog().load_table(one.table.name()), after, before + (flaw == "own epoch"), flaw
+                )
+        self.swept_epoch = before - 1
+
+    return sweep
+
+
+def _swept(table: Table, after: int, before: int, flaw: str) -> None:
+    root = data_root(table.metadata) if flaw == "shared folder" else epochs_root(table.metadata)
+    candidates = [
+        path
+        for path in list_files(table, root, recursive=True)
+        if (epoch := re.search(r"/epoch-(\d+)/", path)) and after < int(epoch[1]) < before
+    ]
+    snapshots = table.metadata.snapshots
+    first = min((one.sequence_number or 0 for one in snapshots if _epoch(one) > after), default=0)
+    kept = {
+        entry.data_file.file_path
+        for snapshot in snapshots
+        for manifest in snapshot.manifests(table.io)
+        if flaw != "smallest sequence number" or manifest.sequence_number >= first
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+    }
+    if flaw != "one side":
+        kept = {place(path) for path in kept}
+    delete_files(
+        table, [path for path in candidates if (path if flaw == "one side" else place(path)) not in kept]
+    )
+
+
+def _epoch(snapshot: Any) -> int:
+    ledger = Ledger.from_summary(dict(snapshot.summary.additional_properties) if snapshot.summary else {})
+    return ledger.epoch if ledger else 0
+
+
+# -- other rules
+
+
+def _head_only(self: TopicTable, commit_id: str) -> bool:
+    head = self.table.current_snapshot()
+    return (
+        head is not None
+        and head.summary is not None
+        and head.summary.get("tabletopic.commit-id") == commit_id
+    )
+
+
+def _ledger_of_head(self: TopicTable) -> Any:
+    head = self.table.current_snapshot()
+    found = Ledger.from_summary(dict(head.summary.additional_properties)) if head and head.summary else None
+    return (found, head) if found else None
+
+
+def _rows_first(self: Owner) -> None:
+    pending = self.pending
+    assert pending is not None
+    self.keeper.needed_table().commit(pending.files, self.ledger, pending.after)
+    if pending.letters:
+        self.letters.commit(pending.letters, self.ledger, pending.after)
+
+
+def _drops_all(self: Owner, batches: Any) -> None:
+    self.pending, self._left_open = None, False
+    self.discard([f for b in batches for f in b.files], [f for b in batches for f in b.letters])
+
+
+_plan_commit = Owner.plan_commit
+
+
+def _plans_anew(self: Owner, batches: Any) -> Any:
+    self.pending = None
+    return _plan_commit(self, batches)
+
+
+def _skips_silently(self: Ledger, missing: Any, commit_id: str) -> Ledger:
+    firsts = {p: first for p, (_, first) in missing.items()}
+    return replace(self, commit_id=commit_id, next_offsets={**self.next_offsets, **firsts})
+
+
+_find = SchemaKeeper._find
+
+
+def _takes_outage_for_unknown(self: SchemaKeeper, schema_id: Any) -> Any:
+    try:
+        return _find(self, schema_id)
+    except RetryableError as error:
+        raise UnknownSchemaError(str(error)) from error
+
+
+_create_tag = ManageSnapshots.create_tag
+
+
+def _moves_no_tag(self: ManageSnapshots, snapshot_id: int, tag_name: str, *args: Any) -> ManageSnapshots:
+    return self if tag_name == "tabletopic-ledger" else _create_tag(self, snapshot_id, tag_name, *args)
+
+
+def _only_loads(self: DeadLetters, owned: Ledger) -> None:
+    self.load()
+    self._ledger = self.table.ledger if self.table else None
+
+
+def _leaves_the_worker(self: Coordinator) -> Event:
+    self._worker = None
+    return Event.WORKER_STOPPED
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+MUTANTS: dict[str, Patch] = {
+    "the sweep is bound by the smallest sequence number there is": _put(
+        Owner, "sweep", _sweep("smallest sequence number")
+    ),
+    "the sweep normalises paths on one side": _put(Owner, "sweep", _sweep("one side")),
+    "the sweep takes a folder for its own that two tables share": _put(
+        Owner, "sweep", _sweep("shared folder")
+    ),
+    "the sweep takes the epoch under way too": _put(Owner, "sweep", _sweep("own epoch")),
+    "nothing is swept": _put(
+        Owner, "sweep", lambda self, _: setattr(self, "swept_epoch", self.ledger.epoch - 1)
+    ),
+    "staged files are taken unseen": _put(TopicTable, "_check_readable", _nothing),
+    "a commit does not look at the ledger": _put(TopicTable, "_check_planned_on", _nothing),
+    "no epoch is claimed": _put(TopicTable, "claim", _nothing),
+    "the epoch of the next owner is not higher": _put(
+        Ledger, "claimed", lambda self, epoch, commit_id: replace(self, commit_id=commit_id)
+    ),
+    "settle always finds the commit": _put(Owner, "is_in_table", lambda self: True),
+    "the history is not searched for a commit": _put(TopicTable, "has_commit", lambda self, commit_id: False),
+    "only the head is searched for a commit": _put(TopicTable, "has_commit", _head_only),
+    "rows are committed before their letters": _put(Owner, "send", _rows_first),
+    "the ledger is read from the head alone": _put(TopicTable, "ledger_snapshot", _ledger_of_head),
+    "the tag does not move": _put(ManageSnapshots, "create_tag", _moves_no_tag),
+    "PyIceberg tries a refused commit again": _put(TopicTable, "_without_retries", _nothing),
+    "a refusal is a proof that nothing was committed": _put(TopicTable, "_is_refused", lambda *_: True),
+    "a second try is another commit": _put(Owner, "plan_commit", _plans_anew),
+    "files of an unknown commit are discarded": _all(
+        _put(Owner, "drop", _drops_all), _put(Owner, "answer_lost", _nothing)
+    ),
+    "letters above the ledger stay": _put(DeadLetters, "_remove", _nothing),
+    "letters are not claimed": _put(DeadLetters, "adopt", _only_loads),
+    "replayed letters are not marked": _put(Replay, "_mark", _nothing),
+    "a gap is not noticed": _put(owner, "gap_to_skip", lambda *_: {}),
+    "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
+    "a topic made anew is not noticed": _all(
+        _put(start, "check_same_topic", _nothing), _put(listener, "check_same_topic", _nothing)
+    ),
+    "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
+    "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
+}

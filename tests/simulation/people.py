@@ -1,0 +1,176 @@
+"""What people and circumstances do: orders to the topic, records, retention, the group of hosts, outages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from tabletopic_kernel.adapters.datafiles import DataFileWriter
+from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.core.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.core.settings import ReplayWish, TopicWish
+from tests.simulation.faults import OUTAGES
+from tests.simulation.kafka import BAD, HOLE, LEARNED, UNKNOWN
+from tests.simulation.lake import NEIGHBOUR
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_VIEWS = Schema(NestedField(1, "n", LongType(), required=False))
+_KINDS = {"plain": 12, "with b": 3, "with c": 2, UNKNOWN: 3, BAD: 2, HOLE: 1}
+
+
+def produce(world: World, dice: random.Random) -> None:
+    """Some records come in."""
+    kinds = list(_KINDS) if dice.random() < 0.5 else ["plain"]
+    weights = [_KINDS[kind] for kind in kinds]
+    for _ in range(dice.randint(1, 12)):
+        world.topic.produce(dice.choice(list(world.topic.records)), dice.choices(kinds, weights)[0])
+
+
+def partition(world: World, dice: random.Random) -> None:
+    """The topic gets one more partition."""
+    if len(world.topic.records) < 4:
+        world.topic.grow()
+
+
+def retention(world: World, dice: random.Random) -> None:
+    """The oldest records of a partition go, read or not."""
+    chosen = dice.choice([0, 1])
+    first, end = world.topic.first[chosen], len(world.topic.records[chosen])
+    world.topic.first[chosen] = dice.randint(first, end)
+
+
+def topic_anew(world: World, dice: random.Random) -> None:
+    """The topic is deleted and made again."""
+    world.topic.made_anew()
+
+
+def learn(world: World, dice: random.Random) -> None:
+    """The registry gets the schema that records have named before."""
+    world.learned.add(LEARNED)
+
+
+def rebalance(world: World, dice: random.Random) -> None:
+    """The group gives the topic to a host, which learns it, as the other one, when it polls."""
+    world.holder = dice.choice(["A", "B"])
+
+
+def outage(world: World, dice: random.Random) -> None:
+    """A system answers nobody for a while."""
+    world.outside.down[dice.choice(OUTAGES)] = world.now_ms + dice.randint(1_000, 40_000)
+
+
+def arrive(world: World, dice: random.Random) -> None:
+    """Requests that were given up for lost arrive."""
+    world.outside.deliver()
+
+
+def lose_a_file(world: World, dice: random.Random) -> None:
+    """A staged file is not where its task wrote it, or not whole: executors that do not share the storage."""
+    named = world.reader.named()
+    staged = [one for one in sorted(world.lake.store.files) if "/epoch-" in one and one not in named]
+    if staged and dice.random() < 0.5:
+        del world.lake.store.files[dice.choice(staged)]
+    elif staged:
+        name = dice.choice(staged)
+        world.lake.store.files[name] = world.lake.store.files[name][:100]
+
+
+def _wish(world: World, **more: object) -> None:
+    if world.wish is not None:
+        world.wish = world.wish.model_copy(update={"replay": None, **more})
+
+
+def pause(world: World, dice: random.Random) -> None:
+    """%topic pause."""
+    _wish(world, run="paused")
+
+
+def resume(world: World, dice: random.Random) -> None:
+    """%topic resume."""
+    _wish(world, run="on")
+
+
+def commit(world: World, dice: random.Random) -> None:
+    """%topic commit."""
+    _wish(world, commit_asked_ms=world.now_ms)
+
+
+def replay(world: World, dice: random.Random) -> None:
+    """%topic replay."""
+    _wish(world, replay=ReplayWish(id=f"replay-{world.now_ms}", asked_ms=world.now_ms))
+
+
+def alter(world: World, dice: random.Random) -> None:
+    """%topic alter: other settings, so another coordinator."""
+    changed = dice.choice(
+        [
+            {"commit_interval_ms": dice.randint(200, 3_000)},
+            {"on_gap": dice.choice(["stop", "go_on"])},
+            {"partition_by": dice.choice([(), ("bucket(3, a)",), ("truncate(50, a)",)])},
+        ]
+    )
+    world.settings = world.settings.model_copy(update=changed)
+    _wish(world, settings=world.settings)
+
+
+def disable(world: World, dice: random.Random) -> None:
+    """%topic disable."""
+    world.wish = None
+
+
+def enable(world: World, dice: random.Random) -> None:
+    """%topic enable."""
+    world.wish = TopicWish(topic="clicks", settings=world.settings)
+
+
+def neighbour(world: World, dice: random.Random) -> None:
+    """Another topic's owner, in another process, commits rows to its own table in the shared folder."""
+    catalog, folder = world.lake.catalog, {"write.data.path": world.shared_folder}
+    settings = world.settings.model_copy(update={"table_properties": folder})
+    table = TopicTable.load(catalog, NEIGHBOUR, "views")
+    if table is None:
+        table = TopicTable.create(catalog, NEIGHBOUR, _VIEWS, UNPARTITIONED_PARTITION_SPEC, "views", settings)
+        table.claim(Ledger("views", "cluster", "views-id", {0: 0}, 1, "claim"), None)
+    before = table.ledger
+    assert before is not None
+    epoch = dice.randint(before.epoch, before.epoch + 1)
+    if epoch > before.epoch:
+        claimed = before.claimed(epoch, f"claim-{world.now_ms}")
+        table.claim(claimed, before)
+        before = claimed
+    start = before.next_offsets[0]
+    plan = table.plan()
+    rows = pa.table({"n": pa.array([1, 2, 3], pa.int64())})
+    files = DataFileWriter(plan.metadata, plan.io_properties, epoch).write(rows)
+    offsets = StagedOffsets({0: start}, {0: start + 3})
+    table.commit(files, before, before.advanced(offsets, f"commit-{world.now_ms}"))
+
+
+# What they do, and how often.
+DO: dict[str, Callable[[World, random.Random], None]] = {
+    "produce": produce,
+    "add a partition": partition,
+    "retention": retention,
+    "make the topic anew": topic_anew,
+    "learn a schema": learn,
+    "rebalance": rebalance,
+    "outage": outage,
+    "late requests arrive": arrive,
+    "a staged file is lost": lose_a_file,
+    "pause": pause,
+    "resume": resume,
+    "commit": commit,
+    "replay": replay,
+    "alter": alter,
+    "disable": disable,
+    "enable": enable,
+    "neighbour commits": neighbour,
+}

@@ -1,0 +1,175 @@
+"""A host as a process that can be killed, be slow, or come back late; its coordinators are the real ones."""
+
+from __future__ import annotations
+
+import queue
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.commit.coordinator import Coordinator
+from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.settings import TopicWish
+from tabletopic_kernel.core.steps import Step
+from tests.simulation.faults import Died, Fault
+from tests.simulation.kafka import TOPIC, ModelBroker, ModelControl
+from tests.simulation.lake import GuardedCatalog
+from tests.simulation.worker import ModelWorker
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_CLOSE_MS = 90_000  # a host waits so long for a last commit, and goes on without it
+
+
+class _Inbox(queue.Queue[Any]):
+    """Never waits: virtual time does not pass while a thread sleeps."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        return super().get(block=False)
+
+
+class Process:
+    """One run of a host, from its start to its death. ``role`` is A or B; the next run is another process."""
+
+    def __init__(self, world: World, role: str, number: int) -> None:
+        self.world = world
+        self.role = role
+        self.name = f"{role}{number}"
+        self.alive = True
+        self.at: Step | str = "start"  # the step that it reached last
+        self.busy = False  # in the middle of a call, while others go on
+        self.holds = False  # whether it believes that the group gave it the topic
+        self.faults: list[Fault] = []
+        self.workers: list[ModelWorker] = []
+        self.tasks: list[tuple[str, Callable[[], None]]] = []
+        self.running: Coordinator | None = None
+        self._closing: list[tuple[Coordinator, int]] = []  # with the virtual time when nobody waits any more
+        self._wish: TopicWish | None = None
+        self.control = ModelControl()
+        call = world.outside.call
+        self._services = Services(
+            catalog=lambda: GuardedCatalog(world.lake.catalog, call),  # type: ignore[arg-type,return-value]
+            spark=lambda: None,  # type: ignore[arg-type,return-value]
+            broker=ModelBroker(world.topic, call),  # type: ignore[arg-type]
+            registry=world.registry_for(call),  # type: ignore[arg-type]
+            control=self.control,  # type: ignore[arg-type]
+            host=self.name,
+            still_mine=lambda _: self.holds,
+            now_ms=lambda: world.now_ms,
+            spawn=lambda name, work: self.tasks.append((name, work)),
+        )
+
+    def fault_at(self, call: str) -> Fault | None:
+        """The armed fault that strikes now, if any; it strikes once."""
+        for fault in self.faults:
+            if fault.call == call:
+                if fault.skip == 0:
+                    self.faults.remove(fault)
+                    return fault
+                fault.skip -= 1
+                return None
+        return None
+
+    @property
+    def coordinators(self) -> list[Coordinator]:
+        """All that have steps to take: the running one, and those that are being closed."""
+        return ([self.running] if self.running else []) + [one for one, _ in self._closing]
+
+    def act(self, what: Callable[[], None]) -> None:
+        """Let the product's code run as this process; a death in the middle ends it."""
+        if not self.alive or self.busy:
+            return
+        before, self.world.acting, self.busy = self.world.acting, self, True
+        try:
+            what()
+        except Died:
+            self.die()
+        finally:
+            self.world.acting, self.busy = before, False
+
+    def die(self) -> None:
+        """kill -9: nothing of it goes on, and nothing is tidied."""
+        self.alive = False
+        self.workers, self.tasks, self.running, self._closing = [], [], None, []
+
+    # -- what a host does
+
+    def poll(self) -> None:
+        """Ask the group who holds the topic, and the settings topic what is wished; as ``Host._loop``."""
+        self._bury()
+        self.holds = self.world.holder == self.role
+        wish = self.world.wish if self.holds else None
+        if wish is None:
+            self._close()
+        elif self.running is None:
+            if not self._closing or all(self.world.now_ms > until for _, until in self._closing):
+                self._open(wish)
+        elif self._wish is not None and (self._wish.settings != wish.settings or self.running.has_died):
+            self._close()
+        elif wish is not self._wish:
+            self._follow(wish)
+
+    def _follow(self, wish: TopicWish) -> None:
+        """A new message of the same settings, as ``Host._apply`` reads it."""
+        before, self._wish = self._wish, wish
+        running = self.running
+        assert before is not None
+        assert running is not None
+        if wish.commit_asked_ms > before.commit_asked_ms:
+            running.commit_now()
+        elif wish.replay is not None and (before.replay is None or wish.replay.id != before.replay.id):
+            running.replay(wish.replay)
+        else:
+            running.wish(Event.PAUSE if wish.run == "paused" else Event.RESUME)
+
+    def _open(self, wish: TopicWish) -> None:
+        coordinator = Coordinator(TOPIC, wish.settings, self._services)
+        coordinator._inbox = _Inbox()
+        coordinator.wish(Event.PAUSE if wish.run == "paused" else Event.START)
+        self.running, self._wish = coordinator, wish
+
+    def _close(self) -> None:
+        if self.running is not None:
+            self.running.wish(Event.STOP)
+            self._closing.append((self.running, self.world.now_ms + _CLOSE_MS))
+            self.running = None
+
+    def _bury(self) -> None:
+        self._closing = [one for one in self._closing if one[0].state is not State.STOPPED]
+        self.workers = [worker for worker in self.workers if not worker.is_over]
+
+    def step(self, dice: random.Random) -> None:
+        """One step of a coordinator's thread, where it has something to do."""
+        waiting = [one for one in self.coordinators if has_work(one)]
+        if waiting:
+            step(dice.choice(waiting), self.world)
+
+    def work(self, dice: random.Random) -> None:
+        """A turn of a worker."""
+        if self.workers:
+            dice.choice(self.workers).turn(dice)
+
+    def task(self, dice: random.Random) -> None:
+        """A thread that was started earlier does its work: a sweep, or the end of a worker."""
+        if self.tasks:
+            name, work = self.tasks.pop(dice.randrange(len(self.tasks)))
+            self.world.task(name, work)
+
+
+def has_work(coordinator: Coordinator) -> bool:
+    """Whether a step would do anything."""
+    inbox = coordinator._inbox
+    return not inbox.empty() or coordinator._due() is not None or coordinator._can_replay()
+
+
+def step(coordinator: Coordinator, world: World) -> None:
+    """One step; what would end the coordinator's thread in the real host is a fault found."""
+    if coordinator.has_died:
+        return
+    try:
+        coordinator.step()
+    except Exception as error:
+        world.reader.crashed(error)
+        coordinator._crash(error)

@@ -1,0 +1,79 @@
+"""What many histories amount to, as text for a terminal and as a page of the docs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tabletopic_kernel.core.steps import Step
+from tests.simulation.faults import CALLS, KINDS, STEP_KINDS, fits
+
+if TYPE_CHECKING:
+    from tests.simulation.__main__ import Total
+
+
+def summary(total: Total) -> str:
+    """Figures, and what no history has touched."""
+    verdict = f"{len(total.broken)} BROKEN" if total.broken else "every promise was kept"
+    missing = total.coverage.missing()
+    untouched = "none" if not missing else "; ".join(missing)
+    return (
+        f"\n{total.histories:,} histories from seed {total.first}: {verdict}\n"
+        f"{total.commits:,} commits by owners, {total.foreign:,} acts of foreign writers, "
+        f"{total.faults:,} faults, {total.sweeps:,} sweeps; {total.seconds:,.0f} s, "
+        f"{total.cpu_s:,.0f} s of CPU\n"
+        f"pairs that were not touched: {untouched}"
+    )
+
+
+def page(total: Total) -> str:
+    """The summary as Markdown, with the tables of what was touched how often."""
+    coverage = total.coverage
+    parts = [
+        "# Simulated histories",
+        "What `make simulate` wrote at the end of its longest run so far; "
+        "[tests/simulation](../tests/simulation/README.md) says what a history is.",
+        _table(
+            ("", "count"),
+            [
+                ("histories", f"{total.histories:,}"),
+                ("seeds", f"{total.first} to {total.first + total.histories - 1}"),
+                ("commits by owners", f"{total.commits:,}"),
+                ("acts of foreign writers", f"{total.foreign:,}"),
+                ("faults that struck", f"{total.faults:,}"),
+                ("sweeps", f"{total.sweeps:,}"),
+                ("histories that broke a promise", f"{len(total.broken):,}"),
+                ("pairs of actor and step, or fault and place, never touched", f"{len(coverage.missing())}"),
+                ("seconds of CPU", f"{total.cpu_s:,.0f}"),
+            ],
+        ),
+        "## Steps of the protocol, by owner",
+        "A and B are the two hosts, C the healthy one that brings each history to an end.",
+        _table(
+            ("step", "A", "B", "C"),
+            [(str(step), *(f"{coverage.steps[who, step]:,}" for who in "ABC")) for step in Step],
+        ),
+        "## Faults at calls to the outside",
+        _table(
+            ("call", *KINDS),
+            [
+                (call, *(f"{coverage.faults[call, kind]:,}" if fits(call, kind) else "" for kind in KINDS))
+                for call in CALLS
+            ],
+        ),
+        "## Faults at steps",
+        _table(
+            ("step", *STEP_KINDS),
+            [(str(step), *(f"{coverage.faults[step, kind]:,}" for kind in STEP_KINDS)) for step in Step],
+        ),
+        "## What others did",
+        _table(
+            ("who", "what", "times"),
+            [(who, what, f"{n:,}") for (who, what), n in sorted(coverage.acts.items())],
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

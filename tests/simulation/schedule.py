@@ -1,0 +1,130 @@
+"""A schedule: the moves of a history, drawn from a seed before anything happens.
+
+The same seed makes the same schedule; each move has a seed of its own for what it chooses, so moves that are
+taken away change nothing in the others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from tabletopic_kernel.core.steps import Step
+from tests.simulation import foreign
+from tests.simulation.faults import CALLS, KINDS, STEP_KINDS, fits
+from tests.simulation.store import SPELLINGS
+
+ORDERS = {
+    "pause": 1,
+    "resume": 3,
+    "commit": 3,
+    "replay": 3,
+    "alter": 2,
+    "disable": 1,
+    "enable": 4,
+}
+CIRCUMSTANCES = {
+    "produce": 30,
+    "rebalance": 5,
+    "learn a schema": 1,
+    "outage": 2,
+    "late requests arrive": 2,
+    "a staged file is lost": 1,
+    "add a partition": 1,
+    "retention": 1,
+    "neighbour commits": 2,
+}
+HOST = {"run": 100, "poll": 14, "start": 8, "kill": 2, "fault": 14}
+_RARE = ("drop", "replace", "roll back", "delete rows")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays as it is during a history."""
+
+    seed: int
+    spelling: str = "file:///lake"
+    on_gap: Literal["stop", "go_on"] = "stop"
+    shares_folder: bool = False
+
+
+@dataclass(frozen=True)
+class Move:
+    """One move. Of a fault: ``call``, ``kind``, ``skip``, ``others`` as in ``faults.Fault``."""
+
+    actor: str
+    verb: str
+    seed: int = 0
+    of: str = "table"
+    call: str = ""
+    kind: str = ""
+    skip: int = 0
+    others: int = 0
+
+    def __str__(self) -> str:
+        if self.verb == "fault":
+            more = f" after {self.skip} others" if self.skip else ""
+            meanwhile = f", {self.others} moves meanwhile" if self.others else ""
+            return f"{self.actor}: the next {self.call}{more}: {self.kind}{meanwhile}"
+        return f"{self.actor}: {self.verb}" + (" (letters)" if self.of == "letters" else "")
+
+
+def setting_of(seed: int) -> Setting:
+    """The setting of a seed's history."""
+    dice = random.Random(f"setting {seed}")
+    spelling = dice.choice([one for some in SPELLINGS.values() for one in some])
+    return Setting(seed, spelling, "go_on" if dice.random() < 0.5 else "stop", dice.random() < 0.15)
+
+
+def moves_of(seed: int, length: int = 150) -> list[Move]:
+    """The moves of a seed's history.
+
+    Not every history has everything: each leaves out some kinds of moves, so that what needs many of one kind
+    is found too.
+    """
+    dice = random.Random(seed)
+    weights: dict[tuple[str, str, str], float] = {}
+    for verb, weight in HOST.items():
+        for host in ("A", "B"):
+            weights[host, verb, "table"] = weight / 2
+    weights |= {("people", verb, "table"): one for verb, one in ORDERS.items() if dice.random() < 0.6}
+    for verb, weight in CIRCUMSTANCES.items():
+        if dice.random() < 0.8:
+            weights["circumstances", verb, "table"] = weight
+    weights["circumstances", "produce", "table"] = CIRCUMSTANCES["produce"]
+    weights["circumstances", "rebalance", "table"] = CIRCUMSTANCES["rebalance"]
+    if dice.random() < 0.04:
+        weights["circumstances", "make the topic anew", "table"] = 0.5
+    share = dice.choice([0.0, 0.4, 1.0])
+    for of, known in (("table", foreign.OF_MAIN), ("letters", foreign.OF_LETTERS)):
+        for verb, (_, weight) in known.items():
+            if dice.random() < (0.15 if verb in _RARE else 0.5):
+                weights["foreign", verb, of] = weight * share
+    calm = dice.random() < 0.15
+    kinds = {kind: one for kind, one in KINDS.items() if not calm and dice.random() < 0.7}
+    names, chances = list(weights), list(weights.values())
+    moves = [Move("circumstances", "rebalance", seed), Move("A", "start"), Move("B", "start")]
+    moves += [Move("A", "poll"), Move("B", "poll")]
+    while len(moves) < length:
+        actor, verb, of = dice.choices(names, chances)[0]
+        move = Move(actor, verb, dice.getrandbits(32), of)
+        if verb == "fault":
+            faults = _fault(dice, actor, kinds)
+            moves += [faults] if faults else []
+        else:
+            moves.append(move)
+    return moves
+
+
+def _fault(dice: random.Random, actor: str, kinds: dict[str, int]) -> Move | None:
+    at_step = dice.random() < 0.35
+    call = dice.choice(list(Step)) if at_step else dice.choices(list(CALLS), list(CALLS.values()))[0]
+    kinds = STEP_KINDS if at_step else kinds
+    chosen = {kind: weight for kind, weight in kinds.items() if fits(call, kind)}
+    if not chosen:
+        return None
+    kind = dice.choices(list(chosen), list(chosen.values()))[0]
+    others = dice.choice([1, 3, 8, 20, 40]) if kind in ("slow", "slow after", "answer lost") else 0
+    skip = dice.choice([0, 0, 0, 1, 2, 4, 9])
+    return Move(actor, "fault", dice.getrandbits(32), call=call, kind=kind, skip=skip, others=others)

@@ -1,0 +1,77 @@
+"""Histories by the hundred: whatever dies, fails or is done by others, the promises are kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import chunk
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import run_history, run_seed
+from tests.simulation.schedule import moves_of, setting_of
+from tests.simulation.shrink import shrunk
+
+_SEEDS = 25  # of a test; xdist deals the tests out
+_TESTS = 42
+_MUTANT_SEEDS = 150  # at most; most are noticed by the first ten
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("part", range(_TESTS))
+def test_every_promise_is_kept(part: int) -> None:
+    """No history of these seeds breaks a promise."""
+    total = chunk(part * _SEEDS, (part + 1) * _SEEDS)
+    again = "".join(f'\nmake simulate ARGS="--seed {seed}"' for seed in total.broken)
+    assert not total.broken, f"{total.broken}{again}"
+    assert total.commits > 10 * _SEEDS
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    """Each mutant of the product breaks a promise in some history."""
+    with MUTANTS[name]():
+        assert any(run_seed(seed).broken for seed in range(_MUTANT_SEEDS)), f"nobody notices: {name}"
+
+
+def _trace(seed: int) -> list[str]:
+    lines: list[str] = []
+    run_seed(seed, told=lines.append)
+    return lines
+
+
+@pytest.mark.integration
+def test_the_same_seed_is_the_same_history() -> None:
+    """Also in another process, where sets and dictionaries of texts have another order."""
+    told = "from tests.simulation.test_simulation import _trace; print('\\n'.join(_trace(4)))"
+    root = str(Path(__file__).parents[2])
+    env = {**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": "77"}
+    other = subprocess.run(
+        [sys.executable, "-c", told], env=env, cwd=root, capture_output=True, text=True, check=True
+    )
+    assert other.stdout.splitlines() == _trace(4)
+
+
+@pytest.mark.integration
+def test_a_failing_history_is_made_short() -> None:
+    """Moves that have nothing to do with it are taken away, and it still fails."""
+    with MUTANTS["the sweep normalises paths on one side"]():
+        seed = next(seed for seed in range(_MUTANT_SEEDS) if run_seed(seed).broken)
+        setting, moves = setting_of(seed), moves_of(seed)
+        broken = run_history(setting, moves).broken
+        assert broken is not None
+        short = shrunk(setting, moves, broken.rule)
+        again = run_history(setting, short).broken
+    assert len(short) < 15
+    assert again is not None
+    assert again.rule == broken.rule
+    assert run_history(setting, short).broken is None  # of the product as it is
+
+
+def test_schedules_follow_from_the_seed() -> None:
+    """A seed has one schedule, and others have others."""
+    assert moves_of(1) == moves_of(1) != moves_of(2)
