@@ -22,6 +22,7 @@ from pyiceberg.types import LongType, NestedField
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.commit.snapshot import TOPIC_PROPERTY
 from tabletopic_kernel.ingest.conform import conform, file_schema
+from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt
 
@@ -179,15 +180,16 @@ def drop(world: World, dice: random.Random, table: Table) -> None:
     """The table is gone from the catalog; its files stay."""
     world.left_behind |= world.lake.store.files.keys()
     world.lake.catalog.drop_table(table.name())
+    world.table_is_foreign = False
 
 
 def replace_table(world: World, dice: random.Random, table: Table) -> None:
     """Dropped and made again by hand, with or without the topic's mark."""
     marked = dice.random() < 0.6
-    schema, properties = table.schema(), dict(table.properties)
+    schema = table.schema()
     world.left_behind |= world.lake.store.files.keys()
     world.lake.catalog.drop_table(table.name())
-    kept = {TOPIC_PROPERTY: properties[TOPIC_PROPERTY]} if marked else {}
+    kept = {TOPIC_PROPERTY: TOPIC} if marked else {}
     bare = Schema(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in schema.fields))
     world.lake.catalog.create_table(table.name(), bare, properties={**kept, "format-version": "2"})
     world.table_is_foreign = not marked

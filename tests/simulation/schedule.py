@@ -19,15 +19,15 @@ ORDERS = {
     "pause": 1,
     "resume": 3,
     "commit": 3,
-    "replay": 3,
+    "replay": 7,
     "alter": 2,
     "disable": 1,
     "enable": 4,
 }
 CIRCUMSTANCES = {
-    "produce": 30,
+    "produce": 26,
     "rebalance": 5,
-    "learn a schema": 1,
+    "learn a schema": 3,
     "outage": 2,
     "late requests arrive": 2,
     "a staged file is lost": 1,
@@ -35,7 +35,7 @@ CIRCUMSTANCES = {
     "retention": 1,
     "neighbour commits": 2,
 }
-HOST = {"run": 100, "poll": 14, "start": 8, "kill": 2, "fault": 14}
+HOST = {"run": 100, "poll": 14, "start": 14, "kill": 2, "fault": 40}
 _RARE = ("drop", "replace", "roll back", "delete rows")
 
 
@@ -77,7 +77,7 @@ def setting_of(seed: int) -> Setting:
     return Setting(seed, spelling, "go_on" if dice.random() < 0.5 else "stop", dice.random() < 0.15)
 
 
-def moves_of(seed: int, length: int = 150) -> list[Move]:
+def moves_of(seed: int, length: int = 180) -> list[Move]:
     """The moves of a seed's history.
 
     Not every history has everything: each leaves out some kinds of moves, so that what needs many of one kind
