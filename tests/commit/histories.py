@@ -70,6 +70,7 @@ class TableLife:
         TopicTable.create(catalog, self.identifier, SCHEMA, spec, name, settings)
         self.ledger = Ledger(name, "cluster", "topic-id", {0: 0}, 1, "claim")
         self.zombie: Zombie | None = None
+        self.own: list[Path] = []  # staged by the owner there is
         self.loaded().claim(self.ledger, None)
 
     def loaded(self) -> TopicTable:
@@ -85,7 +86,9 @@ class TableLife:
     def staged(self, rows: int = 2) -> StagedBatch:
         """Files that the owner has staged."""
         start = self.ledger.next_offsets[0]
-        return batch(self.loaded(), start, start + rows, epoch=self.ledger.epoch)
+        found = batch(self.loaded(), start, start + rows, epoch=self.ledger.epoch)
+        self.own += [place_of(file.file_path) for file in found.files]
+        return found
 
     # -- what happens; ``n`` chooses among the possibilities
 
@@ -117,6 +120,7 @@ class TableLife:
         self.zombie = Zombie(self.loaded(), self.ledger, self.staged())
         self.ledger = next_ledger(found, table.newest_epoch)
         table.claim(self.ledger, found)
+        self.own = []
 
     def wake(self, n: int) -> None:
         """An old owner comes back and tries to commit what it has staged."""
@@ -194,6 +198,7 @@ class TableLife:
         for place, size in reached.items():
             assert place.stat().st_size == size
             pq.read_metadata(place)
+        assert all(place.exists() for place in self.own)
         if not swept:
             return
         for place in self.folder.glob(f"{table.metadata.table_uuid}/epoch-*/**/*.parquet"):

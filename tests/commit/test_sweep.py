@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -145,8 +145,16 @@ def lives_of(folder: Path) -> list[TableLife]:
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation")
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEP, min_size=4, max_size=10))
+# What only an older snapshot, only a tag, and only the owner has; an old owner after a rollback; a request
+# whose answer was lost; an expiry.
+@example([(0, "commit", 0), (0, "rewrite", 1), (0, "claim", 0), (0, "sweep", 0)])
+@example([(0, "commit", 0), (0, "refer", 4), (0, "rewrite", 1), (0, "expire", 0), (1, "commit", 0)])
+@example([(0, "commit", 0), (0, "claim", 0), (0, "leave", 0), (0, "sweep", 0)])
+@example([(0, "commit", 0), (0, "claim", 0), (0, "roll_back", 1), (0, "wake", 0)])
+@example([(0, "commit", 1), (0, "commit", 2), (0, "respell", 1), (0, "commit", 0), (0, "sweep", 0)])
+@example([(0, "commit", 0), (0, "commit", 0), (0, "expire", 0), (0, "claim", 0), (0, "sweep", 0)])
 def test_what_is_reached_stays_and_the_rest_goes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str, int]]
 ) -> None:
