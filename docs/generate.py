@@ -158,6 +158,8 @@ def _text(name: str, value: object) -> str:
     """A value as people write it."""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
     if name.endswith("_ms") and isinstance(value, int):
         return _in_units(value, {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000})
     if name.endswith("_bytes") and isinstance(value, int):
@@ -180,6 +182,8 @@ def _type(name: str, hint: Any) -> str:
         return ", ".join(map(code, choices))
     if get_origin(hint) is dict:
         return "properties"
+    if hint is bool:
+        return "`true`, `false`"
     return {"_ms": "duration", "_bytes": "size"}.get(name[name.rfind("_") :], "text")
 
 

@@ -81,6 +81,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("registry", lambda: _registry(servers.registry))
     yield _checked("catalog", lambda: _catalog(servers.catalog))
     yield _checked("storage", lambda: _storage(servers))
+    yield _checked("Spark", lambda: _spark(loaded, servers))
     yield _checked("hosts", lambda: _hosts(servers))
 
 
@@ -258,10 +259,10 @@ def _storage(servers: Servers) -> str:
     """Write, read and delete a small file where the tables lie."""
     from pyiceberg.io import load_file_io
 
-    from tabletopic_kernel.adapters.catalog import reachable
+    from tabletopic_kernel.adapters.catalog import reachable, warehouse_location
 
-    warehouse = servers.catalog.get("warehouse", "")
-    if "://" not in warehouse and not warehouse.startswith("/"):
+    warehouse = warehouse_location(servers.catalog)
+    if warehouse is None:
         raise _Trouble("the catalog chooses where tables lie", "nothing to do; writing was not tried", "warn")
     place = f"{warehouse.rstrip('/')}/.tabletopic-probe-{uuid.uuid4().hex}"
     text = uuid.uuid4().bytes
@@ -277,6 +278,17 @@ def _storage(servers: Servers) -> str:
     if not same:
         raise _Trouble(f"{warehouse} gives back other bytes than were written", "do not use this storage")
     return f"{warehouse}: write, read, delete"
+
+
+def _spark(loaded: LoadedSettings, servers: Servers) -> str:
+    """Whether executors reach what they must, as far as settings tell."""
+    from tabletopic_kernel.core.cluster import out_of_reach
+
+    spark = loaded.settings.spark
+    if reasons := out_of_reach(spark, servers.kafka, servers.catalog):
+        raise _Trouble("; ".join(reasons), "see the message; table topics are not run like that")
+    where = "on this machine" if spark.is_local else "on a cluster"
+    return f"{spark.effective_master}: executors {where}"
 
 
 def _hosts(servers: Servers) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tabletopic_kernel.clients import Clients
 from tabletopic_kernel.config import load_settings
 from tabletopic_kernel.core.alter import altered, validated
-from tabletopic_kernel.core.errors import UnknownTopicError, UsageError
+from tabletopic_kernel.core.cluster import out_of_reach
+from tabletopic_kernel.core.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.core.redact import mask
 from tabletopic_kernel.core.settings import (
     ReplayWish,
@@ -340,11 +341,17 @@ class Workbench(Clients):
     # -- running
 
     def host(self) -> Host:
-        """A host in this process; the caller starts and stops it."""
+        """A host in this process; the caller starts and stops it.
+
+        Raises:
+            SettingsError: executors would not reach the warehouse or the broker.
+        """
         from tabletopic_kernel.commit.control_log import ControlLog  # noqa: PLC0415
         from tabletopic_kernel.commit.host import Host, new_host_id  # noqa: PLC0415
         from tabletopic_kernel.commit.services import Services  # noqa: PLC0415
 
+        if reasons := self.out_of_reach():
+            raise SettingsError("; ".join(reasons))
         services = Services(
             catalog=self.open_catalog,
             spark=self.spark,
@@ -379,7 +386,13 @@ class Workbench(Clients):
         from tabletopic_kernel.commit.check import plan_enable  # noqa: PLC0415
 
         others = {table_identifier(one, wish.settings): one for one, wish in wishes.items() if one != topic}
-        return plan_enable(topic, settings, self.broker, self.registry, self.catalog, others, candidate)
+        plan = plan_enable(topic, settings, self.broker, self.registry, self.catalog, others, candidate)
+        plan.refused.extend(self.out_of_reach())
+        return plan
+
+    def out_of_reach(self) -> list[str]:
+        """Why the executors of a Spark cluster could not run table topics; empty where they can."""
+        return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog)
 
     def _rewrite(self, topic: str, run: str) -> TopicWish:
         from tabletopic_kernel.commit.wishes import write_wish  # noqa: PLC0415

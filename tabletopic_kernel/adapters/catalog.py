@@ -39,6 +39,17 @@ def catalog_name(properties: Mapping[str, str]) -> str:
     return properties.get(NAME, DEFAULT_NAME)
 
 
+def warehouse_location(properties: Mapping[str, str]) -> str | None:
+    """Where tables lie by the properties; None where the catalog chooses.
+
+    >>> warehouse_location({"warehouse": "file:/lake"}), warehouse_location({"warehouse": "prod"})
+    ('file:/lake', None)
+    """
+    warehouse = properties.get("warehouse", "")
+    is_location = "://" in warehouse or warehouse.startswith(("/", "file:"))
+    return warehouse if is_location else None
+
+
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
     """Open the catalog.
 

@@ -110,14 +110,14 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     log4j = place.folder / "spark-log4j2.properties"
     # As Java reads properties: Latin-1, and what is not in it escaped; a backslash would begin an escape.
     log4j.write_text(_LOG4J.format(log=java_escaped(str(log))), "ascii")
-    local = settings.master.startswith("local")
+    local = settings.is_local
     ours = {
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": _java_options(log4j, settings.conf),
         # On the class path itself they can be in the class archive; only a cluster needs them sent.
         **(
             {"spark.driver.extraClassPath": ":".join(place.jars)}
-            if local
+            if settings.is_in_process
             else {"spark.jars": ",".join(place.jars)}
         ),
         "spark.local.dir": str(place.folder / "spark-local"),

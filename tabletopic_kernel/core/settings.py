@@ -210,6 +210,28 @@ class SparkSettings(_Model):
 
     master: str = Field("local[*]", min_length=1, description="spark.master")
     conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
+    # Neither can be found out from here before something is lost: whoever runs the cluster says so.
+    shared_files: bool = Field(
+        False, description="executors of a cluster see this machine's folders, at the same paths"
+    )
+    shared_network: bool = Field(
+        False, description="executors of a cluster run where 127.0.0.1 leads to the same servers as here"
+    )
+
+    @property
+    def effective_master(self) -> str:
+        """The master in force: a property of ``conf`` goes before ``master``."""
+        return self.conf.get("spark.master", self.master)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the executors run on this machine."""
+        return self.effective_master.startswith("local")
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the executors are threads of the driver."""
+        return self.is_local and not self.effective_master.startswith("local-")
 
 
 class LocalSettings(_Model):

@@ -102,8 +102,8 @@ def test_repr_hides_secrets() -> None:
         Settings(kafka={"sasl.password": "pw", "client.id": "me"}, catalog={"uri": "x://u:pw@h"})
     ) == (
         "Settings(state_dir='.tabletopic', kafka={'sasl.password': '***', 'client.id': 'me'}, registry={}, "
-        "catalog={'uri': 'x://***@h'}, spark=SparkSettings(master='local[*]', conf={}), "
-        "local=LocalSettings(login='auto'), topics={})"
+        "catalog={'uri': 'x://***@h'}, spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
+        "shared_network=False), local=LocalSettings(login='auto'), topics={})"
     )
 
 

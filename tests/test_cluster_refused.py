@@ -1,0 +1,56 @@
+"""A cluster whose executors reach neither warehouse nor broker is refused wherever it is met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tabletopic_kernel import doctor
+from tabletopic_kernel.config import load_settings
+from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.workbench import Workbench
+
+ELSEWHERE = {
+    "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+    "registry": {"url": "http://127.0.0.1:1"},
+    "catalog": {"type": "sql", "uri": "sqlite://", "warehouse": "file:/lake"},
+    "spark": {"master": "spark://127.0.0.1:1"},
+}
+
+
+def test_no_host_is_made_where_executors_reach_nothing(tmp_path: Path) -> None:
+    """`serve` and a kernel refuse with the reasons, before they join anything."""
+    workbench = Workbench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
+    with pytest.raises(SettingsError, match=r"shared_files.*; .*shared_network"):
+        workbench.host()
+
+
+def test_enable_and_plan_refuse_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever switches a topic on is told the same."""
+    from tabletopic_kernel.commit import check
+
+    monkeypatch.setattr(check, "plan_enable", lambda *_: check.Plan("clicks", "default.clicks", creates=True))
+    workbench = Workbench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
+    monkeypatch.setattr(Workbench, "wishes", lambda _: {})
+    monkeypatch.setattr(Workbench, "catalog", None)
+    refused = workbench.plan("clicks").refused
+    assert [("shared_files" in one, "shared_network" in one) for one in refused] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_doctor_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among the checks of servers, without starting Spark."""
+    settings = tmp_path / "tabletopic.toml"
+    lines = [
+        f"[{name}]\n" + "".join(f'"{key}" = "{value}"\n' for key, value in values.items())
+        for name, values in ELSEWHERE.items()
+    ]
+    settings.write_text("\n".join(lines))
+    loaded = load_settings(environ={}, cwd=tmp_path)
+    monkeypatch.setattr(doctor, "_checked", lambda name, look: look() if name == "Spark" else None)
+    with pytest.raises(Exception, match="shared_files"):
+        list(doctor.run_checks(loaded))
