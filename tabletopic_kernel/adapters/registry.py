@@ -45,8 +45,8 @@ class RegisteredSchema:
     """One schema with what the registry says of it; ``references`` maps names to texts, resolved.
 
     ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
-    empty then, and the version 0. ``subjects`` are all that have it, also deleted ones, as far as that can be
-    told; ``sources`` are the references as the registry has them.
+    empty then, and the version 0. ``subjects`` are all that have it, also deleted ones; None: they were not
+    asked for. ``sources`` are the references as the registry has them.
     """
 
     id: SchemaKey
@@ -161,7 +161,8 @@ class Registry:
             version = place.version or 0
         except UnknownSchemaError:
             subject, version = "", 0
-        found = self._resolved(guid, schema, subject, version)
+        subjects = (subject,) if subject else ()
+        found = replace(self._resolved(guid, schema, subject, version), subjects=subjects)
         self._believe(found, schema.schema_type or "AVRO")
         return found
 
@@ -272,7 +273,6 @@ class Registry:
             references=tuple(references.items()),
             subject=subject,
             version=version,
-            subjects=(subject,) if subject else (),
             sources=tuple(schema.references or ()),
         )
 

@@ -8,7 +8,10 @@ from dataclasses import replace
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.key_types import key_subject, key_writer
+from tabletopic_kernel.commit.lookup import check_same, look_up
 from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.subjects import why_foreign
+from tabletopic_kernel.commit.unknown import UnknownSchemas
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
 from tabletopic_kernel.core.evolution import Evolution
@@ -35,7 +38,8 @@ class KeySchemas:
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
         self._refused: dict[SchemaKey, tuple[str, str]] = {}
-        self._unknown: dict[SchemaKey, tuple[str, str]] = {}
+        self._unknown = UnknownSchemas()
+        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no key was decoded by them yet
 
     def adopt(self) -> None:
         """Take over the schemas that the table covers, as far as the registry answers."""
@@ -60,28 +64,56 @@ class KeySchemas:
         table = self._columns.table
         covered = table.covered_keys() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in covered}
-        return KeyPlan(known, self._refused | self._unknown, frozenset(self._unknown))
+        unknown = self._unknown.refused
+        candidates = {one: key_writer(found, self._settings) for one, found in self._candidates.items()}
+        return KeyPlan(known, self._refused | dict(unknown), frozenset(unknown), candidates)
 
-    def cover(self, needed: frozenset[SchemaKey], *, recheck: bool) -> None:
-        """Make the column fit the schemas ``needed``; raises as ``SchemaKeeper.cover``."""
-        if recheck:
-            self._unknown = {}
-        for schema_id in sorted(needed, key=age):
-            try:
-                self._cover_one(schema_id)
-            except UnknownSchemaError as error:
-                self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
+    def cover(self, needed: frozenset[SchemaKey], proved: frozenset[SchemaKey], *, recheck: bool) -> None:
+        """Look up the schemas ``needed``, fit the column to those ``proved``; as ``SchemaKeeper.cover``."""
+        asked = self._unknown.due(needed, self._services.now_ms()) if recheck else needed
+        for schema_id, found in look_up(self._find, asked):
+            self._meet(schema_id, found)
+        for schema_id in sorted(proved, key=age):
+            is_kept = schema_id in self._candidates
+            self._cover_one(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
+
+    def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
+        """A key names a schema: it becomes a candidate, is covered again, or is refused."""
+        if isinstance(found, UnknownSchemaError):
+            self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
+            return
+        table = self._columns.table
+        if table is not None and schema_id in table.covered_keys():
+            self._cover_one(found)
+            self._unknown.clear(schema_id)
+            return
+        registry, settings = self._services.registry, self._settings
+        if why := why_foreign(registry, found, self._topic, settings, of_keys=True):
+            self._refuse_for_now(schema_id, BAD_SCHEMA, why)
+            return
+        try:
+            make_decoder(schema_id, key_writer(found, settings))
+        except BadSchemaError as error:
+            check_same(self._find, found)
+            self._refuse(schema_id, BAD_SCHEMA, str(error))
+        else:
+            self._candidates[schema_id] = found
+        self._unknown.clear(schema_id)
+
+    def forget_unknown(self) -> None:
+        """The registry may know by now what it did not."""
+        self._unknown = UnknownSchemas()
 
     def _find(self, schema_id: SchemaKey) -> RegisteredSchema:
         return find_schema(self._services.registry, schema_id, key_subject(self._topic))
 
-    def _cover_one(self, schema_id: SchemaKey) -> None:
-        registered = self._find(schema_id)
+    def _cover_one(self, registered: RegisteredSchema) -> None:
+        schema_id = registered.id
         writer = key_writer(registered, self._settings)
         try:
             kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
         except BadSchemaError as error:
-            self._refuse(schema_id, BAD_SCHEMA, str(error), self._refused)
+            self._refuse(schema_id, BAD_SCHEMA, str(error))
             return
         outcome = self._columns.fit_key(kind, registered)
         if not outcome.refused:
@@ -97,12 +129,17 @@ class KeySchemas:
             )
         self._refused[schema_id] = (INCOMPATIBLE_SCHEMA, message)
 
-    def _refuse(
-        self, schema_id: SchemaKey, reason: str, message: str, into: dict[SchemaKey, tuple[str, str]]
-    ) -> None:
+    def _refuse(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._refused[schema_id] = (reason, message)
+
+    def _refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._unknown.add(schema_id, reason, message, self._services.now_ms())
+
+    def _check_stop(self, reason: str, message: str) -> None:
         if self._settings.errors == "stop":
             raise BadRecordError(f"a key of {self._topic} cannot be read: {reason}: {message}")
-        into[schema_id] = (reason, message)
 
     def _remember(self, schema_id: SchemaKey, writer: WriterSchema, outcome: Evolution) -> None:
         self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))

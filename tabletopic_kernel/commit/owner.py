@@ -137,7 +137,7 @@ class Owner:
 
     def meet(self, needs: Needs, *, recheck: bool) -> StagePlan:
         """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
-        self.keeper.cover(needs.schema_ids, needs.columns, needs.key_ids, recheck=recheck)
+        self.keeper.cover(needs, recheck=recheck)
         if needs.dead_letters:
             self.letters.ensure(self.keeper.needed_table(), self.ledger)
         return self.plan()

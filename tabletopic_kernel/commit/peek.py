@@ -15,7 +15,8 @@ from tabletopic_kernel.adapters.kafka import TIMEOUT_S, Broker, make_consumer
 from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.key_types import key_subject, key_writer
 from tabletopic_kernel.commit.schemas import WITHOUT_SCHEMA
-from tabletopic_kernel.core.dead_letter import BAD_SCHEMA_HEADER, INTERNAL_ERROR
+from tabletopic_kernel.commit.subjects import why_foreign
+from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, BAD_SCHEMA_HEADER, INTERNAL_ERROR
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.json_infer import merged_columns
@@ -209,6 +210,7 @@ def _decode(
     found = find_schema(registry, key, subject) if framed else registry.latest(subject)
     if found is None:
         raise ActionNeededError(f"the subject {subject} has no schema yet")
+    _check_own(found, topic, settings, registry)
     schema = WriterSchema(
         found.text,
         found.references,
@@ -224,7 +226,15 @@ def _decode_keys(
     group: Group, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[pa.RecordBatch, list[Refused]]:
     found = find_schema(registry, group.schema_id or 0, key_subject(topic))
+    _check_own(found, topic, settings, registry, of_keys=True)
     return _by_schema(group, found, key_writer(found, settings))
+
+
+def _check_own(
+    found: RegisteredSchema, topic: str, settings: TopicSettings, registry: Registry, *, of_keys: bool = False
+) -> None:
+    if why := why_foreign(registry, found, topic, settings, of_keys=of_keys):
+        raise ActionNeededError(f"{BAD_SCHEMA}: {why}")
 
 
 def _by_schema(

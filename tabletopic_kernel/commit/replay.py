@@ -197,6 +197,7 @@ class Replays:
 def try_letters(letters: pa.Table, owner: Owner) -> Tried:
     """Stage letters as records of the topic, with today's settings; raises as ``Owner.meet``."""
     # The registry may know by now what it did not when these became letters.
+    owner.keeper.forget_unknown()
     plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
         tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip", patient=True)))

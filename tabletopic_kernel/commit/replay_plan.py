@@ -25,7 +25,7 @@ from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.core.ledger import Ledger, added
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import StagePlan
+from tabletopic_kernel.ingest.plan import Needs, StagePlan
 
 
 @dataclass
@@ -76,7 +76,7 @@ def plan_replay(
     )
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
     keeper.adopt(_Unwritten(found.table), ledger)
-    keeper.cover(frozenset(), recheck=True)
+    keeper.cover(Needs(), recheck=True)
     for task in letters.tasks(chosen):
         _try(plan, keeper, letters.read(task, chosen))
     plan.changes = heard.changes
@@ -91,7 +91,7 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
         needs = tried.result.needs
         if not needs:
             break
-        keeper.cover(needs.schema_ids, needs.columns, needs.key_ids)
+        keeper.cover(needs)
     plan.letters += len(letters)
     plan.rows += tried.result.rows
     for reason in tried.stayed.values():

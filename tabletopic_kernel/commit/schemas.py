@@ -12,9 +12,12 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.key_schemas import KeySchemas
+from tabletopic_kernel.commit.lookup import check_same, look_up
 from tabletopic_kernel.commit.projected import batch_columns
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.snapshot import TopicTable
+from tabletopic_kernel.commit.subjects import why_foreign
+from tabletopic_kernel.commit.unknown import UnknownSchemas
 from tabletopic_kernel.commit.writers import WriterColumns, writer_columns
 from tabletopic_kernel.core.dead_letter import (
     BAD_SCHEMA,
@@ -42,8 +45,8 @@ from tabletopic_kernel.core.transform import (
     value_columns,
 )
 from tabletopic_kernel.core.wire import SchemaKey, age
-from tabletopic_kernel.ingest.decoders import BadSchemaError
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Projection, StagePlan, WriterSchema
+from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Needs, Projection, StagePlan, WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Values that name no schema, by value_format: the kind of their one writer schema.
@@ -78,7 +81,8 @@ class SchemaKeeper:
         self._known: dict[SchemaKey, WriterSchema] = {}
         self._wanted: dict[SchemaKey, WriterColumns] = {}  # of those that are known
         self._refused: dict[SchemaKey, tuple[str, str]] = {}
-        self._unknown: dict[SchemaKey, tuple[str, str]] = {}
+        self._unknown = UnknownSchemas()
+        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded by them yet
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
 
@@ -175,8 +179,9 @@ class SchemaKeeper:
             dead_letters=None,
             epoch=ledger.epoch if ledger else 1,
             schemas=known,
-            refused_schemas=self._refused | self._unknown,
-            unknown_schemas=frozenset(self._unknown),
+            refused_schemas=self._refused | dict(self._unknown.refused),
+            unknown_schemas=frozenset(self._unknown.refused),
+            candidates={one: self._writer(found) for one, found in self._candidates.items()},
             covers_tombstones=not any(column.required for column in columns),
             transform=settings.transform,
             inferred=self._inferred(),
@@ -189,40 +194,61 @@ class SchemaKeeper:
             keys=self._keys.plan(),
         )
 
-    def cover(
-        self,
-        needed: frozenset[SchemaKey | None],
-        columns: Sequence[Schema] = (),
-        key_ids: frozenset[SchemaKey] = frozenset(),
-        *,
-        recheck: bool = False,
-    ) -> None:
-        """Make the table's columns fit the schemas ``needed`` (None: tombstones), or inferred ``columns``.
+    def cover(self, needs: Needs, *, recheck: bool = False) -> None:
+        """Look up the schemas that a batch needs, and make the table fit those that a record proved.
 
-        ``key_ids``: schemas of keys.
-        Schemas that cannot be read, or do not fit, are noted as refused, unless the settings say stop.
-        The registry may learn of an unknown one any time: with ``recheck`` only those of ``needed`` stay so.
+        Schemas that cannot be read, are none of the topic's, or do not fit, are noted as refused, unless the
+        settings say stop. The registry may learn of one any time: with ``recheck``, when a batch begins,
+        those that are due are asked for again, and no others.
 
         Raises:
             RetryableError: registry or catalog do not answer (I9).
             BadRecordError: the registry has no such schema, or it cannot be read, and errors are to stop.
             ActionNeededError: the schema does not fit the table, and that is to stop.
         """
-        if recheck:
-            self._unknown = {}
+        needed = needs.schema_ids
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
-        for schema_id in sorted((one for one in needed if one is not None and one != WHOLE_TOPIC), key=age):
-            try:
-                self._cover_id(self._find(schema_id))
-            except UnknownSchemaError as error:
-                self._refuse(schema_id, UNKNOWN_SCHEMA, str(error), self._unknown)
-        if columns:
-            self._cover_inferred(columns)
-        if None in needed:
+        ids = frozenset(one for one in needed if one is not None and one != WHOLE_TOPIC)
+        for schema_id, found in look_up(
+            self._find, self._unknown.due(ids, self._services.now_ms()) if recheck else ids
+        ):
+            self._meet(schema_id, found)
+        for schema_id in sorted(needs.proved, key=age):
+            is_kept = schema_id in self._candidates
+            self._cover_id(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
+        if needs.columns:
+            self._cover_inferred(needs.columns)
+        if None in needed and (self.table is not None or not ids):  # else one of ids may bring the table
             self.needed_table()
             self._columns.fit(_NO_COLUMNS, None)
-        self._keys.cover(key_ids, recheck=recheck)
+        self._keys.cover(needs.key_ids, needs.proved_keys, recheck=recheck)
+
+    def forget_unknown(self) -> None:
+        """The registry may know by now what it did not: it is asked when a record needs it, due or not."""
+        self._unknown = UnknownSchemas()
+        self._keys.forget_unknown()
+
+    def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
+        """A record names a schema: it becomes a candidate, is covered again, or is refused."""
+        if isinstance(found, UnknownSchemaError):
+            self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
+            return
+        if self.table is not None and schema_id in self.table.covered():
+            self._cover_id(found)
+            self._unknown.clear(schema_id)
+            return
+        if why := why_foreign(self._services.registry, found, self._topic, self._settings):
+            self._refuse_for_now(schema_id, BAD_SCHEMA, why)
+            return
+        try:
+            make_decoder(schema_id, self._writer(found))
+        except BadSchemaError as error:
+            check_same(self._find, found)
+            self._refuse(schema_id, BAD_SCHEMA, str(error))
+        else:
+            self._candidates[schema_id] = found
+        self._unknown.clear(schema_id)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
         """Cover the schema, or note it as refused."""
@@ -231,7 +257,7 @@ class SchemaKeeper:
             columns = self._columns_of(registered.id, writer)
             outcome = self._columns.fit(columns, registered)
         except tuple(_REASONS) as error:
-            self._refuse(registered.id, _REASONS[type(error)], str(error), self._refused)
+            self._refuse(registered.id, _REASONS[type(error)], str(error))
             return
         if outcome.refused:
             self._refuse_columns(outcome, registered)
@@ -302,12 +328,17 @@ class SchemaKeeper:
             )
         return columns
 
-    def _refuse(
-        self, schema_id: SchemaKey, reason: str, message: str, into: dict[SchemaKey, tuple[str, str]]
-    ) -> None:
+    def _refuse(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._refused[schema_id] = (reason, message)
+
+    def _refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._unknown.add(schema_id, reason, message, self._services.now_ms())
+
+    def _check_stop(self, reason: str, message: str) -> None:
         if self._settings.errors == "stop":
             raise BadRecordError(f"a record of {self._topic} cannot become a row: {reason}: {message}")
-        into[schema_id] = (reason, message)
 
     def _refuse_columns(self, outcome: Evolution, registered: RegisteredSchema) -> None:
         told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())

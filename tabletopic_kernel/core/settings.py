@@ -120,6 +120,11 @@ class TopicSettings(_Model):
         description="subject of the newest schema: with RecordNameStrategy the record's full name, with "
         "TopicRecordNameStrategy topic-name; without it, topic-value",
     )
+    subjects: Literal["own", "any"] = Field(
+        "own",
+        description="whose schemas records may name: those of the topic's own subjects (topic-value, "
+        "topic-key, value_subject, and by the record's name), or any that the registry has",
+    )
     value_message: str | None = Field(
         None,
         min_length=1,

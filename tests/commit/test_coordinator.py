@@ -229,20 +229,23 @@ def test_a_batch_of_a_topic_made_anew_is_not_taken(rig: Rig) -> None:
 
 
 def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None:
-    """The worker asks for the schema it meets; table, claim and plan follow."""
+    """The worker asks for the schema it meets, and says when it read a record; the table follows."""
     schemas, rig.registry.schemas = rig.registry.schemas, {}
     coordinator = rig.running()
     assert rig.worker.plan.table is None
     rig.registry.schemas = schemas
     plans: list[Any] = []
-    asking = threading.Thread(
-        target=lambda: plans.append(rig.worker.listener.plan_for(Needs(frozenset({1}))))
-    )
-    asking.start()
-    drain(coordinator, until=lambda: bool(plans))
-    asking.join()
-    assert plans[0].table is not None
-    assert set(plans[0].schemas) == {1}
+    for needs in (Needs(frozenset({1})), Needs(proved=frozenset({1}))):
+        asking = threading.Thread(
+            target=lambda needs=needs: plans.append(rig.worker.listener.plan_for(needs))
+        )
+        asking.start()
+        wanted = len(plans) + 1
+        drain(coordinator, until=lambda wanted=wanted: len(plans) == wanted)
+        asking.join()
+    assert (plans[0].table, set(plans[0].candidates)) == (None, {1})
+    assert plans[1].table is not None
+    assert (set(plans[1].schemas), plans[1].candidates) == ({1}, {})
     rig.stage(0, 2)
     coordinator.commit_now()
     drain(coordinator)

@@ -144,7 +144,7 @@ class Topic:
             if not result.needs:
                 break
             needs = result.needs
-            self.keeper.cover(needs.schema_ids, needs.columns, needs.key_ids)
+            self.keeper.cover(needs)
         start = self._ledger.next_offsets[0]
         offsets = StagedOffsets({0: start}, {0: self._sent}, {0: 0})
         after = self._ledger.advanced(offsets, str(uuid.uuid4()))
@@ -392,7 +392,7 @@ def test_letters_of_bare_records_are_replayed(topic: Topic) -> None:
     topic.take_over()
     while (tried := stage_letters(letters, LoadedPlan(topic.keeper.plan()))).result.needs:
         needs = tried.result.needs
-        topic.keeper.cover(needs.schema_ids, needs.columns, needs.key_ids)
+        topic.keeper.cover(needs)
     assert (tried.result.rows, tried.stayed) == (1, {})
     (file,) = tried.result.files
     (row,) = pq.read_table(file.file_path.removeprefix("file://")).to_pylist()

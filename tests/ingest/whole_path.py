@@ -83,7 +83,7 @@ class Path:
             self.result = stage.finish()
             if not (needs := self.result.needs):
                 break
-            self.keeper.cover(needs.schema_ids, needs.columns)
+            self.keeper.cover(needs)
             self.letters, self.messages = {}, {}
         else:
             raise AssertionError(f"the columns do not come to rest: {needs}")

@@ -273,17 +273,54 @@ def test_values_without_a_schema(
 def test_a_schema_that_cannot_be_read(
     bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
-    """Records of a format that is not understood wait as letters, with the reason."""
+    """Records of schemas that no decoder can be built for are letters with the reason; the others go on."""
     sender = new_topic()
     sender.avro(V1, row_v1(0))
+    bench.enable(sender.topic, {**FAST, "subjects": "any"})
+    caught_up(sender.topic)
+    register = sender.registry.register_schema
+    deep = '{"type": "array", "items": ' * 70 + '"int"' + "}" * 70
+    wide = " ".join(f"int32 f{at} = {at + 20_000};" for at in range(9_000))
+    made = [
+        register(f"other-{sender.topic}", Schema(deep, "AVRO")),
+        register(f"wide-{sender.topic}", Schema(f'syntax = "proto3"; message Wide {{ {wide} }}', "PROTOBUF")),
+    ]
+    for one in made:
+        sender.raw(b"\x00" + one.to_bytes(4, "big") + b"\x00")
+    sender.avro(V1, row_v1(1))
+    caught_up(sender.topic)
+    letters = letters_by_place(bench, sender.topic)
+    assert {one["schema_id"]: one["reason"] for one in letters.values()} == dict.fromkeys(made, "bad_schema")
+    assert len(rows_by_place(bench, sender.topic)) == 2
+    assert [bool(one.error) for one in bench.peek(sender.topic, 3)].count(True) == 2
+    bench.disable(sender.topic)
+
+
+def test_records_of_another_topics_schema(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """The columns stay, until the settings say that any schema of the registry will do."""
+    sender, other = new_topic(), new_topic()
+    sender.avro(V1, row_v1(0))
+    foreign = record(field("money", "double"), field("why", "string"))
+    good = other.serialize(foreign.replace("Row", "Refund"), {"money": 1.5, "why": "late"})
     bench.enable(sender.topic, FAST)
     caught_up(sender.topic)
-    subject = f"other-{sender.topic}"
-    deep = '{"type": "array", "items": ' * 70 + '"int"' + "}" * 70
-    made = sender.registry.register_schema(subject, Schema(deep, "AVRO"))
-    sender.raw(b"\x00" + made.to_bytes(4, "big") + b"\x00")
+    before = bench.open_catalog().load_table(bench.table_of(sender.topic)).schema()
+    sender.raw(good)
+    sender.raw(good[:5] + b"\xff")
     sender.flush()
     caught_up(sender.topic)
-    (letter,) = letters_by_place(bench, sender.topic).values()
-    assert (letter["reason"], letter["schema_id"]) == ("bad_schema", made)
+    letters = letters_by_place(bench, sender.topic).values()
+    assert [one["reason"] for one in letters] == ["bad_schema"] * 2
+    assert all(f"{other.topic}-value" in one["message"] for one in letters)
+    assert bench.open_catalog().load_table(bench.table_of(sender.topic)).schema() == before
+    assert f"{other.topic}-value" in str([one.error for one in bench.peek(sender.topic, 2)])
+    bench.alter(sender.topic, {"subjects": "any"})
+    sender.avro(V1, row_v1(1))
+    caught_up(sender.topic)
+    sender.raw(good)
+    sender.flush()
+    caught_up(sender.topic)
+    assert "why" in bench.open_catalog().load_table(bench.table_of(sender.topic)).schema().column_names
     bench.disable(sender.topic)

@@ -22,6 +22,7 @@ message Click { int64 id = 1; string url = 2; optional double size = 3; repeated
 """
 JSON_SCHEMA = json.dumps(
     {
+        "title": "A click",
         "type": "object",
         "properties": {"id": {"type": "integer"}, "url": {"type": "string"}, "size": {"type": "number"}},
         "required": ["id"],
@@ -48,8 +49,8 @@ def test_three_formats_in_one_topic(
     """Avro, Protobuf and JSON Schema by their ids, record by record; what is damaged is a letter each."""
     sender = new_topic()
     ids = {
-        kind: sender.registry.register_schema(f"{sender.topic}-{kind}", Schema(text, kind))
-        for kind, text in (("AVRO", AVRO), ("PROTOBUF", PROTO), ("JSON", JSON_SCHEMA))
+        kind: sender.registry.register_schema(f"{sender.topic}-{record}", Schema(text, kind))
+        for kind, record, text in (("PROTOBUF", "Click", PROTO), ("JSON", "A click", JSON_SCHEMA))
     }
     for number in range(1, 31):
         sender.raw(sender.serialize(AVRO, {"id": number, "url": f"/{number}"}))
