@@ -15,7 +15,8 @@ from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.transform import AFTER, BEFORE, value_columns
 from tabletopic_kernel.core.types import aliases_of
 from tabletopic_kernel.core.wire import SchemaKey
-from tabletopic_kernel.ingest.decoders import make_decoder
+from tabletopic_kernel.ingest.blame import is_trouble, last_line
+from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
 from tabletopic_kernel.ingest.plan import WriterSchema
 
 
@@ -35,9 +36,19 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
     """What the records of a writer's schema need.
 
     Raises:
-        BadSchemaError: the schema cannot be read.
+        BadSchemaError: the schema cannot be read, or has no columns by a fault of ours.
         NotAnEnvelopeError: change events are expected, and these are none.
+        RetryableError: what builds its decoder cannot be run now.
     """
+    try:
+        return _columns(schema_id, writer, settings)
+    except Exception as error:
+        if is_trouble(error):
+            raise
+        raise BadSchemaError(f"no columns can be made of this schema: {last_line(error)}") from error
+
+
+def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> WriterColumns:
     decoded = make_decoder(schema_id, writer).iceberg_schema
     columns = value_columns(decoded, settings.transform)
     if writer.kind != "AVRO":

@@ -225,3 +225,16 @@ def test_a_candidate_alone_writes_nothing(topic: Path) -> None:
         assert stage.finish().files == []
         topic.keeper.cover(needs)
     assert sorted(topic.columns()) == ["id", "text"]
+
+
+def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours there costs the records of the schema, not the topic; the others go on."""
+
+    def fail(*_: Any) -> None:
+        raise KeyError("odd")
+
+    monkeypatch.setattr("tabletopic_kernel.commit.writers.aliases_of", fail)
+    values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
+    assert [row["id"] for row in topic.send(*values)] == [6]
+    assert topic.letters == {1: "bad_schema"}
+    assert "KeyError" in topic.messages[1]
