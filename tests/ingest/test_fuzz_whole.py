@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -40,6 +39,7 @@ from tests.ingest import damage
 from tests.ingest.source import SOURCE
 
 BATCH = 8_000
+COLUMNS = ("id", "text", "sizes")
 ROUNDS = 12  # a batch is staged again when the table must change; of damaged names there may be several
 GROWTH_BYTES = 400 * 1024**2
 TOPIC = "fuzzed"
@@ -233,7 +233,8 @@ class Topic:
         found: dict[int, Row] = {}
         for one in result.files:
             path = Path(one.file_path.removeprefix("file://"))
-            for row in pq.read_table(path).to_pylist(maps_as_pydicts="lossy"):
+            # Of JSON the damage makes hundreds of columns up; a good record has these.
+            for row in pq.read_table(path, columns=[*COLUMNS, "_kafka_metadata"]).to_pylist():
                 found[row["_kafka_metadata"]["offset"] - begin] = row
             path.unlink()
         return found, letters, sum(result.passed_over.values())
@@ -273,6 +274,8 @@ def fuzz(name: str, count: int, folder: Path) -> Counter[str]:
     told: Counter[str] = Counter()
     start_bytes = 0
     first, record = _good(form, rng, 0)
+    while not first["sizes"]:  # of JSON an empty list makes no column
+        first, record = _good(form, rng, 0)
     assert _as_sent(topic.take([record])[0][0]) == first
     for begin in range(0, count, BATCH // 2):
         records: list[Record] = []
@@ -319,11 +322,6 @@ def test_nothing_is_whole(name: str, tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.timeout(3_600)
-def test_a_hundred_thousand_of_each(
-    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_hundred_thousand_of_each(name: str, tmp_path: Path) -> None:
     """The same with 100,000 fuzzed records and 100,000 good ones; memory stays."""
-    began = time.monotonic()
-    told = fuzz(name, 100_000, tmp_path)
-    record_property(name, {"seconds": round(time.monotonic() - began), **told})
-    assert sum(told.values()) >= 90_000
+    assert sum(fuzz(name, 100_000, tmp_path).values()) >= 90_000
