@@ -31,10 +31,15 @@ lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the noteb
 # Tests with servers mostly wait: two processes, each with servers of its own (tests/conftest.py).
 PAIR := -n 2 --dist loadscope --no-loadscope-reorder
 
-# pytest ends with 5 where ARGS chose no test of a kind.
+# A failure of the first half must not hide the second's. pytest ends with 5 where ARGS chose no test of a kind,
+# with 2 after Ctrl-C.
+OUTCOME = status=$$?; [ $$status -ne 2 ] || exit 2; [ $$status -eq 0 ] || [ $$status -eq 5 ] || failed=1
+
 test: $(INSTALLED) $(SIDEBAR) ## every test, also those with real servers
-	@echo "==> pytest, without servers" && { $(RUN) pytest -m "not integration" -q -n auto $(ARGS) || [ $$? -eq 5 ]; }
-	@echo "==> pytest, with servers" && { $(RUN) pytest -m integration $(PAIR) --durations=15 $(ARGS) || [ $$? -eq 5 ]; }
+	@failed=0; \
+	echo "==> pytest, without servers"; $(RUN) pytest -m "not integration" -q -n auto $(ARGS); $(OUTCOME); \
+	echo "==> pytest, with servers"; $(RUN) pytest -m integration $(PAIR) --durations=15 $(ARGS); $(OUTCOME); \
+	exit $$failed
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .

@@ -1,7 +1,9 @@
 """Fixtures for all tests."""
 
+import random
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +12,14 @@ from xdist.scheduler import LoadScopeScheduling
 from tabletopic_kernel.core import redact
 from tabletopic_kernel.local import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+
+# Fixtures for every test: importing them is what puts them to work.
+from tests.leftovers import (  # noqa: F401
+    nothing_stays,
+    nothing_stays_of_a_module,
+    nothing_stays_of_a_test,
+    temporary_files_of_the_run,
+)
 
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("tabletopic", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,8 +64,48 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _ByShare(config, log) if config.getvalue("dist") == "loadscope" else None  # type: ignore[arg-type]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The order of the quick tests can be had again."""
+    parser.addoption("--order", type=int, help="seed of the quick tests' order; 0: as in the files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All processes of a run have one order: the first chooses it."""
+    given = getattr(config, "workerinput", {}).get("order")
+    if config.option.order is None:
+        config.option.order = given if given is not None else random.SystemRandom().randrange(1, 10_000)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of xdist the order."""
+    node.workerinput["order"] = node.config.option.order
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to run them in this order again."""
+    return f"quick tests are shuffled; the same order: --order={config.option.order}"
+
+
+def _shuffle(items: list[pytest.Item], seed: int) -> None:
+    """Quick tests in any order, so that none relies on another; those of a module stay together."""
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    groups, chance = list(modules.values()), random.Random(seed)
+    chance.shuffle(groups)
+    for group in groups:
+        chance.shuffle(group)
+    items[:] = [item for group in groups for item in group]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In the order in which the shares are dealt out; with more time where servers take theirs."""
+    quick = [item for item in items if not item.get_closest_marker("integration")]
+    if config.option.order:
+        _shuffle(quick, config.option.order)
+    # Tests with servers tell stories: those stay in their order.
+    items[:] = [*(item for item in items if item.get_closest_marker("integration")), *quick]
     for item in items:
         if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_WITH_SERVERS_S))

@@ -175,6 +175,32 @@ def test_nothing_is_installed_twice(tmp_path: Path) -> None:
     assert subprocess.run(question, cwd=tmp_path, env=ENVIRONMENT, check=False).returncode == 0
 
 
+@needs_make
+@pytest.mark.parametrize(
+    ("first", "second", "code"), [(0, 0, 0), (1, 0, 2), (0, 1, 2), (1, 1, 2), (5, 0, 0), (0, 5, 0)]
+)
+def test_one_half_of_the_tests_does_not_hide_the_other(
+    tmp_path: Path, first: int, second: int, code: int
+) -> None:
+    """Both run, whichever fails; a half of which no test was chosen is none that failed."""
+    fake = tmp_path / "python"
+    fake.write_text(
+        f'#!/bin/sh\necho ran $3\nif [ "$3" = integration ]; then exit {second}; else exit {first}; fi\n'
+    )
+    fake.chmod(0o755)
+    there = ["-o", ".venv/installed", "-o", "tabletopic_kernel/labextension/package.json"]
+    done = subprocess.run(
+        ["make", *there, f"RUN={fake}", "test"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.findall("^ran (.+)$", done.stdout, re.MULTILINE) == ["not integration", "integration"]
+    assert done.returncode == code
+
+
 def test_ci_runs_the_words_of_the_makefile() -> None:
     """What people run is what CI runs."""
     assert re.findall(r"for task in (.+);", (ROOT / ".ci" / "run").read_text())[0] == "check test"

@@ -17,10 +17,10 @@ class RefusedShare:
     Before there are so many, ``MIN_IF_ALL`` are enough if all of them were refused.
 
     >>> watch = RefusedShare(limit=0.5)
-    >>> watch.is_over(records=900, refused=900)
+    >>> watch.is_over(records=900, refused=850)
     False
     >>> watch.is_over(records=100, refused=0), watch.share
-    (True, 0.9)
+    (True, 0.85)
     >>> RefusedShare(limit=0.5).is_over(records=100, refused=100)
     True
     """

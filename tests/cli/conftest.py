@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,17 @@ from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.workbench import Servers
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Each call of the program quiets the libraries; a process of its own would end with it."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    yield
+    for handler in set(root.handlers) - set(before):
+        root.removeHandler(handler)
+
 
 STATUS = TopicStatus(
     topic="clicks",

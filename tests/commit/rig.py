@@ -123,7 +123,7 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True)
 
 def made_rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Everything around a coordinator."""
-    FakeWorker.made = []
+    monkeypatch.setattr(FakeWorker, "made", [])
     monkeypatch.setattr(coordinator, "Worker", FakeWorker)
     monkeypatch.setattr(schedule, "_IDLE_WAIT_S", 0.01)
     return Rig(FlakyCatalog(catalog))

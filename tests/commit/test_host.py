@@ -103,7 +103,8 @@ class Consumer:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """One that holds its partition."""
-    FakeCoordinator.began, Clock.now_s = [], 0.0
+    monkeypatch.setattr(FakeCoordinator, "began", [])
+    monkeypatch.setattr(Clock, "now_s", 0.0)
     monkeypatch.setattr(module, "Coordinator", FakeCoordinator)
     monkeypatch.setattr(module, "time", Clock)
     monkeypatch.setattr(Host, "_beat", lambda *_, **__: None)

@@ -55,7 +55,8 @@ class LiveServer:
         self.folder = folder
         self.app = ServerApp(
             config=Config(TableTopicApp=app),
-            jpserver_extensions={"tabletopic_kernel": True},
+            # The language servers' extension never ends its thread.
+            jpserver_extensions={"tabletopic_kernel": True, "jupyter_lsp": False},
             root_dir=str(folder),
             base_url=BASE_URL,
             ip="127.0.0.1",

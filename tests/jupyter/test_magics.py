@@ -13,6 +13,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
+from traitlets.config import Config
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
 from tabletopic_kernel.core.settings import TopicWish
@@ -34,7 +35,8 @@ def bench(tmp_path: Path) -> FakeWorkbench:
 def shell(bench: FakeWorkbench) -> Iterator[InteractiveShell]:
     """A shell with the extension."""
     InteractiveShell.clear_instance()
-    made = InteractiveShell.instance()
+    no_history = Config(HistoryManager={"enabled": False})  # a database, and a thread that writes it
+    made = InteractiveShell.instance(config=no_history)
     made.user_ns["workbench"] = bench
     with capture_output():
         made.run_cell("%load_ext tabletopic_kernel")

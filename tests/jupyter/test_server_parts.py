@@ -9,7 +9,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -83,9 +85,11 @@ class FakeStack:
     done: list[str]
     go: threading.Event
     fails: str | None
+    users: list[threading.Thread]
 
     def __init__(self, folder: Path, report: Report = silent, *, wants_login: bool = False) -> None:
         self.report = report
+        self.users.append(threading.current_thread())
 
     def info(self) -> None:
         """Nobody finds its servers."""
@@ -110,11 +114,20 @@ class FakeStack:
 
 
 @pytest.fixture
-def fake_stack(monkeypatch: pytest.MonkeyPatch) -> type[FakeStack]:
-    """In place of the local stack."""
-    FakeStack.done, FakeStack.go, FakeStack.fails = [], threading.Event(), None
-    monkeypatch.setattr(stack_module, "LocalStack", FakeStack)
-    return FakeStack
+def fake_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeStack]]:
+    """In place of the local stack; a class of its own for each test, and its threads end with the test."""
+
+    class Fake(FakeStack):
+        done: ClassVar[list[str]] = []
+        go = threading.Event()
+        fails = None
+        users: ClassVar[list[threading.Thread]] = []
+
+    monkeypatch.setattr(stack_module, "LocalStack", Fake)
+    yield Fake
+    Fake.go.set()
+    for thread in set(Fake.users) - {threading.current_thread()}:
+        thread.join(30)
 
 
 def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeStack]) -> None:
@@ -213,7 +226,6 @@ def test_a_stack_that_starts_is_shown(place: Place) -> None:
     told = until(lambda: (found := shown.look()["servers"])["detail"].endswith("MB") and found)
     assert told["state"] == "starting"
     assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
-    FakeStack.go.set()
 
 
 def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) -> None:

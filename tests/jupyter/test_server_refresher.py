@@ -31,16 +31,17 @@ class Looks:
 @pytest.fixture
 def refreshed() -> Iterator[Callable[..., tuple[Refresher, Looks]]]:
     """Makes a refresher that is closed at the end."""
-    made: list[Refresher] = []
+    made: list[tuple[Refresher, Looks]] = []
 
     def make(every_s: float, idle_s: float) -> tuple[Refresher, Looks]:
         looks = Looks()
-        made.append(Refresher(looks, every_s, idle_s))
-        return made[-1], looks
+        made.append((Refresher(looks, every_s, idle_s), looks))
+        return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for refresher, looks in made:
+        looks.go.set()
+        refresher.close()
 
 
 def test_it_looks_only_while_somebody_asks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
