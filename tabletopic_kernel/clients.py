@@ -34,7 +34,18 @@ class Clients:
 
     @property
     def broker(self) -> Broker:
-        """The broker's client."""
+        """The broker's client, for questions.
+
+        Raises:
+            StackError: it is the embedded one, and has ended: waiting for an answer would say less, later.
+            RetryableError: the same, and it is just starting.
+        """
+        self.servers.away().check("kafka")
+        return self.patient_broker
+
+    @property
+    def patient_broker(self) -> Broker:
+        """The broker's client for those who wait until it is there."""
         from tabletopic_kernel.adapters.kafka import Broker  # noqa: PLC0415
 
         return self._once("broker", lambda: Broker(self.servers.kafka))

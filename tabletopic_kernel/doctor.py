@@ -71,12 +71,15 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("state folder", lambda: _state_folder(state_dir))
     yield _checked("ports", lambda: _ports(state_dir))
     try:
-        servers = find_servers(loaded.settings, whole=True)
+        servers = find_servers(loaded.settings)
+        away = servers.away()
     except TableTopicError as error:
         yield Check("servers", "warn", _first_line(error), _START)
         return
     if _stack(state_dir) is not None:
         yield _checked("login", lambda: _login(loaded.settings))
+    if away.names:
+        yield Check("servers", "warn", str(away), _START)
     yield _checked("broker", lambda: _broker(servers.kafka))
     yield _checked("registry", lambda: _registry(servers.registry))
     yield _checked("catalog", lambda: _catalog(servers.catalog))

@@ -5,19 +5,75 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.core.errors import RetryableError, SettingsError, StackError
 from tabletopic_kernel.core.redact import learn, shown
 from tabletopic_kernel.core.settings import Settings
 
 
 @dataclass(frozen=True)
+class Away:
+    """Servers of the embedded stack that ended by themselves, and those that do not answer yet."""
+
+    ended: tuple[str, ...]
+    starting: tuple[str, ...]
+    state_dir: Path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.ended, *self.starting)
+
+    def __str__(self) -> str:
+        """What is away, and what to do; empty if nothing is."""
+        if self.ended:
+            return (
+                f"the local stack's {' and '.join(self.ended)} {_has(self.ended)} ended; "
+                f"`tabletopic up` starts what is missing, the logs are in {self.state_dir / 'logs'}"
+            )
+        if self.starting:
+            return f"the local stack's {' and '.join(self.starting)} {_is(self.starting)} starting"
+        return ""
+
+    def check(self, name: str) -> None:
+        """Say so if ``name`` is one of them.
+
+        Raises:
+            StackError: it has ended.
+            RetryableError: it is starting.
+        """
+        if name in self.ended:
+            raise StackError(str(self))
+        if name in self.starting:
+            raise RetryableError(f"{self}: try again in a moment")
+
+
+@dataclass(frozen=True)
 class Servers:
-    """The servers in force: properties of librdkafka, of the registry client, of PyIceberg."""
+    """The servers in force: properties of librdkafka, of the registry client, of PyIceberg.
+
+    ``local`` names those of the embedded stack.
+    """
 
     kafka: dict[str, str]
     registry: dict[str, str]
     catalog: dict[str, str]
     state_dir: Path
+    local: tuple[str, ...] = ()
+
+    def away(self) -> Away:
+        """Which of the embedded stack's servers do not run now; asks none, takes milliseconds.
+
+        Raises:
+            StackError: the state folder is damaged.
+        """
+        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil
+
+        stack = LocalStack(self.state_dir).known() if self.local else None
+        if stack is None:  # stopped, and that is not for these addresses to say
+            return Away((), (), self.state_dir)
+        ended = tuple(name for name in stack.ended if name in self.local)
+        starting = tuple(name for name in stack.starting if name in self.local)
+        return Away(ended, starting, self.state_dir)
 
     def __repr__(self) -> str:
         told = {
@@ -27,13 +83,14 @@ class Servers:
         return f"Servers({', '.join(f'{name}={value!r}' for name, value in told.items())}, {self.state_dir})"
 
 
-def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
+def find_servers(settings: Settings) -> Servers:
     """Servers from the settings; those that are absent are the embedded stack's.
 
-    A stack whose registry has ended will do, as table topics go on without it, unless it must be ``whole``.
+    A stack of which a server has ended is still the one in force: hosts wait for it, and the others answer.
+    ``Servers.away`` says which that is.
 
     Raises:
-        SettingsError: some are absent and no stack runs, or a server of it has ended.
+        SettingsError: some are absent, and no stack was started.
     """
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
 
@@ -44,15 +101,7 @@ def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
     own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
     own_registry, own_catalog = "url" in registry, bool(set(catalog) - {"name"})
     if not (own_kafka and own_registry and own_catalog):
-        local = LocalStack(state_dir)
-        stack = local.info()
-        if stack is None and not whole:
-            stack = local.without_registry()
-        if stack is None and (ended := local.ended()):
-            raise SettingsError(
-                f"the local stack's {' and '.join(ended)} {'has' if len(ended) == 1 else 'have'} ended; "
-                f"`tabletopic up` starts what is missing, the logs are in {state_dir / 'logs'}"
-            )
+        stack = LocalStack(state_dir).known()
         if stack is None:
             missing = [
                 name
@@ -69,4 +118,13 @@ def find_servers(settings: Settings, *, whole: bool = False) -> Servers:
         if not own_registry:
             registry = {**registry, "url": stack.registry_url, **stack.registry_login}
         catalog = catalog if own_catalog else {**stack.catalog, **catalog}
-    return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir)
+    local = tuple(name for name, own in (("kafka", own_kafka), ("registry", own_registry)) if not own)
+    return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir, local)
+
+
+def _has(names: tuple[str, ...]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _is(names: tuple[str, ...]) -> str:
+    return "is" if len(names) == 1 else "are"

@@ -355,7 +355,7 @@ class Workbench(Clients):
         services = Services(
             catalog=self.open_catalog,
             spark=self.spark,
-            broker=self.broker,
+            broker=self.patient_broker,
             registry=self.registry,
             control=ControlLog(self.servers.kafka),
             host=new_host_id(),

@@ -11,6 +11,8 @@ export interface IServers {
   readonly state: 'ready' | 'starting' | 'stopping' | 'none' | 'unreachable';
   /** What is going on, or what to do next. */
   readonly detail: string;
+  /** Servers of the local stack that were started and do not run now. */
+  readonly missing: readonly string[];
   readonly bootstrap_servers: string;
   readonly registry_url: string;
   /** Whether the settings name all of them, so that there is no local stack to start or stop. */

@@ -222,6 +222,7 @@ function addGeneral(
   trans: TranslationBundle
 ): void {
   const servers = () => model.overview?.servers;
+  const isToStart = () => servers()?.state === 'none' || (servers()?.missing.length ?? 0) > 0;
   const hasStack = () => servers()?.own === false && !['none', 'stopping'].includes(servers()?.state ?? 'none');
   const add = (id: string, options: Omit<CommandRegistry.ICommandOptions, 'describedBy'>) => {
     commands.addCommand(id, { ...options, describedBy: { args: NO_ARGS } });
@@ -258,8 +259,8 @@ function addGeneral(
     label: trans.__('Start the Local Stack'),
     caption: trans.__('Kafka, a schema registry and a catalog on this machine'),
     icon: launchIcon,
-    isEnabled: () => servers()?.state === 'none',
-    isVisible: () => servers()?.state === 'none',
+    isEnabled: isToStart,
+    isVisible: isToStart,
     execute: () => told(model.startStack())
   });
   add(CommandIDs.stopStack, {

@@ -67,7 +67,10 @@ export class EmptyState implements IView<IEmptyData> {
     if (overview === null) {
       return { ...nothing, title: this._trans.__('Looking…'), working: true };
     }
-    const { state, detail, bootstrap_servers } = overview.servers;
+    const { state, detail, missing, bootstrap_servers } = overview.servers;
+    if (overview.topics.length > 0 && (state === 'starting' || missing.length > 0)) {
+      return null; // the list stays, and the head says which server is away
+    }
     switch (state) {
       case 'none':
         return {
@@ -97,8 +100,8 @@ export class EmptyState implements IView<IEmptyData> {
         return {
           ...nothing,
           title: this._trans.__('The servers do not answer'),
-          text: this._trans.__('They are asked again by themselves.'),
-          detail
+          text: missing.length > 0 ? '' : this._trans.__('They are asked again by themselves.'),
+          detail: missing.length > 0 ? '' : detail
         };
       case 'ready':
         return overview.topics.length > 0

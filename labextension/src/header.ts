@@ -21,6 +21,7 @@ export interface IHeaderActions {
   refresh(): void;
   dashboard(): void;
   menu(at: DOMRect): void;
+  startStack(): void;
   startHost(): void;
   stopHost(): void;
   dismiss(): void;
@@ -45,6 +46,8 @@ export class Header implements IView<IHeaderData> {
       this._start,
       this._stop
     );
+    this._restart = textButton(_trans.__('Start what is missing'), actions.startStack);
+    this._away = h('div', { class: css('away'), role: 'alert' }, this._awayText, this._restart);
     this._problem = h(
       'div',
       { class: css('problem'), role: 'alert' },
@@ -62,6 +65,7 @@ export class Header implements IView<IHeaderData> {
         iconButton(dashboardIcon, _trans.__('Open the dashboard'), actions.dashboard),
         menu
       ),
+      this._away,
       this._host,
       this._hostDetail,
       this._trouble,
@@ -79,6 +83,10 @@ export class Header implements IView<IHeaderData> {
     setShown(this._problem, problem !== null);
     setText(this._pending, pending ?? '');
     setShown(this._pending, pending !== null);
+    const away = overview !== null && overview.servers.missing.length > 0;
+    setWords(this._awayText, away ? overview.servers.detail : '');
+    setShown(this._away, away);
+    this._restart.disabled = pending !== null;
     // While nothing is switched on, a host is nothing to think about: switching on starts one.
     const wanted =
       overview?.servers.state === 'ready' &&
@@ -126,6 +134,9 @@ export class Header implements IView<IHeaderData> {
   private readonly _stop: HTMLButtonElement;
   private readonly _hostDetail = h('p', { class: css('hostDetail') });
   private readonly _trouble = h('p', { class: css('trouble'), role: 'alert' });
+  private readonly _away: HTMLElement;
+  private readonly _awayText = h('span');
+  private readonly _restart: HTMLButtonElement;
   private readonly _problem: HTMLElement;
   private readonly _problemText = h('span');
   private readonly _pending = h('p', { class: css('pending') });

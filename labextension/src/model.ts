@@ -160,7 +160,7 @@ export class WorkbenchModel implements IDisposable {
 
   startStack(): Promise<boolean> {
     return this._act(GENERAL, this._trans.__('Starting the local stack…'), () => this.api.startStack(), {
-      done: overview => overview.servers.state !== 'none'
+      done: overview => overview.servers.state !== 'none' && overview.servers.missing.length === 0
     });
   }
 

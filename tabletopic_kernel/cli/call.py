@@ -21,7 +21,7 @@ import typer
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.manual import Command
-from tabletopic_kernel.core.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.core.errors import RetryableError, StackError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.config import LoadedSettings
@@ -107,6 +107,8 @@ class Call:
         while True:
             try:
                 return self.workbench.hosts()
+            except StackError:  # it has ended, and does not come back by itself
+                return None
             except RetryableError:  # a broker that has just started does not know its groups yet
                 if time.monotonic() > deadline:
                     return None

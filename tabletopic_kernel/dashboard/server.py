@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tornado.httputil import HTTPHeaders
+from tornado.web import OutputTransform
 from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.core.errors import UsageError
@@ -80,6 +82,8 @@ def serve(
             f"cannot listen at {place.unix_socket or f'127.0.0.1:{place.port}'}: {error.strerror}; "
             "choose another with --port, or 0 for a free one"
         ) from error
+    if not place.unix_socket:  # else the proxy says who may frame the pages
+        server._tornado.add_transform(_Guarded)
     loop = IOLoop.current()
     loop.asyncio_loop.set_exception_handler(_not_of_closed_pages)  # type: ignore[attr-defined]
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # the same news
@@ -103,6 +107,21 @@ def serve(
         if place.unix_socket:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(place.unix_socket)
+
+
+class _Guarded(OutputTransform):
+    """No page of another site may frame these, and no browser guess another type."""
+
+    def __init__(self, request: object) -> None:
+        pass
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Add the headers."""
+        headers["Content-Security-Policy"] = "frame-ancestors 'self'"
+        headers["X-Content-Type-Options"] = "nosniff"
+        return status_code, headers, chunk
 
 
 def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -243,6 +243,8 @@ class TopicMagics(Magics):
     def _up(self, _: argparse.Namespace) -> Grid:
         try:
             servers = self._session.workbench.servers
+            if servers.away().names:
+                servers = self._start_servers()
         except SettingsError:  # none are named, and none run
             servers = self._start_servers()
         return facts(

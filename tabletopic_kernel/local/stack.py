@@ -40,7 +40,8 @@ _IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
 class StackInfo:
     """A running stack, as clients need it. All paths are absolute.
 
-    ``catalog`` holds PyIceberg's properties with ``name``; ``started`` names the servers this call started.
+    ``catalog`` holds PyIceberg's properties with ``name``; ``started`` names the servers this call started,
+    ``ended`` those that have ended by themselves, ``starting`` those that do not answer yet.
     """
 
     bootstrap_servers: str
@@ -52,6 +53,8 @@ class StackInfo:
     # Beside the addresses, where the servers ask for it; of librdkafka and of the registry's client.
     kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
     registry_login: dict[str, str] = field(default_factory=dict, repr=False)
+    ended: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
 
 
 class LocalStack:
@@ -122,14 +125,18 @@ class LocalStack:
             return self._info(records)
         return None
 
-    def without_registry(self) -> StackInfo | None:
-        """The stack if its registry alone has ended by itself, else None; raises as ``info``."""
-        return self._info(self._load()) if self.ended() == [registry_server.NAME] else None
+    def known(self) -> StackInfo | None:
+        """The stack, also where servers of it do not run at the moment; raises StackError as ``info``.
 
-    def ended(self) -> list[str]:
-        """Servers that were started, not stopped, and run no more; raises StackError as ``info``."""
+        None if it was stopped or never started: a server that ended by itself keeps its ports.
+        """
         records = self._load()
-        return [name for name in SERVERS if records[name].process and not self._is_alive(name, records[name])]
+        servers = [records[name] for name in SERVERS]
+        if not all(one.ports for one in servers) or not any(one.process for one in servers):
+            return None
+        away = [name for name in SERVERS if not self._is_alive(name, records[name])]
+        late = tuple(name for name in SERVERS if name not in away and not records[name].ready)
+        return replace(self._info(records), ended=tuple(away), starting=late)
 
     def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
         processes = {name: records[name].process for name in SERVERS}
@@ -142,11 +149,16 @@ class LocalStack:
             "warehouse": f"file://{self.state_dir}/warehouse",
         }
         kafka, registry = self._server(broker.NAME, records), self._server(registry_server.NAME, records)
-        logins = {
-            "kafka_login": login.kafka_properties(kafka.password) if kafka.password else {},
-            "registry_login": login.registry_properties(registry.password) if registry.password else {},
-        }
-        return StackInfo(kafka.address, registry.address, catalog, self.state_dir, pids, started, **logins)
+        return StackInfo(
+            kafka.address,
+            registry.address,
+            catalog,
+            self.state_dir,
+            pids,
+            started,
+            kafka_login=login.kafka_properties(kafka.password) if kafka.password else {},
+            registry_login=login.registry_properties(registry.password) if registry.password else {},
+        )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -171,7 +183,8 @@ class LocalStack:
         dead = {self._mark(name): name for name in SERVERS if not self._is_alive(name, records[name])}
         records = {
             **records,
-            **{name: replace(records[name], process=None, ready=False) for name in dead.values()},
+            # Not its process: whoever looks meanwhile shall see a stack of which a server is away.
+            **{name: replace(records[name], ready=False) for name in dead.values()},
         }
         for its_mark, stray in process.find(dead) if dead else ():
             name = dead[its_mark]

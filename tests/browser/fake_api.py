@@ -62,6 +62,7 @@ class FakeApi:
     topics: list[dict[str, Any]] = field(default_factory=list)
     servers: str = "ready"
     detail: str = ""
+    missing: list[str] = field(default_factory=list)
     host: dict[str, Any] = field(
         default_factory=lambda: {"state": "running", "detail": "", "ids": ["here-1-a"]}
     )
@@ -79,6 +80,7 @@ class FakeApi:
             "servers": {
                 "state": self.servers,
                 "detail": self.detail,
+                "missing": self.missing,
                 "bootstrap_servers": "127.0.0.1:9092" if ready else "",
                 "registry_url": "http://127.0.0.1:8081" if ready else "",
                 "own": False,

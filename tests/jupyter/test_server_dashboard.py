@@ -72,6 +72,13 @@ def test_it_is_asked_with_its_prefix(live: LiveServer) -> None:
     assert Path(str(socket)).parent.stat().st_mode & 0o077 == 0  # nobody else's
 
 
+def test_pages_of_others_must_not_frame_it(live: LiveServer) -> None:
+    """Its pages come with the policy of Jupyter's own, also where it cannot be reached."""
+    headers = live.ask("GET", "tabletopic/dashboard/").headers
+    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
 def test_the_keys_of_the_server_stay_here(live: LiveServer) -> None:
     """Token and cookies are not handed on."""
     headers = ask(live, Cookie="a=b", **{"X-XSRFToken": "x", "Accept-Language": "nl"})["headers"]

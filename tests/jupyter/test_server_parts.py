@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import psutil
 import pytest
 
 from tabletopic_kernel.core.errors import ActionNeededError, StackError, UsageError
@@ -29,7 +31,10 @@ from tabletopic_kernel.jupyter.server.overview import Overview, row_of, row_of_o
 from tabletopic_kernel.jupyter.server.place import NoServersError, Place
 from tabletopic_kernel.jupyter.server.servers import Doing, Sample, Servers
 from tabletopic_kernel.local import stack as stack_module
+from tabletopic_kernel.local import state
+from tabletopic_kernel.local.process import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
+from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.workbench import Workbench
 from tests.jupyter.live_server import until
 from tests.jupyter.server_fakes import status
@@ -91,12 +96,8 @@ class FakeStack:
         self.report = report
         self.users.append(threading.current_thread())
 
-    def info(self) -> None:
-        """Nobody finds its servers."""
-
-    def ended(self) -> list[str]:
-        """None of them has run before."""
-        return []
+    def known(self) -> None:
+        """Nobody finds its servers; none of them has run before."""
 
     def up(self) -> None:
         """Report a step, wait, end."""
@@ -208,6 +209,22 @@ def test_an_empty_folder(place: Place) -> None:
         place.workbench()
 
 
+@pytest.mark.usefixtures("place")
+def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
+    """The state folder always, resolved; the settings file where there is one; as they are now."""
+    place = Place()
+    told = place.kernel_environment()
+    assert told == {"TABLETOPIC_STATE_DIR": place.settings().state_dir}
+    assert Path(told["TABLETOPIC_STATE_DIR"]).is_absolute()
+    (tmp_path / "tabletopic.toml").write_text('state_dir = "elsewhere"\n')
+    assert place.kernel_environment() == {
+        "TABLETOPIC_STATE_DIR": str(tmp_path / "elsewhere"),
+        "TABLETOPIC_CONFIG": str(tmp_path / "tabletopic.toml"),
+    }
+    (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
+    assert place.kernel_environment() == place.environment()
+
+
 def test_wrong_settings_are_shown(place: Place, tmp_path: Path) -> None:
     """And the right ones are taken without a restart."""
     (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
@@ -242,6 +259,37 @@ def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) 
     fake_stack.go.set()
     thread.join(30)
     assert shown.look()["servers"]["state"] == "none"
+
+
+@pytest.mark.parametrize(("name", "shown"), [("registry", "ready"), ("kafka", "unreachable")])
+def test_a_server_that_ended_takes_no_topic_away(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: str
+) -> None:
+    """Topics stay, also while it starts again; what has ended is named. Without a broker none is asked."""
+    monkeypatch.setattr(overview_module, "rows", lambda _: [row_of_other("clicks", 1)])
+    monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
+    myself = ProcessId(os.getpid(), psutil.Process().create_time())
+    here = {
+        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
+        "registry": ServerRecord({"http": 3}, myself, True),
+    }
+    looking = overview(place)
+    folder = Path(place.settings().state_dir)
+    folder.mkdir(parents=True)
+    state.save(folder, here)
+    before = looking.look()
+    assert (before["servers"]["state"], before["servers"]["missing"]) == ("ready", [])
+    gone = replace(myself, start_time_s=1.0)
+    state.save(folder, here | {name: replace(here[name], process=gone)})
+    found = looking.look(before)
+    assert (found["servers"]["state"], found["servers"]["missing"]) == (shown, [name])
+    assert found["servers"]["detail"].startswith(f"the local stack's {name} has ended; `tabletopic up`")
+    assert found["topics"] == before["topics"]
+    looking.servers._set(Doing("failed", "Port 1 is not free"))
+    assert looking.look(before)["servers"]["detail"] == "Port 1 is not free"
+    looking.servers._set(Doing("starting", name))
+    starting = looking.look(before)
+    assert (starting["servers"]["state"], starting["topics"]) == ("starting", before["topics"])
 
 
 def test_a_host_that_was_just_started_is_waited_for(

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.core.errors import SettingsError, StackError
+from tabletopic_kernel.core.errors import RetryableError, SettingsError, StackError
 from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.local import files, jvm, ports, stack, state
 from tabletopic_kernel.local.jars import Jars
@@ -15,6 +15,7 @@ from tabletopic_kernel.local.process import ProcessId
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.servers import find_servers
+from tabletopic_kernel.workbench import Workbench
 
 
 @pytest.fixture(autouse=True)
@@ -78,30 +79,61 @@ def test_what_is_not_wholly_up_is_not_running(records: dict[str, ServerRecord], 
     assert LocalStack(tmp_path).info() is None
 
 
-def test_a_server_that_ended_by_itself_is_named(tmp_path: Path) -> None:
-    """Who asks for servers is told which of them is gone, and not that there never were any."""
+@pytest.mark.parametrize("name", ["kafka", "registry"])
+def test_a_server_that_ended_by_itself_is_named(tmp_path: Path, name: str) -> None:
+    """The stack stays in force without it: hosts wait, and who asks is told which one is gone."""
     here, gone = _records(_myself()), _records(_myself(shift_s=100))
-    state.save(tmp_path, here | {"registry": gone["registry"]})
-    assert LocalStack(tmp_path).ended() == ["registry"]
-    with pytest.raises(SettingsError, match="stack's registry has ended; `tabletopic up`"):
-        find_servers(Settings(state_dir=str(tmp_path)), whole=True)
+    settings = Settings(state_dir=str(tmp_path))
+    state.save(tmp_path, here)
+    all_there = find_servers(settings)
+    assert all_there.away().names == ()
+    assert str(all_there.away()) == ""
+    state.save(tmp_path, here | {name: gone[name]})
+    assert find_servers(settings) == all_there
+    away = all_there.away()
+    assert (away.ended, away.starting) == ((name,), ())
+    with pytest.raises(StackError, match=f"stack's {name} has ended; `tabletopic up` starts what is missing"):
+        away.check(name)
+    away.check("catalog")
+
+
+@pytest.mark.parametrize("name", ["kafka", "registry"])
+def test_a_server_that_is_started_again_is_waited_for(tmp_path: Path, name: str) -> None:
+    """Between its end and its first answer nobody is told that there are no servers."""
+    here = _records(_myself())
+    state.save(tmp_path, here | {name: _records(_myself(), ready=False)[name]})
+    servers = find_servers(Settings(state_dir=str(tmp_path)))
+    assert str(servers.away()) == f"the local stack's {name} is starting"
+    with pytest.raises(RetryableError, match="is starting: try again in a moment"):
+        servers.away().check(name)
+
+
+def test_a_question_to_a_broker_that_has_ended_is_answered_at_once(tmp_path: Path) -> None:
+    """By what has ended; a host gets the client all the same, and waits."""
+    here, gone = _records(_myself()), _records(_myself(shift_s=100))
     state.save(tmp_path, here | {"kafka": gone["kafka"]})
-    with pytest.raises(SettingsError, match="stack's kafka has ended; `tabletopic up`"):
-        find_servers(Settings(state_dir=str(tmp_path)))
+    bench = Workbench(Settings(state_dir=str(tmp_path)))
+    with pytest.raises(StackError, match="stack's kafka has ended"):
+        bench.wishes()
+    assert bench.patient_broker.properties["bootstrap.servers"] == "127.0.0.1:20001"
+    state.save(tmp_path, here)
+    assert bench.broker is bench.patient_broker  # it is there again, the workbench need not be made anew
+
+
+def test_servers_that_were_stopped_are_none(tmp_path: Path) -> None:
+    """Stopped by a person: nobody waits for them."""
     state.save(tmp_path, _records(None))
-    assert LocalStack(tmp_path).ended() == []
+    assert LocalStack(tmp_path).known() is None
     with pytest.raises(SettingsError, match="no servers for"):
         find_servers(Settings(state_dir=str(tmp_path)))
 
 
-def test_table_topics_can_be_looked_at_while_the_registry_is_away(tmp_path: Path) -> None:
-    """They go on without it as long as schemas are known, so its end must not hide how they are."""
+def test_named_servers_are_no_ones_to_look_after(tmp_path: Path) -> None:
+    """Only what the settings do not name is the stack's."""
     here, gone = _records(_myself()), _records(_myself(shift_s=100))
-    state.save(tmp_path, here)
-    settings = Settings(state_dir=str(tmp_path))
-    all_there = find_servers(settings)
     state.save(tmp_path, here | {"registry": gone["registry"]})
-    assert find_servers(settings) == all_there
+    named = Settings(state_dir=str(tmp_path), registry={"url": "http://registry.example"})
+    assert find_servers(named).away().names == ()
 
 
 def test_asking_changes_nothing(tmp_path: Path) -> None:

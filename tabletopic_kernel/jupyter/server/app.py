@@ -89,6 +89,21 @@ class TableTopicApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         self._still_here = PeriodicCallback(self._keep_alive, _STILL_HERE_MS)
         self._still_here.start()
+        self._tell_kernels(serverapp.kernel_manager)
+
+    def _tell_kernels(self, manager: Any) -> None:
+        """Each new kernel gets the settings file and the state folder that are in force then.
+
+        Not by ``os.environ``, from which the server's own settings are read.
+        """
+        start = manager.start_kernel
+
+        def start_kernel(*args: Any, **kwargs: Any) -> Any:
+            env = kwargs.get("env") or os.environ
+            kwargs["env"] = {**env, **self.backend.place.kernel_environment()}
+            return start(*args, **kwargs)
+
+        manager.start_kernel = start_kernel
 
     async def stop_extension(self) -> None:
         """End host and dashboard; the local stack stays."""

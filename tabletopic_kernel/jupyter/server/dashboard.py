@@ -135,6 +135,13 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         super().__init__(*args, **{**kwargs, "absolute_url": True, "update_last_activity": False})
         self.proxy_base = PATH
 
+        def guarded(response: Any) -> None:
+            """With the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
+            response.headers["Content-Security-Policy"] = self.content_security_policy
+            response.headers["X-Content-Type-Options"] = "nosniff"
+
+        self.rewrite_response = guarded
+
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Login first, then a dashboard that answers."""
         await JupyterHandler.prepare(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from tabletopic_kernel.jupyter.server.servers import Sample, Servers
 
 if TYPE_CHECKING:  # loads the Kafka client
     from tabletopic_kernel.commit.status import TopicStatus
+    from tabletopic_kernel.servers import Away
     from tabletopic_kernel.workbench import Workbench
 
 _LOG = logging.getLogger(__name__)
@@ -63,21 +64,31 @@ class Overview:
     def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:
         """State of the servers, figures of the topics, ids of the live hosts."""
         state, detail, workbench = self._reach()
-        figures, ids = _EMPTY, list[str]()
+        # A server that is started anew takes no topic away.
+        figures, ids = _known(last) if state == "starting" else _EMPTY, list[str]()
+        missing: tuple[str, ...] = ()
         if workbench is not None:
             try:
+                away = workbench.servers.away()
+                missing, detail = away.names, self._why_away(away)
+                away.check("kafka")
                 topics = rows(workbench)
                 if self.host.is_young:
                     topics = [_on_its_way(row) for row in topics]
                 figures, ids = {"topics": topics, **_sum(topics)}, live_hosts(workbench)
             except TableTopicError as error:
-                state, detail, figures = "unreachable", str(error), _known(last)
+                state, detail, figures = "unreachable", detail or str(error), _known(last)
             except Exception as error:  # there is no caller to tell but the page
                 _LOG.exception("overview")
                 told = redact(f"{type(error).__name__}: {error}")
                 detail = f"unexpected {told}; the Jupyter server's log has the trace"
                 state, figures = "unreachable", _known(last)
-        return _told(state, detail, own=self._own(), workbench=workbench), figures, ids
+        return _told(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
+
+    def _why_away(self, away: Away) -> str:
+        """What has ended, or why it did not start again; empty if all run."""
+        doing = self.servers.doing
+        return doing.detail if away.names and doing.state == "failed" else str(away)
 
     def _reach(self) -> tuple[str, str, Workbench | None]:
         """What is known before a server is asked: state, detail, and the workbench to ask with."""
@@ -111,7 +122,14 @@ def _known(last: Mapping[str, Any] | None) -> Row:
     return {name: last[name] for name in _EMPTY} if last else _EMPTY
 
 
-def _told(state: str, detail: str, *, own: bool, workbench: Workbench | None = None) -> dict[str, Any]:
+def _told(
+    state: str,
+    detail: str,
+    missing: Sequence[str] = (),
+    *,
+    own: bool,
+    workbench: Workbench | None = None,
+) -> dict[str, Any]:
     """Addresses without the secrets that they may hold."""
     kafka = workbench.servers.kafka if workbench else {}
     address = kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", "")
@@ -119,6 +137,7 @@ def _told(state: str, detail: str, *, own: bool, workbench: Workbench | None = N
     return {
         "state": state,
         "detail": detail,
+        "missing": list(missing),
         "bootstrap_servers": mask(address),
         "registry_url": mask(url),
         "own": own,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.config import load_settings
+from tabletopic_kernel.config import LoadedSettings, load_settings
 from tabletopic_kernel.core.errors import RetryableError, SettingsError
 from tabletopic_kernel.core.settings import Settings
 
@@ -39,8 +39,25 @@ class Place:
         Raises:
             SettingsError: a line for everything that is wrong.
         """
+        return self._load().settings
+
+    def _load(self) -> LoadedSettings:
         overrides = {"state_dir": self.state_dir or None}
-        return load_settings(overrides, environ={**os.environ, **self.environment()}).settings
+        return load_settings(overrides, environ={**os.environ, **self.environment()})
+
+    def kernel_environment(self) -> dict[str, str]:
+        """Variables by which a kernel in any folder finds what is in force here, as it is now.
+
+        Without them it would look upwards of its notebook's folder, and find other settings and servers.
+        """
+        try:
+            loaded = self._load()
+        except SettingsError:  # the kernel says so itself
+            return self.environment()
+        found = {"TABLETOPIC_STATE_DIR": str(Path(loaded.settings.state_dir).absolute())}
+        if loaded.file is not None:
+            found["TABLETOPIC_CONFIG"] = str(Path(loaded.file).absolute())
+        return found
 
     def environment(self) -> dict[str, str]:
         """Variables by which a child finds the same settings."""
@@ -61,7 +78,7 @@ class Place:
 
         try:
             settings = self.settings()
-            servers = find_servers(settings, whole=True)
+            servers = find_servers(settings)
         except SettingsError as error:
             with self._lock:
                 self._workbench = None  # its clients would go on looking for a broker that was stopped
