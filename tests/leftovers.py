@@ -42,6 +42,17 @@ _PROCESS_WIDE_THREADS = (
 _PROCESS_WIDE_PROGRAMS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 # Folders that tools keep, not tests.
 _CACHES = {".pytest_cache", ".hypothesis", "__pycache__", ".mypy_cache", ".ruff_cache"}
+_NOT_YET = {
+    "adapters",
+    "dashboards",
+    "datasets",
+    "drill",
+    "ingest",
+    "query",
+    "recovery",
+    "integration",
+    "browser",
+}
 _SESSION = 2
 _WIDTH = {"function": 0, "class": 0, "module": 1, "package": _SESSION, "session": _SESSION}
 # They start nothing.
@@ -230,8 +241,11 @@ def _width(item: pytest.Item) -> int:
 
 
 def _has_servers(items: list[pytest.Item]) -> bool:
-    """Tests with servers share them, and Spark's threads with them: they are not looked after here."""
-    return any(item.get_closest_marker("integration") for item in items)
+    """Tests with servers share them, and Spark's threads with them: they are not looked after here.
+
+    Nor are those of folders that have not been gone through.
+    """
+    return any(item.get_closest_marker("integration") or item.path.parent.name in _NOT_YET for item in items)
 
 
 def _check(left: list[str], whose: str) -> None:
