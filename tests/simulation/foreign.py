@@ -47,11 +47,11 @@ def expire(world: World, dice: random.Random, table: Table) -> None:
 
 def expire_and_clean(world: World, dice: random.Random, table: Table) -> None:
     """The same as Spark does it: files that only expired snapshots reached go."""
-    before = world.reader.reached(table)
+    before = world.reader.tables.reached(table)
     expire(world, dice, table)
     fresh = world.lake.load(table.name())
     assert fresh is not None
-    for name in sorted(before - world.reader.reached(fresh)):
+    for name in sorted(before - world.reader.tables.reached(fresh)):
         world.lake.store.files.pop(name, None)
 
 
@@ -64,7 +64,7 @@ def rewrite(world: World, dice: random.Random, table: Table) -> None:
     if not table.spec().is_unpartitioned() and len({str(file.partition) for file in chosen}) > 1:
         return
     rows = pa.concat_tables(
-        [world.reader.rows_of(file.file_path) for file in chosen], promote_options="permissive"
+        [world.reader.tables.rows_of(file.file_path) for file in chosen], promote_options="permissive"
     )
     merged = _written(world, dice, table, rows, chosen[0])
     with table.transaction() as transaction:

@@ -73,8 +73,13 @@ def arrive(world: World, dice: random.Random) -> None:
 
 
 def lose_a_file(world: World, dice: random.Random) -> None:
-    """A staged file is not where its task wrote it, or not whole: executors that do not share the storage."""
-    named = world.reader.named()
+    """A staged file is not where its task wrote it, or not whole: executors that do not share the storage.
+
+    Not one that an owner has looked at and is about to commit: nothing can help against that.
+    """
+    if world.outside.later or any(process.busy for process in world.processes.values()):
+        return
+    named = world.reader.tables.named()
     staged = [one for one in sorted(world.lake.store.files) if "/epoch-" in one and one not in named]
     if staged and dice.random() < 0.5:
         del world.lake.store.files[dice.choice(staged)]

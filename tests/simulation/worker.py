@@ -39,6 +39,7 @@ class ModelWorker:
         self._request: PlanRequest | None = None
         self._ended = False
         self.stopping = False
+        self.waits_s: float | None = None  # there is one topic, which waits for no turn
 
     def start(self) -> None:
         """Begin to read."""

@@ -89,7 +89,7 @@ class World:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        def make(_: Any, spec: Any, plan: Any, listener: Any) -> ModelWorker:
+        def make(_: Any, spec: Any, plan: Any, listener: Any, *_more: Any) -> ModelWorker:
             assert self.acting is not None
             return ModelWorker(self.acting, spec, plan, listener)
 

@@ -1,0 +1,160 @@
+"""What a table says of itself: the files its snapshots reach, its ledger, and the rows in its files.
+
+Read by PyIceberg and PyArrow from metadata, manifests and Parquet files; each once, for no file ever changes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from tests.simulation.kafka import GENERATION, PARTITION
+from tests.simulation.lake import Lake
+from tests.simulation.store import place
+
+Row = tuple[int, int, int]  # generation of the topic, partition, offset
+Letter = tuple[int, int, str | None]  # partition, offset, replay
+
+
+@dataclass(frozen=True)
+class LedgerRead:
+    """What a snapshot's summary says, by the keys of ARCHITECTURE.md."""
+
+    offsets: dict[int, int]
+    epoch: int
+    commit_id: str
+    topic_id: str
+    lost: dict[int, int]
+    replay_id: str | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> LedgerRead | None:
+        """The ledger of a snapshot; None where another writer made it."""
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        if "tabletopic.offsets" not in summary:
+            return None
+        return cls(
+            _by_partition(summary["tabletopic.offsets"]),
+            int(summary["tabletopic.epoch"]),
+            summary["tabletopic.commit-id"],
+            summary["tabletopic.topic-id"],
+            _by_partition(summary.get("tabletopic.lost", "{}")),
+            summary.get("tabletopic.replay-id"),
+        )
+
+
+def _by_partition(text: str) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in json.loads(text).items()}
+
+
+class WrongValueError(Exception):
+    """A row does not hold what its record did."""
+
+
+class Tables:
+    """Reads the tables of a lake."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._manifests: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._lists: dict[str, tuple[str, ...]] = {}
+
+    def ledger(self, table: Table) -> LedgerRead | None:
+        """The newest ledger among the ancestors of the head; the tag's, where those have been expired."""
+        by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+        one = table.current_snapshot()
+        while one is not None:
+            if found := LedgerRead.of(one):
+                return found
+            one = by_id.get(one.parent_snapshot_id) if one.parent_snapshot_id is not None else None
+        tag = table.metadata.refs.get("tabletopic-ledger")
+        kept = by_id.get(tag.snapshot_id) if tag else None
+        return LedgerRead.of(kept) if kept else None
+
+    def named(self) -> set[str]:
+        """Data files that any snapshot has ever named, as far as was seen."""
+        return {name for entries in self._manifests.values() for name, _ in entries}
+
+    def reached(self, table: Table) -> set[str]:
+        """Places of all files that any snapshot of the table reaches."""
+        return {name for snapshot in table.metadata.snapshots for name in self.reach(snapshot)}
+
+    def reach(self, snapshot: Snapshot) -> Iterator[str]:
+        """Places of all files of a snapshot."""
+        yield place(snapshot.manifest_list)
+        for manifest in self._manifests_of(snapshot):
+            yield manifest
+            yield from (name for name, _ in self._entries(manifest))
+
+    def data(self, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
+        """Places and lengths of the data files of a snapshot."""
+        for manifest in self._manifests_of(snapshot):
+            yield from self._entries(manifest)
+
+    def _manifests_of(self, snapshot: Snapshot) -> tuple[str, ...]:
+        name = place(snapshot.manifest_list)
+        if name not in self._lists:
+            if name not in self._lake.store.files:
+                return ()
+            found = list(read_manifest_list(self._lake.io.new_input(snapshot.manifest_list)))
+            self._lists[name] = tuple(place(one.manifest_path) for one in found)
+            for one in found:
+                if place(one.manifest_path) in self._lake.store.files:
+                    self._read_manifest(one)
+        return self._lists[name]
+
+    def _read_manifest(self, manifest: Any) -> None:
+        name = place(manifest.manifest_path)
+        if name not in self._manifests:
+            entries = manifest.fetch_manifest_entry(self._lake.io, discard_deleted=True)
+            self._manifests[name] = tuple(
+                (place(one.data_file.file_path), one.data_file.file_size_in_bytes) for one in entries
+            )
+
+    def _entries(self, manifest: str) -> tuple[tuple[str, int], ...]:
+        return self._manifests.get(manifest, ())
+
+    def rows(self, name: str) -> Counter[Row]:
+        """The rows of a data file that came from the topic."""
+        return _rows(self._lake.store.files[name])
+
+    def letters(self, name: str) -> Counter[Letter]:
+        """The letters of a data file."""
+        return _letters(self._lake.store.files[name])
+
+    def rows_of(self, location: str) -> pa.Table:
+        """The rows of a data file, as they lie there."""
+        return pq.read_table(io.BytesIO(self._lake.store.files[place(location)]))
+
+
+@lru_cache(maxsize=4096)
+def _rows(content: bytes) -> Counter[tuple[int, int, int]]:
+    """Generation, partition and offset of each row that came from the topic; its value must say the same."""
+    found = pq.read_table(io.BytesIO(content), columns=["a", "_kafka_metadata"]).to_pylist()
+    total: Counter[tuple[int, int, int]] = Counter()
+    for row in found:
+        where = row["_kafka_metadata"]
+        if where is None or where["offset"] is None:
+            continue
+        generation, rest = divmod(row["a"], GENERATION)
+        if rest != where["partition"] * PARTITION + where["offset"]:
+            raise WrongValueError(str(row))
+        total[generation, where["partition"], where["offset"]] += 1
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _letters(content: bytes) -> Counter[tuple[int, int, str | None]]:
+    found = pq.read_table(io.BytesIO(content), columns=["partition", "offset", "replay_id"]).to_pylist()
+    return Counter((row["partition"], row["offset"], row["replay_id"]) for row in found)
