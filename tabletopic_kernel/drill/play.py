@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.core.errors import TableTopicError, UsageError
+from tabletopic_kernel.core.errors import InternalError, TableTopicError, UsageError
 from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
@@ -162,6 +162,8 @@ class Drill:
         ends_at = time.monotonic() + limit_s
         ask_at = time.monotonic() + _ASK_AFTER_S
         while late := [t for t, seen in sampler.samples.items() if commit_after(seen, since_s) is None]:
+            if dead := [one for one in self._arena.streams.values() if one.error is not None]:
+                raise InternalError(f"the producer of {dead[0].plan.topic} has ended: {dead[0].error}")
             if time.monotonic() > ends_at:
                 for topic in late:
                     self.outcome.stood_still(topic, limit_s, self._state_of(topic))

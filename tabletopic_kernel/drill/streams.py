@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +22,8 @@ _PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 
 _NOBODYS_ID = 0x7F000000
 _TRANSACTION_RECORDS = 40
 _FLUSH_S = 240.0
+# Longer than any fault of a drill: else the broker aborts what the producer is about to commit.
+_TRANSACTION_MS = 600_000
 
 
 class Fate(StrEnum):
@@ -116,8 +118,12 @@ class Stream:
             "topic.metadata.refresh.interval.ms": 2_000,
         }
         if plan.transactional:
-            properties |= {"transactional.id": f"drill-{plan.topic}-{seed}", "transaction.timeout.ms": 60_000}
+            properties |= {
+                "transactional.id": f"drill-{plan.topic}-{seed}",
+                "transaction.timeout.ms": _TRANSACTION_MS,
+            }
             properties["message.timeout.ms"] = 60_000
+        self._properties = properties
         self._producer = Producer(properties)
         self._thread = threading.Thread(target=self._run, name=f"stream {plan.topic}", daemon=True)
         self._rate = 0.0
@@ -128,6 +134,11 @@ class Stream:
     def version(self) -> int:
         """The newest version of the schema."""
         return max(self._ids)
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended the producer by itself."""
+        return self._error
 
     def evolve(self) -> int:
         """Register one more version of the schema and send records of it; which one."""
@@ -206,6 +217,9 @@ class Stream:
         try:
             self._retried(self._producer.commit_transaction)
         except KafkaException as error:
+            if error.args[0].fatal():
+                self._begin_anew(records)
+                return
             if not error.args[0].txn_requires_abort():
                 raise
             self._abort(records)
@@ -213,8 +227,21 @@ class Stream:
         self._acknowledge(records)
 
     def _abort(self, records: list[Sent]) -> None:
-        self._retried(self._producer.abort_transaction)
+        try:
+            self._retried(self._producer.abort_transaction)
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            self._begin_anew(records)
+            return
         self.aborted += self._number - self._started
+        records.clear()
+
+    def _begin_anew(self, records: list[Sent]) -> None:
+        """Another producer of the same id ends what this one had open; nobody knows how that one ended."""
+        self._producer = Producer(self._properties)
+        self._producer.init_transactions(120)
+        self.sent += [replace(one, fate=Fate.UNSURE) for one in records]
         records.clear()
 
     def _retried(self, call: Any) -> None:
