@@ -25,7 +25,7 @@ from tabletopic_kernel.ingest import sql_projection
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.plan import Needs, WriterSchema
 from tabletopic_kernel.ingest.sql_child import ChildProjection, planned_columns
 from tabletopic_kernel.ingest.sql_guard import LimitError
 from tabletopic_kernel.ingest.sql_projection import SqlProjection
@@ -433,7 +433,7 @@ def test_a_projection_that_takes_too_much_of_all_stops_the_topic(
 
     values = avro_values(1, schema, {"id": 1}, {"id": 2})
     rows = [{"value": one, "partition": 0, "offset": at, "timestamp": at} for at, one in enumerate(values)]
-    path.keeper.cover(frozenset({1}))
+    path.keeper.cover(Needs(frozenset({1}), proved=frozenset({1})))
     stage = Stage(LoadedPlan(path.keeper.plan(), is_worker=True))
     monkeypatch.setattr(sql_projection, "_WASTED_S", -1.0)
     assert stage._loaded.projection is not None
