@@ -18,6 +18,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     AssertTableUUID,
     SetCurrentSchemaUpdate,
@@ -293,6 +294,8 @@ class TopicTable:
         requirements: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+            # A column that came and went leaves the schema as it was, and its ids are taken all the same.
+            AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),
         )
         reach(Step.EVOLVE)
         try:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import LongType
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.commit.covered import CoveredSchema
 from tabletopic_kernel.commit.snapshot import TopicTable
@@ -196,6 +197,21 @@ def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) ->
         update.add_identity("a")
     with pytest.raises(StartOverError, match="partition spec"):
         table.commit(staged.files, ledger, next_commit(ledger, staged))
+
+
+def test_a_column_that_came_and_went_meanwhile_is_another_writer(owned: Owned, catalog: Catalog) -> None:
+    """The current schema is what it was, but its next ids are taken: the change is planned again."""
+    table, _ = owned
+    wider = Schema(*SCHEMA.fields, NestedField(2, "b", LongType(), required=False))
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.add_column("note", LongType())
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.delete_column("note")
+    assert fresh(catalog).table.metadata.current_schema_id == table.table.metadata.current_schema_id
+    with pytest.raises(HeadMovedError):
+        table.evolve(wider, {}, epoch=1)
+    ids = [schema.schema_id for schema in fresh(catalog).table.metadata.schemas]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("how", ["dropped", "replaced", "rolled back"])

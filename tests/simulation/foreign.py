@@ -223,6 +223,10 @@ OF_LETTERS: dict[str, tuple[Move, int]] = {
 }
 
 
+# After these a topic may stop until a person has looked.
+STOPS = ("roll back", "drop", "replace", "change the schema", "change the partitions")
+
+
 def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random) -> bool:
     """Do one of them, if the table is there and has something to do it to; whether it was done."""
     moves = OF_MAIN if identifier == MAIN else OF_LETTERS

@@ -179,3 +179,5 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "enable": enable,
     "neighbour commits": neighbour,
 }
+# After these a topic may stop until a person has looked.
+STOPS = ("retention", "make the topic anew")

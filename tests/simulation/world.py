@@ -16,9 +16,10 @@ from unittest import mock
 
 from pyiceberg.table import Table
 
-from tabletopic_kernel.commit import coordinator
+from tabletopic_kernel.commit import coordinator, writers
 from tabletopic_kernel.core.commit_cycle import State
 from tabletopic_kernel.core.settings import TopicSettings, TopicWish
+from tabletopic_kernel.ingest.decoders import cached_decoder
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
@@ -66,6 +67,8 @@ class World:
         self.processes: dict[str, Process] = {}
         self._runs = 0
         self.table_is_foreign = False
+        self.folder_moved = False
+        self.may_stop = False  # somebody did what only a person can decide on (I8)
         self.strays: set[str] = set()  # staged by processes that had lost the topic
         self.left_behind: set[str] = set()  # files of tables that foreign writers dropped
         self.shared_folder = f"{setting.spelling}/shared"
@@ -96,6 +99,7 @@ class World:
         with ExitStack() as patches:
             patches.enter_context(pyiceberg_in_one_thread(self.setting.seed))
             patches.enter_context(mock.patch.object(coordinator, "Worker", make))
+            patches.enter_context(mock.patch.object(writers, "make_decoder", cached_decoder))  # it takes long
             patches.enter_context(noting_steps(self))
             patches.enter_context(self._watched())
             try:
@@ -130,14 +134,18 @@ class World:
         files, version = len(self.lake.store.files), self.lake.catalog.version
         if move.actor in ("A", "B"):
             self._move_of_host(move, dice)
+            self.reader.stopped(self.processes.get(move.actor))
         elif move.actor == "foreign":
             if foreign.do(self, LETTERS if move.of == "letters" else MAIN, move.verb, dice):
                 self.counts.foreign += 1
+                self.may_stop |= move.verb in foreign.STOPS
+                self.folder_moved |= move.verb == "share the folder"
                 self.coverage.acts[f"foreign, {move.of}", move.verb] += 1
             self.reader.look(foreign=True)
             return
         else:
             people.DO[move.verb](self, dice)
+            self.may_stop |= move.verb in people.STOPS
             self.coverage.acts[move.actor, move.verb] += 1
         if len(self.lake.store.files) < files or self.lake.catalog.version != version:
             self.reader.look()
