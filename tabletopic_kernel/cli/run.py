@@ -42,7 +42,8 @@ def serve(
     ] = False,
     mark: Annotated[str | None, typer.Option(hidden=True)] = None,
     with_parent: Annotated[
-        int | None, typer.Option("--with-parent", metavar="PID", hidden=True, help="End when PID has ended.")
+        int | None,
+        typer.Option("--with-parent", metavar="PID", help="End with this process, which starts it."),
     ] = None,
 ) -> None:
     """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.

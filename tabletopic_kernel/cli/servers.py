@@ -138,7 +138,10 @@ def stop_event() -> Iterator[threading.Event]:
 
 
 def down(call: Call, as_json: JsonOption = False) -> None:
-    """Stop the local stack, and the hosts that `serve --detach` started; the data stay.
+    """Stop the local stack, and the hosts in the background; the data stay.
+
+    Those are the hosts of `serve --detach`, and those that a Jupyter server or a
+    notebook started as processes.
 
     Example:  tabletopic down
     """

@@ -75,11 +75,21 @@ class Session:
         stack.up(die_with_parent=False)
 
     def stop_stack(self) -> None:
-        """Stop the host here and the embedded servers; the data stay."""
+        """Stop the host here, those in the background and the embedded servers; the data stay."""
         from pathlib import Path  # noqa: PLC0415
 
         from tabletopic_kernel.config import load_settings  # noqa: PLC0415
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
-        self.kernel_host.stop()
+        self.stop_hosts()
         LocalStack(Path(load_settings().settings.state_dir)).down()
+
+    def stop_hosts(self) -> list[int]:
+        """Stop the host here and those in the background of this machine; returns the pids of these."""
+        from pathlib import Path  # noqa: PLC0415
+
+        from tabletopic_kernel.config import load_settings  # noqa: PLC0415
+        from tabletopic_kernel.local.detached_hosts import stop_detached  # noqa: PLC0415
+
+        self.kernel_host.stop()
+        return stop_detached(Path(load_settings().settings.state_dir))

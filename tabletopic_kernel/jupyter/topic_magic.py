@@ -225,6 +225,8 @@ class TopicMagics(Magics):
         kernel = self._session.kernel_host
         if given.action == "start":
             kernel.start(self._session.workbench)
+        elif given.action == "stop" and given.all:
+            self._session.stop_hosts()
         elif given.action == "stop":
             kernel.stop()
         mine = kernel.running

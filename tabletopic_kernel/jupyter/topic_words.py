@@ -70,8 +70,17 @@ def make_parser() -> argparse.ArgumentParser:
     _add_number(add("history", "the table's snapshots, newest first"), 20, "snapshots")
     host = add("host", "the host in this kernel: show it, start it, stop it", name=False)
     host.add_argument("action", nargs="?", choices=("start", "stop"), help="without it: show")
+    host.add_argument(
+        "--all",
+        action="store_true",
+        help="stop those in the background of this machine too, as %%topic down does",
+    )
     add("up", "start the local broker, registry and catalog; they stay until %%topic down", name=False)
-    add("down", "stop what %%topic up started; topics and tables stay on disk", name=False)
+    add(
+        "down",
+        "stop the local servers and the hosts in the background; topics and tables stay on disk",
+        name=False,
+    )
     return parser
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,12 +121,28 @@ def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
             handle = psutil.Process(process.pid)
             handle.terminate()
             handles.append(handle)
-    _, left = psutil.wait_procs(handles, timeout=timeout_s)
+    left = _wait_for(handles, timeout_s)
     for handle in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             handle.kill()
-    psutil.wait_procs(left, timeout=10)
+    _wait_for(left, 10)
     _reap()
+
+
+def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Those that still run after ``timeout_s``. A zombie has ended: its parent may never look at it."""
+    ends_at = time.monotonic() + timeout_s
+    while handles and time.monotonic() < ends_at:
+        _, handles = psutil.wait_procs(handles, timeout=0.1)
+        handles = [one for one in handles if not _is_zombie(one)]
+    return handles
+
+
+def _is_zombie(one: psutil.Process) -> bool:
+    try:
+        return one.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _reap() -> None:

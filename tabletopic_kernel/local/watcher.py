@@ -26,14 +26,15 @@ def command(its_mark: str, state_dir: Path, parent: ProcessId, servers: list[str
 def main(arguments: list[str]) -> None:
     """Wait for the parent's end, then stop the servers of its stack that it started."""
     _, state_dir, pid, start_time_s, *servers = arguments
-    _wait_for_end(ProcessId(int(pid), float(start_time_s)))
+    wait_for_end(ProcessId(int(pid), float(start_time_s)))
     # Late: the broker's client library would take memory all the while.
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
     LocalStack(Path(state_dir)).down(servers)
 
 
-def _wait_for_end(parent: ProcessId) -> None:
+def wait_for_end(parent: ProcessId) -> None:
+    """Return when ``parent`` is gone, however it ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         # Looked up once: from here on psutil knows it from another with its pid, whatever the clock does.
         process = psutil.Process(parent.pid)

@@ -20,8 +20,8 @@ from tornado.httpclient import HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
-from tabletopic_kernel.local import ports
-from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.local import keeper, ports, process
+from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tests.jupyter.live_server import private_jupyter, until
 
 pytestmark = pytest.mark.integration
@@ -171,3 +171,27 @@ async def _bokeh_answers(jupyter: Jupyter, page: bytes) -> None:
     assert message is not None
     assert json.loads(message)["msgtype"] == "ACK"
     connection.close()
+
+
+@pytest.mark.parametrize("behind_a_hub", [True, False])
+def test_the_stack_ends_with_a_killed_server_behind_a_hub(
+    behind_a_hub: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever started it; on a machine of one's own it stays, as nothing is to stop it."""
+    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
+    if behind_a_hub:
+        monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "token")
+    local = LocalStack(tmp_path / "state")
+    info = local.up()
+    try:
+        with jupyter_process(info, tmp_path) as jupyter:
+            assert jupyter.api("GET", "overview")["servers"]["state"] == "ready"
+            keepers = process.find({process.mark(keeper.NAME, info.state_dir)})
+            assert len(keepers) == behind_a_hub
+        for one in keepers:
+            psutil.wait_procs([psutil.Process(one[1].pid)], timeout=60)
+        assert (local.info() is None) == behind_a_hub
+        left = process.find({process.mark(name, info.state_dir) for name in SERVERS})
+        assert len(left) == (0 if behind_a_hub else len(SERVERS))
+    finally:
+        local.down()

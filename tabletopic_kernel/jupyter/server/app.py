@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
@@ -12,12 +13,14 @@ from jupyter_server.utils import url_path_join
 from tornado.ioloop import PeriodicCallback
 from traitlets import Bool, Float, List, Unicode
 
+from tabletopic_kernel.core.errors import SettingsError
 from tabletopic_kernel.jupyter.server.backend import Backend
 from tabletopic_kernel.jupyter.server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
 from tabletopic_kernel.jupyter.server.handler import BACKEND
 from tabletopic_kernel.jupyter.server.handlers import ROUTES
 from tabletopic_kernel.jupyter.server.host import HeadlessHost
 from tabletopic_kernel.jupyter.server.place import Place
+from tabletopic_kernel.local import keeper
 from tabletopic_kernel.logs import without_secrets
 
 _STILL_HERE_MS = 60_000
@@ -50,6 +53,12 @@ class TableTopicApp(ExtensionApp):
     warm_dashboard = Bool(
         True,
         help="Start the dashboard when a table has its first rows, so that it opens at once; some 300 MB.",
+    ).tag(config=True)
+    stop_stack = Bool(
+        None,
+        allow_none=True,
+        help="Stop the local stack, with the hosts in the background, when the server ends, however it ends; "
+        "None: behind a JupyterHub, whose users may leave some 650 MB each, and nowhere else.",
     ).tag(config=True)
     host_command = List(Unicode(), help="What runs the headless host, instead of `tabletopic serve`.").tag(
         config=True
@@ -89,7 +98,16 @@ class TableTopicApp(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         self._still_here = PeriodicCallback(self._keep_alive, _STILL_HERE_MS)
         self._still_here.start()
+        self._keep_stack()
         self._tell_kernels(serverapp.kernel_manager)
+
+    def _keep_stack(self) -> None:
+        """See that the stack ends with this process, also when it is killed, where that is wanted."""
+        if self.stop_stack if self.stop_stack is not None else "JUPYTERHUB_API_TOKEN" in os.environ:
+            try:
+                keeper.start(Path(self.backend.place.settings().state_dir))
+            except (OSError, SettingsError) as error:
+                self.log.warning("the local stack will not be stopped with this server: %s", error)
 
     def _tell_kernels(self, manager: Any) -> None:
         """Each new kernel gets the settings file and the state folder that are in force then.
@@ -106,7 +124,7 @@ class TableTopicApp(ExtensionApp):
         manager.start_kernel = start_kernel
 
     async def stop_extension(self) -> None:
-        """End host and dashboard; the local stack stays."""
+        """End host and dashboard; the local stack stays, or ends a moment later by itself: ``stop_stack``."""
         self._still_here.stop()
         atexit.unregister(self.backend.stop)
         await self.backend.leave()

@@ -48,8 +48,9 @@ class HeadlessHost:
             NoServersError: there is no broker to work with.
             StackError: it cannot be started.
         """
-        log = logs_folder(self.place.workbench().servers.state_dir) / "host-of-jupyter.out"
-        command = [*self.command, "--quiet", "--with-parent", str(os.getpid())]
+        state_dir = self.place.workbench().servers.state_dir
+        log = logs_folder(state_dir) / "host-of-jupyter.out"
+        command = [*self.command, "--quiet", "--with-parent", str(os.getpid()), "--state-dir", str(state_dir)]
         if self.child.start(command, log, self.place.environment()):
             self._started_s = time.monotonic()
 

@@ -1,0 +1,105 @@
+"""What ends with a Jupyter server that was killed: idle processes stand for servers and hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tabletopic_kernel.local import broker, detached_hosts, keeper, process
+
+_IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
+_JUPYTER = """
+import sys
+from pathlib import Path
+from tabletopic_kernel.local import keeper
+print(keeper.start(Path(sys.argv[1])).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+class Processes:
+    """Those of a test; they end with it."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self._open = ExitStack()
+
+    def start(self, code: str, *words: str) -> tuple[subprocess.Popen[str], str]:
+        """A Python process with these words on its command line, and its first line."""
+        command = [sys.executable, "-c", code, *words]
+        one = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._open.enter_context(one)
+        self._open.callback(one.kill)
+        assert one.stdout is not None
+        return one, one.stdout.readline()
+
+    def jupyter(self) -> tuple[subprocess.Popen[str], psutil.Process]:
+        """A process that starts a keeper, and that keeper."""
+        one, line = self.start(_JUPYTER, str(self.state_dir))
+        return one, psutil.Process(int(line))
+
+    def close(self) -> None:
+        """End them all."""
+        self._open.close()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Processes around a state folder; keepers too are gone afterwards."""
+    made = Processes(tmp_path)
+    yield made
+    made.close()
+    process.stop([one for _, one in process.find({process.mark(keeper.NAME, tmp_path)})], 10)
+
+
+def test_servers_and_hosts_end_with_a_killed_jupyter_server(processes: Processes, tmp_path: Path) -> None:
+    """Whoever started them; those of another folder, and a host in a terminal, go on."""
+    jupyter, its_keeper = processes.jupyter()
+    folder = str(tmp_path)
+    ends = [
+        processes.start(_IDLE, process.mark(broker.NAME, tmp_path))[0],
+        processes.start(_IDLE, "serve", detached_hosts.mark(tmp_path))[0],
+        processes.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", folder)[0],
+    ]
+    stays = [
+        processes.start(_IDLE, process.mark(broker.NAME, tmp_path / "other"))[0],
+        processes.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", f"{folder}/other")[0],
+        processes.start(_IDLE, "serve", "--state-dir", folder)[0],
+    ]
+    jupyter.kill()
+    for one in ends:
+        one.wait(60)
+    psutil.wait_procs([its_keeper], timeout=60)
+    assert not its_keeper.is_running()
+    assert [one.poll() for one in stays] == [None] * len(stays)
+
+
+def test_another_jupyter_server_keeps_the_stack(processes: Processes, tmp_path: Path) -> None:
+    """Of two on one state folder, as one that is started anew, the last one takes the servers with it."""
+    first, first_keeper = processes.jupyter()
+    second, _ = processes.jupyter()
+    server, _ = processes.start(_IDLE, process.mark(broker.NAME, tmp_path))
+    first.kill()
+    first.wait()
+    psutil.wait_procs([first_keeper], timeout=60)
+    assert not first_keeper.is_running()
+    assert server.poll() is None
+    second.kill()
+    assert server.wait(60) != 0
+
+
+def test_a_host_of_a_program_is_stopped_by_name(processes: Processes, tmp_path: Path) -> None:
+    """`tabletopic down` finds it by the state folder on its command line, however that is spelled."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "link").symlink_to("state")
+    words = ("serve", "--quiet", "--state-dir", str(tmp_path / "link"), "--with-parent", str(os.getpid()))
+    host, _ = processes.start(_IDLE, *words)
+    assert detached_hosts.stop_detached(tmp_path / "state") == [host.pid]
+    assert host.poll() is not None
