@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tabletopic_kernel.core.errors import TableTopicError
 from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.servers import Servers
 
@@ -31,6 +32,10 @@ class Clients:
         self._making: dict[str, threading.RLock] = {}
         self._made: dict[str, Any] = {}
         self._own = threading.local()
+        self._probing = threading.Lock()
+        self._probed: SparkSession | None = None  # whose executors share the storage
+        self._probes = 0  # that have ended
+        self._probe_error: TableTopicError | None = None  # of the newest
 
     @property
     def broker(self) -> Broker:
@@ -85,11 +90,52 @@ class Clients:
             place = SparkPlace(home, jars, logs_folder(self.servers.state_dir))
             return start_spark(self.settings.spark, place, self.servers.catalog)
 
-        with self._lock:
-            made = self._made.get("spark")
-            if made is not None and not is_alive(made):
-                forget(self._made.pop("spark"))
+        made = self._made.get("spark")
+        if made is not None and not is_alive(made):  # asks the JVM, so without the lock
+            with self._lock:
+                is_ours = self._made.get("spark") is made
+                if is_ours:
+                    del self._made["spark"]
+            if is_ours:
+                forget(made)
         return self._once("spark", start)
+
+    def host_spark(self, report: Report | None = None) -> SparkSession:
+        """As ``spark``, for table topics: the executors of a cluster have shown that they share the storage.
+
+        Raises:
+            ActionNeededError: they do not.
+            RetryableError: the cluster runs nothing.
+        """
+        session = self.spark(report)
+        if not self.settings.spark.is_local:
+            self._probe(session)
+        return session
+
+    def _probe(self, session: SparkSession) -> None:
+        from tabletopic_kernel.adapters.catalog import warehouse_location  # noqa: PLC0415
+        from tabletopic_kernel.adapters.cluster_probe import check_shared_storage  # noqa: PLC0415
+        from tabletopic_kernel.core.cluster import local_warehouse  # noqa: PLC0415
+
+        catalog = self.servers.catalog
+        warehouse = warehouse_location(catalog) or local_warehouse(catalog)
+        if warehouse is None:
+            return
+        before = self._probes
+        with self._probing:
+            if self._probed is session:
+                return
+            if self._probes != before and (error := self._probe_error) is not None:
+                # Of a trial that ended meanwhile: topics do not wait one after the other.
+                raise type(error)(*error.args) from error
+            try:
+                check_shared_storage(session, catalog, warehouse)
+                self._probed, self._probe_error = session, None
+            except TableTopicError as trouble:
+                self._probe_error = trouble
+                raise
+            finally:
+                self._probes += 1
 
     @property
     def lake(self) -> DuckLake:

@@ -290,7 +290,7 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
     spark = loaded.settings.spark
     if reasons := out_of_reach(spark, servers.kafka, servers.catalog):
         raise _Trouble("; ".join(reasons), "see the message; table topics are not run like that")
-    where = "on this machine" if spark.is_local else "on a cluster"
+    where = "on this machine" if spark.is_local else "on a cluster; a host tries the storage as it starts"
     return f"{spark.effective_master}: executors {where}"
 
 

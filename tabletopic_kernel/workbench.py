@@ -354,7 +354,7 @@ class Workbench(Clients):
             raise SettingsError("; ".join(reasons))
         services = Services(
             catalog=self.open_catalog,
-            spark=self.spark,
+            spark=self.host_spark,
             broker=self.patient_broker,
             registry=self.registry,
             control=ControlLog(self.servers.kafka),

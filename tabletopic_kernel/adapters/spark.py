@@ -20,8 +20,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.adapters.catalog import catalog_name
-from tabletopic_kernel.adapters.spark_launch import environment, java_escaped, java_option, launch
-from tabletopic_kernel.core.errors import RetryableError, SettingsError
+from tabletopic_kernel.adapters.spark_launch import (
+    environment,
+    java_escaped,
+    java_option,
+    launch,
+    not_started,
+)
+from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.core.redact import SECRET_NAME
 from tabletopic_kernel.core.settings import SparkSettings
 
@@ -103,10 +109,12 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     """The session of this process; made on the first call.
 
     Raises:
+        RetryableError: the cluster does not answer, or has ended the application.
         SettingsError: Spark did not start with these settings; its log says why.
     """
     place.folder.mkdir(parents=True, exist_ok=True)
     log = place.folder / "spark.log"
+    known = log.stat().st_size if log.exists() else 0
     log4j = place.folder / "spark-log4j2.properties"
     # As Java reads properties: Latin-1, and what is not in it escaped; a backslash would begin an escape.
     log4j.write_text(_LOG4J.format(log=java_escaped(str(log))), "ascii")
@@ -144,7 +152,8 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
                 launch(conf, place.folder)
                 started.set_result(builder.getOrCreate())
             except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
-                started.set_exception(SettingsError(f"Spark did not start ({error}); see {log}"))
+                _forget_stopped_context()
+                started.set_exception(not_started(error, settings.effective_master, log, known))
 
     # In a thread of its own: in the main one pyspark takes over Ctrl-C and answers it by cancelling every
     # job there is, the table topics' too.
@@ -195,12 +204,13 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the session's JVM still runs; it can be killed on its own."""
-    return _runs(session.sparkContext._gateway)
+    """Whether the session can still be used: its JVM can be killed, a cluster can end the application."""
+    context = session.sparkContext
+    return _runs(context._gateway) and not _is_stopped(context)
 
 
 def forget(session: SparkSession) -> None:
-    """Let go of a session whose JVM is gone."""
+    """Let go of a session that can no longer be used."""
     with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
         session.stop()
     _forget_dead_jvm()
@@ -209,6 +219,25 @@ def forget(session: SparkSession) -> None:
 def _runs(gateway: Any) -> bool:
     process = getattr(gateway, "proc", None)
     return process is None or process.poll() is None
+
+
+def _is_stopped(context: SparkContext) -> bool:
+    """Whether the JVM has ended the application, which pyspark does not notice by itself."""
+    jsc: Any = context._jsc
+    if jsc is None:
+        return True
+    try:
+        return bool(jsc.sc().isStopped())
+    except Exception:  # Py4J: the JVM does not answer
+        return not _runs(context._gateway)
+
+
+def _forget_stopped_context() -> None:
+    """Let go of an application that has ended as it began; else each later session would get it again."""
+    context = SparkContext._active_spark_context
+    if context is not None and _is_stopped(context):
+        with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+            context.stop()
 
 
 def _forget_dead_jvm() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,11 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
+from tabletopic_kernel.core.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.core.redact import mask
+
+# In Spark's log, when a cluster's manager ends an application.
+_ENDED = re.compile(r"Application has been killed\. Reason: (.+)")
 
 _OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 
@@ -36,6 +41,22 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
         options = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
         with environment(PYSPARK_SUBMIT_ARGS=f"{options} {own}"):
             SparkContext._ensure_initialized()
+
+
+def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
+    """Why Spark did not start; of its log what stands behind the first ``known`` bytes counts."""
+    told = str(error)
+    if "stopped SparkContext" not in told:
+        lines = [line for line in told.splitlines() if not line.startswith("An error occurred while calling")]
+        why = next((line.removeprefix(": ").strip() for line in lines if line.strip(": ")), told)
+        return SettingsError(f"Spark did not start ({why}); see {log}")
+    new = log.read_bytes()[known:].decode("utf-8", "replace") if log.exists() else ""
+    reasons = _ENDED.findall(new)
+    why = f" ({reasons[-1].strip()})" if reasons else ""
+    return RetryableError(
+        f"Spark's cluster {master} does not answer, or has ended this application{why}: see whether its "
+        f"master runs and can start executors; {log} has more"
+    )
 
 
 def _without_secret_options(conf: Mapping[str, str], file: Path) -> dict[str, str]:

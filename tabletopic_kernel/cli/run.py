@@ -113,7 +113,7 @@ def _start_spark(call: Call, host: Host, quiet: bool) -> None:
 
     began = time.monotonic()
     try:
-        session = call.workbench.spark(silent if quiet else TerminalReport())
+        session = call.workbench.host_spark(silent if quiet else TerminalReport())
         if not quiet:
             screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
         # With nothing to do it can get ready for the first topic; otherwise the topics come first.

@@ -215,7 +215,7 @@ class SparkSettings(_Model):
 
     master: str = Field("local[*]", min_length=1, description="spark.master")
     conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
-    # Neither can be found out from here before something is lost: whoever runs the cluster says so.
+    # Settings cannot tell: whoever runs the cluster says so. A host tries the files all the same.
     shared_files: bool = Field(
         False, description="executors of a cluster see this machine's folders, at the same paths"
     )

@@ -91,7 +91,7 @@ def _start_spark(workbench: Workbench) -> None:
     from tabletopic_kernel.local.archive_later import make_later  # noqa: PLC0415 - heavy
 
     try:
-        workbench.spark()
+        workbench.host_spark()
     except TableTopicError as error:
         _LOG.warning("Spark: %s", error)
     else:

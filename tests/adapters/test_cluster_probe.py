@@ -1,0 +1,330 @@
+"""Whether a cluster's executors share the warehouse with the driver: a real master and worker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pyspark
+import pytest
+
+from tabletopic_kernel.adapters import cluster_probe, spark_launch
+from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.local import jvm, ports
+from tabletopic_kernel.workbench import Workbench
+
+MASTER = "spark://127.0.0.1:1"
+SERVERS = {
+    "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+    "registry": {"url": "http://127.0.0.1:1"},
+    "catalog": {"type": "sql", "uri": "sqlite://", "warehouse": "file:/lake"},
+}
+
+
+def bench(folder: Path, master: str = MASTER, **catalog: str) -> Workbench:
+    """A workbench that has its Spark on ``master``."""
+    told = {**SERVERS, "spark": {"master": master}, "state_dir": str(folder)}
+    return Workbench(Settings.model_validate({**told, "catalog": {**SERVERS["catalog"], **catalog}}))
+
+
+def test_each_session_of_a_cluster_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that failed is tried again, one that passed is not."""
+    tried: list[tuple[object, str]] = []
+
+    def check(session: object, _: object, warehouse: str) -> None:
+        tried.append((session, warehouse))
+        if len(tried) == 1:
+            raise ActionNeededError("not shared")
+
+    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
+    sessions = ["first", "first", "first", "second"]
+    monkeypatch.setattr(Workbench, "spark", lambda *_: sessions.pop(0))
+    workbench = bench(tmp_path)
+    with pytest.raises(ActionNeededError):
+        workbench.host_spark()
+    assert [workbench.host_spark() for _ in range(3)] == ["first", "first", "second"]
+    assert tried == [("first", "file:/lake"), ("first", "file:/lake"), ("second", "file:/lake")]
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[1,1,1024]"])
+def test_nothing_is_tried_on_one_machine(
+    master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local master costs no job and no file, and the module of the trial is not even loaded."""
+    session = SimpleNamespace()  # whoever asks it for anything fails
+    monkeypatch.setattr(Workbench, "spark", lambda *_: session)
+    monkeypatch.delitem(sys.modules, cluster_probe.__name__)
+    workbench = bench(tmp_path, master, warehouse=f"file://{tmp_path}/lake")
+    assert workbench.host_spark() is session
+    assert cluster_probe.__name__ not in sys.modules
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("warehouse", "tried"), [("lake", ["lake"]), ("s3://lake", ["s3://lake"]), ("", [])])
+def test_where_it_is_tried(
+    warehouse: str, tried: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In object stores and in folders, also those below the working one; not where a catalog chooses."""
+    found: list[str] = []
+    monkeypatch.setattr(cluster_probe, "check_shared_storage", lambda *call: found.append(call[2]))
+    monkeypatch.setattr(Workbench, "spark", lambda *_: "session")
+    assert bench(tmp_path, warehouse=warehouse).host_spark() == "session"
+    assert found == tried
+
+
+def test_topics_that_wait_for_a_trial_take_its_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that runs nothing keeps a host of many topics for one wait, not for one each."""
+    tried, may_end, workbench = list[object](), threading.Event(), bench(tmp_path)
+
+    class Counted:
+        """A lock that tells when both threads are there."""
+
+        lock, asked = threading.Lock(), threading.Semaphore(0)
+
+        def __enter__(self) -> None:
+            self.asked.release()
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    def check(*call: object) -> None:
+        tried.append(call)
+        assert may_end.wait(60)
+        raise RetryableError("has run nothing")
+
+    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
+    monkeypatch.setattr(Workbench, "spark", lambda *_: "session")
+    monkeypatch.setattr(workbench, "_probing", Counted())
+    told: list[str] = []
+
+    def topic() -> None:
+        try:
+            workbench.host_spark()
+        except RetryableError as error:
+            told.append(str(error))
+
+    topics = [threading.Thread(target=topic) for _ in range(3)]
+    for thread in topics:
+        thread.start()
+    for _ in topics:
+        assert Counted.asked.acquire(timeout=60)
+    may_end.set()
+    for thread in topics:
+        thread.join(60)
+    assert told == ["has run nothing"] * 3
+    assert len(tried) == 1
+
+
+def fake_run(monkeypatch: pytest.MonkeyPatch, run: Any) -> Any:
+    """A session of two processors whose executors do what ``run`` does instead."""
+    monkeypatch.setattr(
+        cluster_probe, "_run", lambda _, work, tasks: [run(work, one) for one in range(tasks)]
+    )
+    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+
+def test_a_write_that_does_not_arrive_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One executor of two is enough, and what the other one wrote is removed."""
+    session = fake_run(monkeypatch, lambda work, number: ("m1", "") if number else work(number))
+    with pytest.raises(ActionNeededError, match=r"do not write where this host reads.*on m1"):
+        cluster_probe.check_shared_storage(session, {}, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    cluster_probe.check_shared_storage(fake_run(monkeypatch, lambda work, one: work(one)), {}, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_this_process_cannot_write_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with credentials that the catalog lends for each table."""
+    (tmp_path / "lake").write_text("no folder")
+    session = fake_run(monkeypatch, lambda *_: pytest.fail("tried"))
+    cluster_probe.check_shared_storage(session, {}, f"{tmp_path}/lake")
+
+
+def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """Its log knows why; of the log only what is new counts."""
+    log = tmp_path / "spark.log"
+    log.write_text("ERROR X: Application has been killed. Reason: of yesterday\n")
+    known = log.stat().st_size
+    gone = RuntimeError(
+        "An error occurred while calling None.a.B.\n: java.lang.IllegalStateException: Cannot "
+        "call methods on a stopped SparkContext.\n\tat c.D(E.java:1)"
+    )
+    assert "yesterday" not in str(spark_launch.not_started(gone, MASTER, log, known))
+    with log.open("a") as more:
+        more.write("ERROR X: Application has been killed. Reason: All masters are unresponsive! Giving up.\n")
+    error = spark_launch.not_started(gone, MASTER, log, known)
+    assert isinstance(error, RetryableError)
+    assert f"{MASTER} does not answer, or has ended this application (All masters are unres" in str(error)
+    other = spark_launch.not_started(
+        RuntimeError("An error occurred while calling x.\n: y: bad\n\tat z"), "y", log, 0
+    )
+    assert isinstance(other, SettingsError)
+    assert str(other) == f"Spark did not start (y: bad); see {log}"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A master and a worker of Spark's own kind; executors have a working folder of their own."""
+    folder = tmp_path_factory.mktemp("cluster")
+    port = ports.choose(set())
+    master = f"spark://127.0.0.1:{port}"
+    jvm_of = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
+    here = ["--host", "127.0.0.1", "--webui-port", "0"]
+    package = "org.apache.spark.deploy"
+    work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), master]
+    commands = (
+        [*jvm_of, f"{package}.master.Master", *here, "--port", str(port)],
+        [*jvm_of, f"{package}.worker.Worker", *here, *work],
+    )
+    told = {
+        **os.environ,
+        # As bin/load-spark-env.sh says; without it a worker looks for a build of Spark.
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_SCALA_VERSION": "2.13",
+        "JAVA_HOME": str(jvm.spark_java_home(folder)),  # of executors; the wheel's own Java lacks a module
+    }
+    with (folder / "cluster.log").open("wb") as log:
+        started = [psutil.Popen(one, stdout=log, stderr=log, cwd=folder, env=told) for one in commands]
+    yield master
+    for process in reversed(started):
+        for one in [*process.children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait()
+
+
+PROGRAM = """
+import json
+import sys
+from pathlib import Path
+from tabletopic_kernel.adapters import cluster_probe
+from tabletopic_kernel.adapters.spark import SparkPlace, start_spark
+from tabletopic_kernel.core.errors import TableTopicError
+from tabletopic_kernel.core.settings import SparkSettings
+from tabletopic_kernel.local import jvm
+
+master, folder, conf = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+cluster_probe._WAIT_S = float(conf.pop("wait_s"))
+conf = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **conf}
+jars = tuple(str(path) for path in jvm.spark_jars())
+home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+session = start_spark(SparkSettings(master=master, conf=conf), SparkPlace(home, jars, folder / "logs"), {})
+for name in sys.argv[4:]:
+    try:
+        cluster_probe.check_shared_storage(session, {}, name)
+        print("shared", name, flush=True)
+    except TableTopicError as error:
+        print(type(error).__name__, error, flush=True)
+session.stop()
+"""
+
+
+def told_by(cluster: str, tmp_path: Path, *warehouses: str, **conf: str) -> tuple[list[str], str]:
+    """What a driver with these properties says of each warehouse, a line each; and its standard error."""
+    (tmp_path / "lake").mkdir()
+    given = json.dumps({"wait_s": "300", **conf})
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, cluster, str(tmp_path / "state"), given, *warehouses],
+        cwd=tmp_path / "lake",
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    return done.stdout.splitlines(), done.stderr[-3000:]
+
+
+@pytest.mark.integration
+def test_executors_show_whether_they_share_the_warehouse(cluster: str, tmp_path: Path) -> None:
+    """A folder that means another place to each process is found out; nothing of the probe is left."""
+    lake = f"file://{tmp_path}/lake"
+    # The working folder, of which executors have others.
+    told, errors = told_by(cluster, tmp_path, lake, "file:///proc/self/cwd", lake)
+    assert [told[0], told[2]] == [f"shared {lake}"] * 2, errors
+    assert told[1].startswith(
+        "ActionNeededError the executors do not write where this host reads: the one on "
+    )
+    assert "cannot use file:///proc/self/cwd" in told[1]
+    assert "FileNotFoundError" in told[1]
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+@pytest.mark.integration
+def test_executors_without_this_program_are_told_of(cluster: str, tmp_path: Path) -> None:
+    """The reason names what they lack, and the Python to install it for."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Lacks:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.split('.')[0] == 'tabletopic_kernel':\n"
+        "            raise ModuleNotFoundError(f\"No module named '{name}'\")\n"
+        "sys.meta_path.insert(0, Lacks())\n"
+    )
+    lake = f"file://{tmp_path}/lake"
+    conf = {"spark.executorEnv.PYTHONPATH": str(tmp_path / "elsewhere")}
+    told, errors = told_by(cluster, tmp_path, lake, **conf)
+    assert told, errors
+    assert told[0].startswith(f"ActionNeededError the executors of {cluster} do not have this program"), (
+        errors
+    )
+    assert "No module named" in told[0]
+    assert sys.executable in told[0]
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+@pytest.mark.integration
+def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) -> None:
+    """No worker has the memory: it ends after a time, with what to look for."""
+    lake = f"file://{tmp_path}/lake"
+    told, errors = told_by(cluster, tmp_path, lake, **{"spark.executor.memory": "8g", "wait_s": "3"})
+    assert told, errors
+    assert told[0].startswith(f"RetryableError the cluster {cluster} has run nothing within 3 s"), errors
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+from tabletopic_kernel.adapters.spark import SparkPlace, forget, is_alive, start_spark
+from tabletopic_kernel.core.settings import SparkSettings
+from tabletopic_kernel.local import jvm
+
+folder = Path(sys.argv[1])
+home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+place = SparkPlace(home, tuple(map(str, jvm.spark_jars())), folder / "logs")
+session = start_spark(SparkSettings(master="local[1]"), place, {})
+print(is_alive(session))
+session.sparkContext._jsc.sc().stop()
+print(is_alive(session))
+forget(session)
+session = start_spark(SparkSettings(master="local[1]"), place, {})
+print(is_alive(session), session.range(3).count())
+session.stop()
+"""
+
+
+@pytest.mark.integration
+def test_an_application_that_was_ended_is_begun_anew(tmp_path: Path) -> None:
+    """As by a cluster whose master went away: the JVM lives, and its session is of no use any more."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout.split() == ["True", "False", "True", "3"], done.stderr[-3000:]
