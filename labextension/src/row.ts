@@ -8,6 +8,7 @@ import type { IView } from './dom';
 import type { RowDetails } from './details';
 import { Switch } from './switch';
 import { ago, duration, lagText, number, stateWord } from './words';
+import type { IWord } from './words';
 
 /** A row, and what the model knows beside it. */
 export interface IRowData {
@@ -52,7 +53,7 @@ export class TopicRow implements IView<IRowData> {
       { class: css('row') },
       h('div', { class: css('rowHead') }, this._fold, this._switch.node, menu),
       h('div', { class: css('rowState') }, this._chip.node, this._lag),
-      this._facts,
+      h('div', { class: css('facts') }, this._facts, this._letters.node),
       this._error,
       this._problem
     );
@@ -74,6 +75,7 @@ export class TopicRow implements IView<IRowData> {
     setAttribute(this._lag, 'data-late', late ? 'true' : null);
     setAttribute(this._lag, 'title', this._lagTitle(row, late ? data.warnLagSeconds : null));
     this._showFacts(on ? this._factsOf(data) : []);
+    this._letters.update(on ? this._lettersOf(row) : null);
     const why = row.error ?? row.delay_reason;
     setWords(this._error, why ?? '');
     setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
@@ -115,7 +117,7 @@ export class TopicRow implements IView<IRowData> {
   }
 
   private _size(row: IRow): string {
-    return this._trans._n('%1 partition', '%1 partitions', row.partitions);
+    return this._trans._n('%2 partition', '%2 partitions', row.partitions, number(row.partitions));
   }
 
   private _showFacts(facts: readonly string[]): void {
@@ -139,17 +141,23 @@ export class TopicRow implements IView<IRowData> {
     } else if (row.commits !== null && row.commits > 0) {
       facts.push(this._trans._n('%2 commit', '%2 commits', row.commits, number(row.commits)));
     }
-    if (row.dead_letters !== null && row.dead_letters > 0) {
-      facts.push(this._trans._n('%2 dead letter', '%2 dead letters', row.dead_letters, number(row.dead_letters)));
-    }
     return facts;
+  }
+
+  /** Records that are in no table wait for somebody: no fact like the others. */
+  private _lettersOf(row: IRow): IWord | null {
+    const count = row.dead_letters ?? 0;
+    return count > 0
+      ? { text: this._trans._n('%2 dead letter', '%2 dead letters', count, number(count)), tone: 'warn' }
+      : null;
   }
 
   private readonly _fold: HTMLButtonElement;
   private readonly _switch: Switch;
   private readonly _chip = new Chip();
   private readonly _lag = h('span', { class: css('lag') });
-  private readonly _facts = h('div', { class: css('facts') });
+  private readonly _facts = h('span', { class: css('factTexts') });
+  private readonly _letters = new Chip();
   private readonly _error = h('div', { class: css('error') });
   private readonly _problem: HTMLElement;
   private readonly _problemText = h('span');

@@ -90,7 +90,9 @@ export function lagText(records: number | null, seconds: number | null, trans: T
 
 const WHOLE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 
-/** A count with separators. */
+const ONE_DIGIT = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+/** A count with separators. All numbers of a screen are written as the browser's language has them. */
 export function number(value: number): string {
   return WHOLE.format(value);
 }
@@ -98,7 +100,7 @@ export function number(value: number): string {
 /** A span of time: "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "3 d 4 h". */
 export function duration(seconds: number): string {
   if (seconds < 10) {
-    return `${seconds.toFixed(1)} s`;
+    return `${ONE_DIGIT.format(seconds)} s`;
   }
   const whole = Math.floor(seconds);
   if (whole < 60) {
@@ -110,7 +112,7 @@ export function duration(seconds: number): string {
   if (whole < 86400) {
     return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} m`;
   }
-  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+  return `${number(Math.floor(whole / 86400))} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
 /** How long ago, in its largest unit. */
@@ -124,5 +126,5 @@ export function ago(momentMs: number, nowMs: number, trans: TranslationBundle): 
   }
   return seconds < 86400
     ? trans.__('%1 h ago', Math.floor(seconds / 3600))
-    : trans.__('%1 d ago', Math.floor(seconds / 86400));
+    : trans.__('%1 d ago', number(Math.floor(seconds / 86400)));
 }

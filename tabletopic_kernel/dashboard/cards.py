@@ -236,7 +236,7 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
         for one in reversed(topic.changes[-_ROWS:])
     ]
     return heading("Schema versions", f"{summary} Times {_zone(zone)}.") + table(
-        "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change"]
+        "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change", "caused by"]
     )
 
 

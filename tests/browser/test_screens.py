@@ -140,8 +140,9 @@ def test_a_topic_that_is_late_says_why(page: LabPage, api: FakeApi) -> None:
         ("views", "running", "good"),
     ):
         row = page.row(topic)
-        expect(row.locator(".jp-TableTopic-chip")).to_have_text(word)
-        expect(row.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", tone)
+        state = row.locator(".jp-TableTopic-rowState")
+        expect(state.locator(".jp-TableTopic-chip")).to_have_text(word)
+        expect(state.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", tone)
     expect(page.row("clicks")).to_contain_text(Delay.BEHIND.reason)
     expect(page.row("orders")).to_contain_text(Delay.WAITING_FOR_TURN.reason)
     item = page.page.locator(".jp-TableTopic-statusButton")
@@ -155,7 +156,9 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     plan = {"topic": "clicks", "letters": 1_250, "rows": 1_200, "stayed": {"no_schema_id": 50}}
     api.answers["POST", "topics/clicks/replay/plan"] = (200, {**plan, "changes": ["add price double"]})
     page.open()
-    expect(page.row("clicks")).to_contain_text("1,250 dead letters")
+    letters = page.row("clicks").locator(".jp-TableTopic-facts .jp-TableTopic-chip")
+    expect(letters).to_have_text("1,250 dead letters")
+    expect(letters.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", "warn")
     expect(page.row("orders")).not_to_contain_text("dead letter")
     page.menu("clicks", "Try Dead Letters Again")
     dialog = page.page.get_by_role("dialog")

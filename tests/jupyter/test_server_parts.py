@@ -312,6 +312,28 @@ def test_a_host_that_was_just_started_is_waited_for(
     shown.host.child.stop(5)
 
 
+def test_hosts_and_rows_agree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that lives and has said nothing since the broker is back: no row says that there is none."""
+    alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
+    live: list[str] = ["box-1-ab"]
+    monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
+    monkeypatch.setattr(overview_module, "live_hosts", lambda _: live)
+    shown = overview(place)
+    myself = ProcessId(os.getpid(), psutil.Process().create_time())
+    folder = Path(place.settings().state_dir)
+    folder.mkdir(parents=True)
+    here = {
+        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
+        "registry": ServerRecord({"http": 3}, myself, True),
+    }
+    state.save(folder, here)
+    found = shown.look()
+    assert (found["host"]["state"], found["topics"][0]["state"]) == ("running", "starting")
+    live.clear()
+    found = shown.look()
+    assert (found["host"]["state"], found["topics"][0]["state"]) == ("none", NO_HOST)
+
+
 def test_a_topic_that_is_late_says_why() -> None:
     """A word for the sign, and the sentence below it."""
     late = status("clicks", delay=Delay.WAITING_FOR_TURN, delay_reason=Delay.WAITING_FOR_TURN.reason)

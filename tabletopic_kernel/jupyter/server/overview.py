@@ -73,9 +73,10 @@ class Overview:
                 missing, detail = away.names, self._why_away(away)
                 away.check("kafka")
                 topics = rows(workbench)
-                if self.host.is_young:
+                ids = live_hosts(workbench)
+                if self.host.is_young or ids:
                     topics = [_on_its_way(row) for row in topics]
-                figures, ids = {"topics": topics, **_sum(topics)}, live_hosts(workbench)
+                figures = {"topics": topics, **_sum(topics)}
             except TableTopicError as error:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
             except Exception as error:  # there is no caller to tell but the page
@@ -114,7 +115,7 @@ class Overview:
 
 
 def _on_its_way(row: Row) -> Row:
-    """Our host has just been started, so that nobody runs a topic yet is no trouble."""
+    """A host was just started, or lives and has said nothing since the broker is back: no trouble yet."""
     return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
 
 
