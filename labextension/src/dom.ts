@@ -70,8 +70,17 @@ export function setShown(element: HTMLElement, shown: boolean): void {
 export function textButton(label: string, run: () => void, accept = false): HTMLButtonElement {
   const classes = `jp-mod-styled ${accept ? 'jp-mod-accept ' : ''}${css('button')}`;
   const button = h('button', { type: 'button', class: classes }, label);
-  button.addEventListener('click', run);
+  button.addEventListener('click', () => {
+    if (button.getAttribute('aria-disabled') === null) {
+      run();
+    }
+  });
   return button;
+}
+
+/** Whether a button waits for what it began. It keeps the focus, which a disabled one would lose. */
+export function setBusy(button: HTMLButtonElement, busy: boolean): void {
+  setAttribute(button, 'aria-disabled', busy ? 'true' : null);
 }
 
 /** A button with an icon alone; `label` is its name for screen readers and its tooltip. */

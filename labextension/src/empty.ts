@@ -1,7 +1,7 @@
 /** What the sidebar says while there is nothing to list: what is missing, and what to do first. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IOverview } from './api';
-import { css, h, setShown, setText, setWords, textButton } from './dom';
+import { css, h, setBusy, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
 
 /** The overview, and whether something is being done that concerns all of it. */
@@ -59,7 +59,8 @@ export class EmptyState implements IView<IEmptyData> {
     setShown(this._bar, words.working);
     setShown(this._stack, words.button === 'stack');
     setShown(this._sample, words.button === 'sample');
-    this._stack.disabled = this._sample.disabled = data.pending;
+    setBusy(this._stack, data.pending);
+    setBusy(this._sample, data.pending);
   }
 
   private _words(overview: IOverview | null): IWords | null {
@@ -119,7 +120,8 @@ export class EmptyState implements IView<IEmptyData> {
     }
   }
 
-  private readonly _title = h('h3');
+  /** Takes the focus when the button below it goes away. */
+  private readonly _title = h('h3', { tabindex: '-1' });
   private readonly _text = h('p');
   private readonly _detail = h('p', { class: css('step') });
   private readonly _bar = h('div', { class: css('bar'), 'aria-hidden': 'true' });

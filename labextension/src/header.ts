@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ellipsesIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { IHostState, IOverview } from './api';
 import { Chip } from './chip';
-import { css, h, iconButton, setShown, setText, setWords, textButton } from './dom';
+import { css, h, iconButton, setBusy, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
 import { dashboardIcon } from './icons';
 import type { IWord } from './words';
@@ -86,7 +86,7 @@ export class Header implements IView<IHeaderData> {
     const away = overview !== null && overview.servers.missing.length > 0;
     setWords(this._awayText, away ? overview.servers.detail : '');
     setShown(this._away, away);
-    this._restart.disabled = pending !== null;
+    setBusy(this._restart, pending !== null);
     // While nothing is switched on, a host is nothing to think about: switching on starts one.
     const wanted =
       overview?.servers.state === 'ready' &&
@@ -99,7 +99,8 @@ export class Header implements IView<IHeaderData> {
       setText(this._hostDetail, this._hostWords(host, overview));
       setShown(this._start, host.state === 'none' || host.state === 'failed');
       setShown(this._stop, host.state === 'running' || host.state === 'starting');
-      this._start.disabled = this._stop.disabled = pending !== null;
+      setBusy(this._start, pending !== null);
+      setBusy(this._stop, pending !== null);
       this._host.title = host.ids.join('\n');
     }
   }

@@ -8,6 +8,7 @@ import { CommandIDs } from './commandids';
 import { RowDetails } from './details';
 import { css, h } from './dom';
 import { EmptyState } from './empty';
+import { keepingFocus } from './focus';
 import { Header } from './header';
 import { topicIcon } from './icons';
 import { TopicList } from './list';
@@ -94,6 +95,10 @@ export class Sidebar extends Widget {
   }
 
   protected override onUpdateRequest(): void {
+    keepingFocus(this.node, () => this._show());
+  }
+
+  private _show(): void {
     const { model, warnLagSeconds } = this._options;
     const { overview } = model;
     const pending = model.pending(GENERAL);

@@ -313,6 +313,34 @@ def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:
     expect(page.row("orders").get_by_role("button", name="Actions on orders")).to_be_focused()
 
 
+def test_the_focus_stays_where_a_button_went_away(page: LabPage, api: FakeApi) -> None:
+    """It goes to the words or the button that took its place, and Tab goes on from there."""
+    focused = page.sidebar.locator(":focus")
+    api.servers, api.detail = "none", NO_SERVERS
+    page.open()
+    page.button("Start the local stack").press("Enter")
+    api.servers, api.detail = "starting", "the local stack is starting: broker"
+    expect(focused).to_have_text("Starting the servers")
+    api.servers, api.detail = "ready", ""
+    expect(focused).to_have_text("No topics yet")
+    page.page.keyboard.press("Tab")
+    expect(focused).to_have_text("Send sample events")
+    page.page.keyboard.press("Enter")
+    api.topics = [other("clicks")]
+    expect(page.row("clicks")).to_be_visible()
+    expect(focused).to_be_visible()
+    api.topics = [running("clicks", dead_letters=3, delay="behind", delay_reason=Delay.BEHIND.reason)]
+    api.host = {"state": "none", "detail": "", "ids": []}
+    page.button("Start a host").press("Enter")
+    api.host = {"state": "running", "detail": "", "ids": ["here-1-a"]}
+    expect(focused).to_have_text("Stop")
+    api.missing, api.detail = ["registry"], "the local stack's registry has ended; `tabletopic up` starts it"
+    page.button("Start what is missing").focus()
+    page.shot("sidebar-registry-ended")
+    api.missing, api.detail = [], ""
+    expect(focused).to_have_text("Stop")
+
+
 def test_changes_are_announced_and_polls_are_not(page: LabPage, api: FakeApi) -> None:
     """A screen reader hears that a topic failed, once, and nothing of figures that only move."""
     api.topics = [running("clicks")]
