@@ -292,7 +292,7 @@ def test_a_schema_that_cannot_be_read(
     letters = letters_by_place(bench, sender.topic)
     assert {one["schema_id"]: one["reason"] for one in letters.values()} == dict.fromkeys(made, "bad_schema")
     assert len(rows_by_place(bench, sender.topic)) == 2
-    assert [bool(one.error) for one in bench.peek(sender.topic, 3)].count(True) == 2
+    assert [bool(one.error) for one in bench.topic(sender.topic).peek(3)].count(True) == 2
     bench.disable(sender.topic)
 
 
@@ -315,7 +315,7 @@ def test_records_of_another_topics_schema(
     assert [one["reason"] for one in letters] == ["bad_schema"] * 2
     assert all(f"{other.topic}-value" in one["message"] for one in letters)
     assert bench.open_catalog().load_table(bench.table_of(sender.topic)).schema() == before
-    assert f"{other.topic}-value" in str([one.error for one in bench.peek(sender.topic, 2)])
+    assert f"{other.topic}-value" in str([one.error for one in bench.topic(sender.topic).peek(2)])
     bench.alter(sender.topic, {"subjects": "any"})
     sender.avro(V1, row_v1(1))
     caught_up(sender.topic)
