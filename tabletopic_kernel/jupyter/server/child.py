@@ -97,9 +97,10 @@ class Child:
             if process is None or self._asked or log is None or not process.poll():
                 return None
         code = process.returncode
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if code < 0:  # who is killed has no last words: those in the log are its Spark's, of the loss
+            return f"{self._what} was killed by signal {-code}; see {log}"
         said = redact(tail(log, _TOLD_LINES).strip())
-        return f"{self._what} {how}{f': {said}' if said else ''}; see {log}"
+        return f"{self._what} ended with exit code {code}{f': {said}' if said else ''}; see {log}"
 
     def last_pid(self) -> int | None:
         """The process that was started last, whether it runs or not."""
