@@ -137,7 +137,9 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
 
         def guarded(response: Any) -> None:
             """With the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
-            response.headers["Content-Security-Policy"] = self.content_security_policy
+            # A Hub forbids every frame; this page is made for one, of the same origin.
+            policy = self.content_security_policy.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
+            response.headers["Content-Security-Policy"] = policy
             response.headers["X-Content-Type-Options"] = "nosniff"
 
         self.rewrite_response = guarded
