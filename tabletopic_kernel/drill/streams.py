@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from tabletopic_kernel.core.errors import InternalError
@@ -198,11 +198,16 @@ class Stream:
         """Transactions of some records, every fifth of which is aborted."""
         open_records: list[Sent] = []
         for _ in self._ticks():
-            if not open_records and not self._in_transaction:
-                self._producer.begin_transaction()
-                self._in_transaction = True
-                self._started = self._number
-            self._send_one(open_records)
+            try:
+                if not self._in_transaction:
+                    self._producer.begin_transaction()
+                    self._in_transaction = True
+                    self._started = self._number
+                self._send_one(open_records)
+            except KafkaException as error:
+                if not error.args[0].fatal() and error.args[0].code() != KafkaError._FATAL:
+                    raise
+                self._begin_anew(open_records)
             self._producer.poll(0)
             if self._number - self._started >= _TRANSACTION_RECORDS:
                 self._end_transaction(open_records)
@@ -227,6 +232,7 @@ class Stream:
         self._acknowledge(records)
 
     def _abort(self, records: list[Sent]) -> None:
+        self._producer.flush(30)  # a broker refuses to end a transaction of which it has heard nothing
         try:
             self._retried(self._producer.abort_transaction)
         except KafkaException as error:
@@ -239,6 +245,7 @@ class Stream:
 
     def _begin_anew(self, records: list[Sent]) -> None:
         """Another producer of the same id ends what this one had open; nobody knows how that one ended."""
+        self._in_transaction = False
         self._producer = Producer(self._properties)
         self._producer.init_transactions(120)
         self.sent += [replace(one, fate=Fate.UNSURE) for one in records]
@@ -291,8 +298,10 @@ class Stream:
                 return
             except BufferError:
                 self._producer.poll(0.1)
-            except KafkaException:  # a partition that is not known here yet
-                partition = number % self.plan.partitions
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or partition < self.plan.partitions:
+                    raise
+                partition = number % self.plan.partitions  # the added one is not known here yet
 
     def bytes_of(self, number: int, version: int) -> bytes:
         """The record's value as it goes to the topic."""
