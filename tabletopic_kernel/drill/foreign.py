@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 # Rows of others have this partition in their Kafka metadata.
@@ -100,7 +100,7 @@ def partition(table: Table, _: random.Random) -> str:
         if "by_note" in fields:
             update.remove_field("by_note")
         else:
-            update.add_field("text", IdentityTransform(), "by_note")
+            update.add_field("text", BucketTransform(4), "by_note")
     return (
         "removed the partition field by_note" if "by_note" in fields else "added the partition field by_note"
     )

@@ -272,6 +272,8 @@ class Stream:
         number, chance = self._number, self._random.random()
         self._number += 1
         version = self._random.choice((1, 2, self.version)) if number > 20 else 1
+        if self.plan.kind == "protobuf":  # its message has the fields of the first version
+            version = 1
         fate = Fate.ROW
         if number > 20 and chance < self.plan.poison:
             fate = Fate.LETTER
@@ -317,7 +319,7 @@ class Stream:
 def poisoned(data: bytes, number: int, kind: str) -> bytes:
     """What cannot become a row: cut, of an id that nobody registered, or no record at all."""
     if kind == "json":
-        return (data[:-1], b"\xff\xfe" + data, b"[1, 2]")[number % 3]
+        return (data[:-1], b"\xff\xfe" + data, data + b"}")[number % 3]
     return (data[:-1], struct.pack(">bI", 0, _NOBODYS_ID) + data[5:], b"bad %d" % number)[number % 3]
 
 

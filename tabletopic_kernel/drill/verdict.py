@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -172,5 +172,5 @@ def _check_snapshots(table: Table, verdict: TopicVerdict, what: str) -> None:
 
 
 def path_of(location: str) -> str:
-    """The path of a local file, however its location is spelt."""
-    return unquote(urlparse(location).path) if location.startswith("file:") else location
+    """The path of a local file, however its location is spelt; a ``%`` in it is a character like others."""
+    return urlparse(location).path if location.startswith("file:") else location
