@@ -21,8 +21,12 @@ from tests.leftovers import (  # noqa: F401
     temporary_files_of_the_run,
 )
 
-# How long an example takes says more of the machine than of the code.
-settings.register_profile("tabletopic", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says more of the machine than of the code. A run says the same of the same code:
+# new examples are for those who look for faults, `--hypothesis-profile=explore`.
+settings.register_profile(
+    "tabletopic", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.register_profile("explore", settings.get_profile("tabletopic"), derandomize=False)
 settings.load_profile("tabletopic")
 
 # A shell ignores Ctrl-C for what it starts in the background, and children inherit that: the tests of

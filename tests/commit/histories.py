@@ -104,6 +104,7 @@ class TableLife:
             if not table.has_commit(after.commit_id):
                 return
         except ActionNeededError:  # somebody rolled the table back: a person resumes it
+            self.catalog.faults = []  # what was to befall the commit was not sent
             self.claim(0)
             return
         self.ledger = after
