@@ -171,7 +171,8 @@ class TopicTable:
         Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it.
 
         Raises:
-            HeadMovedError: another writer was first and the ledger is as planned: call again.
+            HeadMovedError: another writer was first and the ledger is as planned: call again. Of a claim
+                also where the ledger went on under the owner of before: plan again.
             LostOwnershipError: a higher epoch is in the table (I5).
             StartOverError: the files do not fit the table's partition spec any more, or
                 ``UnreadableFilesError``: the storage does not have them as they were written.
@@ -382,6 +383,8 @@ class TopicTable:
         if newest > epoch or (found and found.epoch > (planned.epoch if planned else 0)):
             raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
         if (found and found.commit_id) != (planned and planned.commit_id):
+            if planned and planned.epoch < epoch:  # until a claim arrives, the owner of before goes on
+                raise HeadMovedError(f"the ledger of {self.identifier} went on while it was taken over")
             raise ActionNeededError(
                 f"the ledger of {self.identifier} is not where it was: expected "
                 f"{dict(planned.next_offsets) if planned else 'none'}, found "

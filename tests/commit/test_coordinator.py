@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from tabletopic_kernel.core import steps
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.core.ledger import StagedOffsets
+from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.ingest.plan import Needs
 from tabletopic_kernel.ingest.worker import StagedBatch
 from tests.commit.conftest import (
@@ -158,6 +160,28 @@ def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
     assert coordinator.state is State.WAITING
     assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 2
+
+
+def test_a_last_commit_of_the_old_owner_stops_nobody(rig: Rig) -> None:
+    """The ledger goes on between the new owner's look at it and its claim: it looks again (I5)."""
+    old = rig.running(commit_interval_ms="1s")
+    rig.stage(0, 4)
+    drain(old)
+    assert old._owner is not None
+    old._owner.plan_commit(old._staged.now())
+    last = [old._owner.send]
+    new = rig.make()
+    new.wish(Event.START)
+    remove = steps.install(lambda step: last.pop()() if step is Step.CLAIM and last else None)
+    try:
+        drain(new)
+    finally:
+        remove()
+    assert not last
+    assert new.state is State.WAITING
+    rig.now_ms += 30_000
+    drain(new)
+    assert (new.state, rig.offset(), rig.worker.spec.start[0]) == (State.RUNNING, 4, 4)
 
 
 def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) -> None:

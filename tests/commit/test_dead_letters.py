@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.commit.coordinator import Coordinator
+from tabletopic_kernel.commit.dead_letters import DeadLetters
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.errors import LostOwnershipError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
@@ -216,6 +217,32 @@ def test_an_old_owner_cannot_add_letters(rig: Rig) -> None:
     with pytest.raises(LostOwnershipError):
         old._owner.send()
     assert (rows(rig), letters(rig)) == ([], [])
+
+
+def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They arrive after the new owner's look at them, before its claim: it looks again, and they go (I5)."""
+    old = running(rig)
+    batch = stage(rig, old, 0, 4, {1})
+    owner = old._owner
+    assert owner is not None
+    pending = owner.plan_commit([batch])
+    assert pending is not None
+    last = [lambda: owner.letters.commit(pending.letters, owner.ledger, pending.after)]
+    claim = DeadLetters._commit
+
+    def after_those(*args: Any, **more: Any) -> None:
+        if last:
+            last.pop()()
+        claim(*args, **more)
+
+    monkeypatch.setattr(DeadLetters, "_commit", after_those)
+    new = rig.make()
+    new.wish(Event.START)
+    drain(new)
+    assert (new.state, letters(rig)) == (State.WAITING, [1])
+    rig.now_ms += 30_000
+    drain(new)
+    assert (new.state, letters(rig)) == (State.RUNNING, [])
 
 
 def test_an_old_owner_that_makes_the_table_too_late_is_told(rig: Rig) -> None:

@@ -107,6 +107,19 @@ def test_two_owners_cannot_claim_the_same_epoch(owned: Owned, catalog: Catalog) 
     assert fresh(catalog).ledger == ledger.claimed(2, "one")
 
 
+def test_who_takes_over_while_the_owner_commits_plans_again(owned: Owned, catalog: Catalog) -> None:
+    """A last commit of the owner of before, after its ledger was read, is no rollback (I5)."""
+    table, ledger = owned
+    other = fresh(catalog)
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    with pytest.raises(HeadMovedError, match="taken over"):
+        other.claim(ledger.claimed(2, "too early"), ledger)
+    other.claim(after.claimed(2, "planned again"), after)
+    assert fresh(catalog).ledger == after.claimed(2, "planned again")
+
+
 def test_foreign_snapshots_are_skipped(owned: Owned, catalog: Catalog) -> None:
     """Snapshots of other writers between ours do no harm to the ledger."""
     table, ledger = owned
