@@ -7,15 +7,13 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table import TableProperties
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
-    AssertCurrentSchemaId,
-    AssertDefaultSpecId,
-    AssertTableUUID,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     TableUpdate,
 )
 
 from tabletopic_kernel.adapters.catalog import reachable
+from tabletopic_kernel.adapters.requirements import same_specs
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.errors import HeadMovedError
 from tabletopic_kernel.core.partitions import next_spec, partition_spec, partition_texts, same_partitions
@@ -50,14 +48,9 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
             updates += [AddPartitionSpecUpdate(spec=new), SetDefaultSpecUpdate(spec_id=-1)]
     if not updates:
         return []
-    requirements = (
-        AssertTableUUID(uuid=metadata.table_uuid),
-        AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
-        AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
-    )
     try:
         with reachable("the catalog"):
-            table.table.catalog.commit_table(table.table, requirements, tuple(updates))
+            table.table.catalog.commit_table(table.table, same_specs(metadata), tuple(updates))
     except CommitFailedException as error:
         raise HeadMovedError(str(error)) from error
     table.reload()

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+from tabletopic_kernel.commit.layout import lay_out
+from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.core.errors import HeadMovedError
+from tabletopic_kernel.core.settings import TopicSettings
+from tests.commit.conftest import IDENTIFIER
 from tests.commit.rig import Rig, drain
 
 
@@ -65,6 +74,26 @@ def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
     assert (rig.rows(), rig.offset()) == (9, 9)
     files = rig.table.table.inspect.data_files().to_pylist()
     assert {file["spec_id"] for file in files} == {0, 1}
+
+
+@pytest.mark.parametrize("theirs", ["bucket", "truncate"])
+def test_partitions_that_came_and_went_meanwhile_are_another_writers(
+    table: TopicTable, catalog: Catalog, theirs: str
+) -> None:
+    """The partitions are what they were, but the next ids are taken, by the same partitions or by others."""
+    transform = BucketTransform(4) if theirs == "bucket" else TruncateTransform(9)
+    with catalog.load_table(IDENTIFIER).update_spec() as update:
+        update.add_field("a", transform, "theirs")
+    with catalog.load_table(IDENTIFIER).update_spec() as update:
+        update.remove_field("theirs")
+    settings = TopicSettings(partition_by=("bucket(4, a)",))
+    with pytest.raises(HeadMovedError):
+        lay_out(table, settings)
+    table.reload()
+    lay_out(table, settings)
+    specs = table.table.metadata.partition_specs
+    assert [str(field.transform) for field in table.table.spec().fields] == ["bucket[4]"]
+    assert len(specs) == len({spec.spec_id for spec in specs})
 
 
 def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:

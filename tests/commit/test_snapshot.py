@@ -227,6 +227,22 @@ def test_a_column_that_came_and_went_meanwhile_is_another_writer(owned: Owned, c
     assert len(ids) == len(set(ids))
 
 
+def test_a_column_that_was_renamed_and_back_meanwhile_is_another_writer(
+    owned: Owned, catalog: Catalog
+) -> None:
+    """The current schema and its ids are what they were, but the next schema's id is taken."""
+    table, _ = owned
+    wider = Schema(*SCHEMA.fields, NestedField(2, "b", LongType(), required=False))
+    for old, new in (("a", "z"), ("z", "a")):
+        with catalog.load_table(IDENTIFIER).update_schema() as update:
+            update.rename_column(old, new)
+    assert fresh(catalog).table.metadata.current_schema_id == table.table.metadata.current_schema_id
+    with pytest.raises(HeadMovedError):
+        table.evolve(wider, {}, epoch=1)
+    ids = [schema.schema_id for schema in fresh(catalog).table.metadata.schemas]
+    assert len(ids) == len(set(ids))
+
+
 @pytest.mark.parametrize("how", ["dropped", "replaced", "rolled back"])
 def test_a_table_that_is_not_the_same_any_more_stops(owned: Owned, catalog: Catalog, how: str) -> None:
     """Dropped, replaced and rolled back tables are noticed, with a reason (I8)."""
