@@ -20,7 +20,7 @@ from tabletopic_kernel.adapters.protoc import compile_schema
 from tabletopic_kernel.core.protobuf_schema import load as load_protobuf
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decoders import Decoder, inferring_decoder, make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tabletopic_kernel.workbench import Workbench
 
 Format = Literal["avro", "protobuf", "json_schema", "json"]

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from tabletopic_kernel.adapters.registry import Registry
 from tabletopic_kernel.core.errors import RetryableError, UsageError
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 _BY_SUFFIX: Final[dict[str, SchemaType]] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}

@@ -34,7 +34,8 @@ from tabletopic_kernel.core.partitions import NONE, parse_partition, partition_s
 from tabletopic_kernel.core.settings import TopicSettings, table_identifier
 from tabletopic_kernel.core.table_columns import evolve_key, metadata_columns, table_schema
 from tabletopic_kernel.core.topic_names import not_a_table_topic
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 TableName = tuple[str, ...]  # namespace parts and name, as PyIceberg takes them
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]

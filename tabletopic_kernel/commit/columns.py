@@ -12,7 +12,7 @@ from tabletopic_kernel.commit.covered import CoveredSchema
 from tabletopic_kernel.commit.key_types import newest_key_type
 from tabletopic_kernel.commit.layout import lay_out
 from tabletopic_kernel.commit.projected import Fitting
-from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.schema_services import SchemaServices
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.writers import WriterColumns, first_columns, names_of_before, outcome
 from tabletopic_kernel.core import events
@@ -37,7 +37,7 @@ class TableColumns:
         identifier: tuple[str, ...],
         topic: str,
         settings: TopicSettings,
-        services: Services,
+        services: SchemaServices,
     ) -> None:
         self._catalog = catalog
         self._identifier = identifier

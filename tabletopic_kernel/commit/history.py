@@ -20,7 +20,7 @@ from tabletopic_kernel.core.iceberg_types import spell
 from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.tidy import tidy
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaE
 from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.key_types import key_subject, key_writer
 from tabletopic_kernel.commit.lookup import check_same, look_up
-from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.schema_services import SchemaServices
 from tabletopic_kernel.commit.subjects import why_foreign
 from tabletopic_kernel.commit.unknown import UnknownSchemas
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
@@ -19,7 +19,8 @@ from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import key_type
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
-from tabletopic_kernel.ingest.plan import KeyPlan, WriterSchema
+from tabletopic_kernel.ingest.plan import KeyPlan
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner asks the registry for before records need them.
@@ -30,7 +31,7 @@ class KeySchemas:
     """The schemas of one table topic's keys. Used by the coordinator's thread alone."""
 
     def __init__(
-        self, columns: TableColumns, topic: str, settings: TopicSettings, services: Services
+        self, columns: TableColumns, topic: str, settings: TopicSettings, services: SchemaServices
     ) -> None:
         self._columns = columns
         self._topic = topic

@@ -8,7 +8,7 @@ from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import key_type
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 
 def key_subject(topic: str) -> str:

@@ -21,13 +21,15 @@ from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.core.evolution import VALUE
 from tabletopic_kernel.core.json_infer import merged_columns
 from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.core.transform import reserved_in_rows
 from tabletopic_kernel.core.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.ingest.decoders import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.letters import Refusals
 from tabletopic_kernel.ingest.narrow import narrowed
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC
 from tabletopic_kernel.ingest.verdicts import Refused
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, l
     """JSON without a schema, in the columns that these records would make."""
     columns = Schema()
     while True:
-        decoder = inferring_decoder(columns, settings.transform)
+        decoder = inferring_decoder(columns, reserved_in_rows(settings.transform))
         decoded = decoder.decode(values)
         needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
         if needed is None:

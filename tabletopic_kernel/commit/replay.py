@@ -29,7 +29,8 @@ from tabletopic_kernel.core.errors import ActionNeededError, TableTopicError, Us
 from tabletopic_kernel.core.ledger import StagedOffsets, added
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.core.steps import Step, reach
-from tabletopic_kernel.ingest.letters import Positions, Refusals
+from tabletopic_kernel.ingest.arrays import Positions
+from tabletopic_kernel.ingest.letters import Refusals
 from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.plan import Needs, StageResult
 from tabletopic_kernel.ingest.stage import SOURCE_COLUMNS, Stage

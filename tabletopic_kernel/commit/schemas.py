@@ -14,7 +14,7 @@ from tabletopic_kernel.commit.columns import TableColumns
 from tabletopic_kernel.commit.key_schemas import KeySchemas
 from tabletopic_kernel.commit.lookup import check_same, look_up
 from tabletopic_kernel.commit.projected import batch_columns
-from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.schema_services import SchemaServices
 from tabletopic_kernel.commit.snapshot import TopicTable
 from tabletopic_kernel.commit.subjects import why_foreign
 from tabletopic_kernel.commit.unknown import UnknownSchemas
@@ -46,7 +46,8 @@ from tabletopic_kernel.core.transform import (
 )
 from tabletopic_kernel.core.wire import SchemaKey, age
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Needs, Projection, StagePlan, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, Needs, Projection, StagePlan
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 _LOG = logging.getLogger(__name__)
 # Values that name no schema, by value_format: the kind of their one writer schema.
@@ -71,7 +72,7 @@ class SchemaKeeper:
         identifier: tuple[str, ...],
         topic: str,
         settings: TopicSettings,
-        services: Services,
+        services: SchemaServices,
     ) -> None:
         self._columns = TableColumns(catalog, identifier, topic, settings, services)
         self._keys = KeySchemas(self._columns, topic, settings, services)

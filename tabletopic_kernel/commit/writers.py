@@ -17,7 +17,7 @@ from tabletopic_kernel.core.types import aliases_of
 from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.blame import is_trouble, last_line
 from tabletopic_kernel.ingest.decoders import BadSchemaError, make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 
 @dataclass(frozen=True)

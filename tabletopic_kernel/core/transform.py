@@ -43,7 +43,12 @@ _NO_ROW_COLUMNS: Final = frozenset((KEY, HEADER, METADATA, VALUE, CDC, REST))
 
 
 # In JSON without a schema they are no columns, and are kept with what has none.
-RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
+_RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
+
+
+def reserved_in_rows(transform: Transform) -> dict[str, frozenset[str]] | None:
+    """Names that rows of change events cannot have, by the image that holds them; None: no such events."""
+    return _RESERVED_IN_ROWS if transform == "flatten_debezium" else None
 
 
 class NotAnEnvelopeError(ActionNeededError):

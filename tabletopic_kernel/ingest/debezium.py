@@ -27,8 +27,8 @@ from tabletopic_kernel.core.transform import (
     row_columns,
 )
 from tabletopic_kernel.core.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY, arrow_schema_of
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.conform import fit
-from tabletopic_kernel.ingest.letters import Positions
 from tabletopic_kernel.ingest.rows import Rows
 from tabletopic_kernel.ingest.verdicts import Refused
 

@@ -16,13 +16,13 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 from tabletopic_kernel.core.avro_schema import Primitive, parse
 from tabletopic_kernel.core.errors import ActionNeededError
 from tabletopic_kernel.core.evolution import VALUE
-from tabletopic_kernel.core.transform import Transform
+from tabletopic_kernel.core.json_infer import Reserved
 from tabletopic_kernel.core.wire import PREFIX_BYTES, SchemaKey, prefix
+from tabletopic_kernel.ingest.arrays import not_text
 from tabletopic_kernel.ingest.blame import is_trouble, last_line
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
-from tabletopic_kernel.ingest.kafka_columns import not_text
-from tabletopic_kernel.ingest.plan import WriterSchema
 from tabletopic_kernel.ingest.verdicts import Refused
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,12 +122,16 @@ def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     return _CACHED.decoder(schema_id, schema)
 
 
-def inferring_decoder(columns: Schema, transform: Transform = "flatten") -> Decoder:
-    """The decoder of JSON without a schema, for the columns there are."""
+def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Decoder:
+    """The decoder of JSON without a schema, for the columns there are.
+
+    ``reserved``: the values may be in the envelope of Kafka Connect's converter, and these names below these
+    columns are no columns.
+    """
     from tabletopic_kernel.ingest.decode_json import JsonDecoder  # noqa: PLC0415 - see _make
     from tabletopic_kernel.ingest.json_payload import PayloadDecoder  # noqa: PLC0415 - see _make
 
-    return PayloadDecoder(columns) if transform == "flatten_debezium" else JsonDecoder(columns)
+    return JsonDecoder(columns) if reserved is None else PayloadDecoder(columns, reserved)
 
 
 class BareDecoder:

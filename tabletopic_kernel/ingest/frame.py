@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from tabletopic_kernel.core import wire
 from tabletopic_kernel.core.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.core.protobuf_frame import read_header
-from tabletopic_kernel.ingest.letters import Positions, Refusals
+from tabletopic_kernel.ingest.arrays import Positions
+from tabletopic_kernel.ingest.letters import Refusals
 from tabletopic_kernel.ingest.plan import WHOLE_TOPIC
 
 _Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]

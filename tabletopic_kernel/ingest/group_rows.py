@@ -15,12 +15,13 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.conform import conform, part
 from tabletopic_kernel.ingest.decoders import BadSchemaError, Decoder, InferringDecoder
 from tabletopic_kernel.ingest.frame import Group
 from tabletopic_kernel.ingest.kafka_columns import kafka_columns
 from tabletopic_kernel.ingest.keys import KeyColumns
-from tabletopic_kernel.ingest.letters import Positions, Refusals
+from tabletopic_kernel.ingest.letters import Refusals
 from tabletopic_kernel.ingest.loaded import LoadedPlan
 from tabletopic_kernel.ingest.relabel import relabel
 from tabletopic_kernel.ingest.rows import Rows

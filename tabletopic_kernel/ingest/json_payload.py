@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.core.json_infer import Reserved
 from tabletopic_kernel.core.json_text import JsonTextError, json_text, parse
-from tabletopic_kernel.core.transform import RESERVED_IN_ROWS
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.decode_json import JsonDecoder
-from tabletopic_kernel.ingest.letters import Positions
 from tabletopic_kernel.ingest.verdicts import Refused
 
 _BEGINS: Final = rb'^\s*\{\s*"(schema|payload)"\s*:'
@@ -30,8 +30,8 @@ _MAX_HEADS: Final = 16
 class PayloadDecoder:
     """A decoder of JSON without a schema id, for records that may carry a schema of Connect's."""
 
-    def __init__(self, columns: Schema) -> None:
-        self._inner = JsonDecoder(columns, RESERVED_IN_ROWS)
+    def __init__(self, columns: Schema, reserved: Reserved | None = None) -> None:
+        self._inner = JsonDecoder(columns, reserved)
         self.iceberg_schema = self._inner.iceberg_schema
         self.arrow_schema = self._inner.arrow_schema
         self.needed: Schema | None = None

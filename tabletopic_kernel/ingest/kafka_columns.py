@@ -58,22 +58,6 @@ def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
         newest_ms[partition] = max(newest, newest_ms.get(partition, newest))
 
 
-def not_text(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Positions of binary values that are not UTF-8; nulls are fine."""
-    try:
-        values.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return np.array([at for at, value in enumerate(values.to_pylist()) if not _is_text(value)], np.int64)
-    return np.empty(0, np.int64)
-
-
-def _is_text(value: bytes | None) -> bool:
-    try:
-        return value is None or value.decode() is not None
-    except UnicodeDecodeError:
-        return False
-
-
 def _headers(headers: pa.Array) -> pa.Array:
     """Kafka's list of (key, value) as a map; null where a record has none, of a repeated key the last."""
     if headers.null_count == len(headers):

@@ -16,11 +16,12 @@ import pyarrow as pa
 from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.core.evolution import KEY, VALUE
 from tabletopic_kernel.core.wire import KEY_HEADER, SchemaKey
+from tabletopic_kernel.ingest.arrays import Positions, not_text
 from tabletopic_kernel.ingest.conform import conform, part
 from tabletopic_kernel.ingest.decoders import BadSchemaError, cached_decoder
 from tabletopic_kernel.ingest.frame import Group, split
-from tabletopic_kernel.ingest.kafka_columns import headers_of, not_text
-from tabletopic_kernel.ingest.letters import Positions, Refusals
+from tabletopic_kernel.ingest.kafka_columns import headers_of
+from tabletopic_kernel.ingest.letters import Refusals
 from tabletopic_kernel.ingest.plan import KeyPlan, StagePlan
 from tabletopic_kernel.ingest.relabel import relabel
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.conform import conform
 
-Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 # Ids are signed integers to registries. A larger one comes from a damaged record; its message has it.
 _MAX_ID = 2**31 - 1
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.adapters.datafiles import DataFileWriter
+from tabletopic_kernel.core.transform import reserved_in_rows
 from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.conform import file_schema
 from tabletopic_kernel.ingest.decoders import Decoder, cached_decoder, inferring_decoder
 from tabletopic_kernel.ingest.keys import KeyReader
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, TablePlan, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, TablePlan
 from tabletopic_kernel.ingest.sql_child import ChildProjection
 from tabletopic_kernel.ingest.transform import Step, make_projection, make_step
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 if TYPE_CHECKING:
     from tabletopic_kernel.ingest.sql_projection import SqlProjection
@@ -57,7 +59,9 @@ class LoadedPlan:
         if not self.infers:
             return cached_decoder(schema_id, self.schema(schema_id))
         if self._inferring is None:
-            self._inferring = inferring_decoder(self.plan.inferred or Schema(), self.plan.transform)
+            self._inferring = inferring_decoder(
+                self.plan.inferred or Schema(), reserved_in_rows(self.plan.transform)
+            )
         return self._inferring
 
     def schema(self, schema_id: SchemaKey) -> WriterSchema:

@@ -14,31 +14,12 @@ from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.transform import Transform
 from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.ingest.narrow import MIN_ALIKE
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
 _MAX_TRACES = 5
 _MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
-
-
-@dataclass(frozen=True)
-class WriterSchema:
-    """One writer schema and those it refers to (name → text).
-
-    ``kind`` is the registry's AVRO, JSON or PROTOBUF; or STRING, RAW or INFERRED (JSON) for values without a
-    schema. ``message`` names the message of a Protobuf file, None the first. ``framed``: values begin with
-    the schema's id. ``nanos`` says what becomes of times with more digits than microseconds, in Protobuf and
-    by a JSON Schema.
-    ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
-    """
-
-    text: str = ""
-    references: tuple[tuple[str, str], ...] = ()
-    kind: str = "AVRO"
-    message: str | None = None
-    framed: bool = True
-    nanos: Literal["refuse", "floor"] = "refuse"
-    renames: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.ingest.letters import Positions
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.verdicts import Refused
 
 

@@ -21,8 +21,8 @@ from tabletopic_kernel.core.errors import InternalError, ProjectionError
 from tabletopic_kernel.core.transform import FILTERED
 from tabletopic_kernel.core.types import arrow_schema_of
 from tabletopic_kernel.ingest import sql_guard
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.conform import conform, part
-from tabletopic_kernel.ingest.letters import Positions
 from tabletopic_kernel.ingest.rows import Rows, every
 from tabletopic_kernel.ingest.sql_guard import LimitError
 from tabletopic_kernel.ingest.sql_statement import ROW, TABLE, connect, statement

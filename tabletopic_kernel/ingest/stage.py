@@ -23,12 +23,13 @@ from tabletopic_kernel.core.ledger import added
 from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.core.transform import TOMBSTONE
 from tabletopic_kernel.core.wire import SchemaKey
+from tabletopic_kernel.ingest.arrays import Positions
 from tabletopic_kernel.ingest.frame import Group, split, unsplit
 from tabletopic_kernel.ingest.group_rows import GroupRows, Made
 from tabletopic_kernel.ingest.held import Held
 from tabletopic_kernel.ingest.kafka_columns import headers_of, note_newest, with_null_headers
 from tabletopic_kernel.ingest.keys import KeyColumns
-from tabletopic_kernel.ingest.letters import Positions, Refusals, letters_of
+from tabletopic_kernel.ingest.letters import Refusals, letters_of
 from tabletopic_kernel.ingest.loaded import LoadedPlan, load_plan
 from tabletopic_kernel.ingest.narrow import Narrowed, narrowed
 from tabletopic_kernel.ingest.plan import RefusedRecord, StagePlan, StageResult

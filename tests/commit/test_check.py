@@ -25,7 +25,7 @@ from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.types import iceberg_schema_of
 from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 # The table that another topic, which is switched on too, will have.
 TAKEN = {("default", "a_b"): "a.b"}

@@ -9,7 +9,7 @@ import pytest
 
 from tabletopic_kernel.commit.writers import writer_columns
 from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 INNER = {"type": "record", "name": "In", "fields": [{"name": "x", "type": "int", "aliases": ["y"]}]}
 DEEP = {"type": "map", "values": {"type": "array", "items": INNER}}

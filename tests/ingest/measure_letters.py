@@ -24,8 +24,9 @@ from tabletopic_kernel.core.table_columns import table_schema
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decoders import inferring_decoder, make_decoder
 from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan
 from tabletopic_kernel.ingest.stage import Stage
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tests.ingest import measure_avro, measure_json, measure_protobuf
 from tests.ingest.source import SOURCE
 

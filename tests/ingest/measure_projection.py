@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
 from tabletopic_kernel.ingest.sql_projection import SqlProjection
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tests.ingest.measuring import report
 from tests.ingest.test_sql_projection import EVERY_TYPE, record
 

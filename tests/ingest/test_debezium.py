@@ -18,8 +18,8 @@ from tabletopic_kernel.core.types import iceberg_schema_of
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.json_payload import payloads
-from tabletopic_kernel.ingest.plan import WriterSchema
 from tabletopic_kernel.ingest.transform import make_step
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.whole_path import Path, avro_values, without
 

@@ -10,7 +10,7 @@ import pytest
 from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.ingest import decoders
 from tabletopic_kernel.ingest.decoders import BadSchemaError, cached_decoder, make_decoder
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 
 def _proto(count: int, kind: str) -> str:

@@ -26,7 +26,7 @@ from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.core.wire import KEY_HEADER, VALUE_HEADER, prefix
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.frame import Group, split
-from tabletopic_kernel.ingest.plan import WriterSchema
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("6da336d8-f1d3-0f98-4c47-d03ee8a14a10")

@@ -25,12 +25,13 @@ from tabletopic_kernel.ingest import sql_projection
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import Needs, WriterSchema
+from tabletopic_kernel.ingest.plan import Needs
 from tabletopic_kernel.ingest.sql_child import ChildProjection, planned_columns
 from tabletopic_kernel.ingest.sql_guard import LimitError
 from tabletopic_kernel.ingest.sql_projection import SqlProjection
 from tabletopic_kernel.ingest.sql_statement import connect, statement
 from tabletopic_kernel.ingest.stage import Stage
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.source import SOURCE
 from tests.ingest.test_debezium import EVENTS, plain

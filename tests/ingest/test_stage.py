@@ -29,8 +29,9 @@ from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest import stage
 from tabletopic_kernel.ingest.decoders import make_decoder
 from tabletopic_kernel.ingest.loaded import load_plan
-from tabletopic_kernel.ingest.plan import StagePlan, StageResult, WriterSchema
+from tabletopic_kernel.ingest.plan import StagePlan, StageResult
 from tabletopic_kernel.ingest.stage import StageTask
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tests.ingest.source import SOURCE
 
 AVRO = {

@@ -25,8 +25,9 @@ from tabletopic_kernel.core.protobuf_schema import load
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.ingest.decoders import inferring_decoder, make_decoder
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, StageResult, WriterSchema
+from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, StageResult
 from tabletopic_kernel.ingest.stage import StageTask
+from tabletopic_kernel.ingest.writer_schema import WriterSchema
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.lake import as_pyiceberg_reads, duckdb_rows
