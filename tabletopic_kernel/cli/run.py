@@ -116,8 +116,9 @@ def _start_spark(call: Call, host: Host, quiet: bool) -> None:
         session = call.workbench.host_spark(silent if quiet else TerminalReport())
         if not quiet:
             screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
-        # With nothing to do it can get ready for the first topic; otherwise the topics come first.
-        if host.wait_until_joined(_JOIN_S) and not call.workbench.wishes():
+        # Without a topic it gets ready for its first, which may be another host's until that one dies. With
+        # some, these come first, and warm it up as well.
+        if host.wait_until_joined(_JOIN_S) and not host.coordinators():
             warm_up(session)
     except TableTopicError as error:
         screen.error(str(error))

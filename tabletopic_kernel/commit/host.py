@@ -30,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 GROUP = "tabletopic-hosts"
 # The least that brokers allow by default: how long a dead host's topics wait for another one.
 _SESSION_MS = 6_000
+# How long a host that is well takes to hear that it gets a dead one's topics.
+_GROUP_BEAT_MS = 1_000
 _HEARTBEAT_S = 2.0
 _POLL_S = 0.2
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
@@ -113,7 +115,7 @@ class Host:
                 enable_auto_commit="false",
                 auto_offset_reset="earliest",
                 session_timeout_ms=_SESSION_MS,
-                heartbeat_interval_ms=_SESSION_MS // 4,
+                heartbeat_interval_ms=_GROUP_BEAT_MS,
                 partition_assignment_strategy="cooperative-sticky",
             )
         except Exception as error:

@@ -19,6 +19,7 @@ def run(
     rounds: int | None = None,
     minutes: float | None = None,
     rate: float = 60.0,
+    heavy: float | None = None,
     state_dir: Path | None = None,
     keep: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -31,6 +32,7 @@ def run(
         rounds: at most so many rounds.
         minutes: begin no round after so many minutes.
         rate: records per second of each of the three topics.
+        heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
@@ -50,7 +52,7 @@ def run(
     if state_dir is not None and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
     removed = state_dir is None and not keep
-    drill = Drill(folder, seed, chosen(faults), rounds, minutes, rate, say, temporary=removed)
+    drill = Drill(folder, seed, chosen(faults), rounds, minutes, rate, say, heavy=heavy, temporary=removed)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import threading
@@ -18,6 +19,7 @@ from pyiceberg.table import Table
 from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.demo.hosts import HostProcess
 from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.drill.foreign import Reached
 from tabletopic_kernel.drill.streams import PLANS, Stream
 from tabletopic_kernel.drill.tables import Sampler
 from tabletopic_kernel.local.crash_points import CrashPoints
@@ -31,13 +33,17 @@ _CATALOG_BUSY_S = 1
 
 @dataclass(frozen=True)
 class Happening:
-    """Something the drill did or saw: when (seconds since 1970), what, to whom, in words."""
+    """Something the drill did or saw: when (seconds since 1970), what, to whom, in words.
+
+    ``moved``: topics that had to go to another host, where nothing else went wrong until they had.
+    """
 
     at_s: float
     what: str
     target: str
     detail: str
     is_fault: bool = True
+    moved: tuple[str, ...] = ()
 
 
 class Arena:
@@ -56,6 +62,7 @@ class Arena:
         self.happenings: list[Happening] = []
         self.hosts: list[HostProcess] = []
         self.streams: dict[str, Stream] = {}
+        self.reached = Reached()
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
         self._rate = rate
@@ -84,7 +91,7 @@ class Arena:
     def sampler(self) -> Sampler:
         """Watches the tables of all topics."""
         names = {topic: self.table_name(topic) for topic in self.streams}
-        return Sampler(self.catalog(), names, lambda topic: self.streams[topic].ends)
+        return Sampler(self.catalog_file, names, lambda topic: self.streams[topic].ends)
 
     def catalog(self) -> Catalog:
         """The catalog as another program opens it; it waits a second for a lock, no more."""
@@ -105,9 +112,11 @@ class Arena:
         """The topic's table as it is now."""
         return self.catalog().load_table(self.table_name(topic))
 
-    def note(self, what: str, target: str, detail: str = "", *, is_fault: bool = True) -> Happening:
+    def note(
+        self, what: str, target: str, detail: str = "", *, is_fault: bool = True, moved: tuple[str, ...] = ()
+    ) -> Happening:
         """Keep what happened."""
-        happening = Happening(time.time(), what, target, detail, is_fault)
+        happening = Happening(time.time(), what, target, detail, is_fault, moved)
         with self._lock:
             self.happenings.append(happening)
         return happening
@@ -130,6 +139,25 @@ class Arena:
         """One of them."""
         alive = self.alive
         return self.dice.choice(alive) if alive else None
+
+    def busiest_host(self) -> tuple[HostProcess, tuple[str, ...]] | None:
+        """The one that runs most topics, and which, as hosts tell; None if none of them runs any."""
+        told = {one.topic: one.host or "" for one in self.workbench.status()}
+        shares = [
+            (host, tuple(topic for topic, name in told.items() if f"-{host.pid}-" in name))
+            for host in self.alive
+        ]
+        return max((one for one in shares if one[1]), key=lambda one: len(one[1]), default=None)
+
+    def end(self, host: HostProcess, number: signal.Signals) -> None:
+        """Send a host the signal that ends it, and wait until it has ended."""
+        os.kill(host.pid, number)
+        host.ending = True
+        host.wait()
+
+    def is_settled(self) -> bool:
+        """Whether all hosts are there, each with a Spark that has run something."""
+        return len(self.alive) == HOSTS and all(daemons_of(host) for host in self.alive)
 
     # -- servers
 
@@ -182,13 +210,21 @@ def java_of(host: HostProcess) -> list[psutil.Process]:
     return [one for one in tree(host.pid) if _is_called(one, "java")]
 
 
-def workers_of(host: HostProcess) -> list[psutil.Process]:
-    """Python workers below a host's JVM, their daemon not included."""
-    found = []
+def daemons_of(host: HostProcess) -> list[psutil.Process]:
+    """What forks the Python workers below a host's JVM; there is none before its first task."""
+    found: list[psutil.Process] = []
     for java in java_of(host):
         with contextlib.suppress(psutil.NoSuchProcess):
-            for daemon in java.children():
-                found += daemon.children()
+            found += java.children()
+    return found
+
+
+def workers_of(host: HostProcess) -> list[psutil.Process]:
+    """Python workers below a host's JVM, their daemon not included."""
+    found: list[psutil.Process] = []
+    for daemon in daemons_of(host):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += daemon.children()
     return found
 
 

@@ -182,7 +182,7 @@ def _by_others(doing: Callable[[Table, random.Random], str]) -> Doing:
 
     def others(arena: Arena, topic: str) -> str:
         table = arena.load(topic)
-        arena.forgiven[topic] |= foreign.reachable_files(table)
+        arena.forgiven[topic] |= arena.reached.files(table)
         return doing(table, arena.dice)
 
     return others

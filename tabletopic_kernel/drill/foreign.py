@@ -129,14 +129,26 @@ def _ref(table: Table, dice: random.Random, prefix: str, create: Callable, remov
     return f"put a {prefix} on a snapshot"
 
 
+class Reached:
+    """Data files by manifest, each of which is read once: a manifest never changes."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, frozenset[str]] = {}
+
+    def files(self, table: Table) -> set[str]:
+        """Every data file that some snapshot of the table reads."""
+        manifests = {
+            manifest.manifest_path: manifest
+            for snapshot in table.metadata.snapshots
+            for manifest in snapshot.manifests(table.io)
+        }
+        for path, manifest in manifests.items():
+            if path not in self._files:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                self._files[path] = frozenset(entry.data_file.file_path for entry in entries)
+        return set[str]().union(*(self._files[path] for path in manifests))
+
+
 def reachable_files(table: Table) -> set[str]:
     """Every data file that some snapshot of the table reads."""
-    found: set[str] = set()
-    read: set[str] = set()
-    for snapshot in table.metadata.snapshots:
-        for manifest in snapshot.manifests(table.io):
-            if manifest.manifest_path not in read:
-                read.add(manifest.manifest_path)
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                found.update(entry.data_file.file_path for entry in entries)
-    return found
+    return Reached().files(table)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.schedule import Fault
-from tabletopic_kernel.drill.tables import Sample, commit_after
+from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
 
+# What happened, how often, and the median and longest time in seconds.
+Recovery = tuple[str, int, float, float]
 # After these a topic may ask for a person: the table is not as its owner left it.
 _ASKS_FOR_A_PERSON = frozenset({Fault.FOREIGN_ROLLBACK})
 
@@ -64,21 +66,33 @@ class Outcome:
             self.problems.append(f"{topic} failed without a cause: {reason}")
 
     def recoveries(self) -> dict[str, list[float]]:
-        """By kind of fault: seconds until the topic that took longest had committed again."""
+        """By kind of fault: seconds until the topic that took longest had committed again, among others."""
         found: dict[str, list[float]] = {}
         for fault in self.faults:
             waits = [commit_after(samples, fault.at_s) for samples in self.samples.values()]
+            if waits and None not in waits and not fault.moved:
+                found.setdefault(fault.what, []).append(max(one - fault.at_s for one in waits if one))
+        return found
+
+    def hand_overs(self) -> dict[str, list[float]]:
+        """By kind of fault: seconds until the next owner of each topic of the host had committed.
+
+        Only of hosts that were ended alone, while the others stood by and nothing else went wrong.
+        """
+        found: dict[str, list[float]] = {}
+        for fault in self.faults:
+            waits = [handed_over_after(self.samples[topic], fault.at_s) for topic in fault.moved]
             if waits and None not in waits:
                 found.setdefault(fault.what, []).append(max(one - fault.at_s for one in waits if one))
         return found
 
-    def recovery_table(self) -> list[tuple[str, int, float, float]]:
-        """Fault, how often, median and longest recovery in seconds; slowest first."""
-        rows = [
-            (name, len(seconds), statistics.median(seconds), max(seconds))
-            for name, seconds in self.recoveries().items()
-        ]
-        return sorted(rows, key=lambda row: -row[2])
+    def recovery_table(self) -> list[Recovery]:
+        """Slowest first."""
+        return _sums(self.recoveries())
+
+    def hand_over_table(self) -> list[Recovery]:
+        """Slowest first."""
+        return _sums(self.hand_overs())
 
     def step_table(self) -> list[tuple[Step, int, int]]:
         """Every step, how often something was done there, and how often it was not reached in time."""
@@ -98,9 +112,19 @@ class Outcome:
             "topics": [asdict(one) for one in self.verdicts],
             "problems": self.problems,
             "steps": {step: {"hit": hit, "missed": missed} for step, hit, missed in self.step_table()},
-            "recovery_s": {
-                name: {"count": count, "median": round(median, 2), "max": round(longest, 2)}
-                for name, count, median, longest in self.recovery_table()
-            },
+            "recovery_s": _recovery_json(self.recovery_table()),
+            "hand_over_s": _recovery_json(self.hand_over_table()),
             "happenings": [asdict(one) for one in self.happenings],
         }
+
+
+def _sums(seconds: Mapping[str, Sequence[float]]) -> list[Recovery]:
+    rows = [(name, len(some), statistics.median(some), max(some)) for name, some in seconds.items()]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def _recovery_json(rows: Sequence[Recovery]) -> dict[str, dict[str, float]]:
+    return {
+        name: {"count": count, "median": round(median, 2), "max": round(longest, 2)}
+        for name, count, median, longest in rows
+    }

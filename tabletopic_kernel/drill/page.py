@@ -25,6 +25,7 @@ _GROUP_COLOURS = {
     "steps": "#000000",
 }
 _GROUP_OF = {fault.value: group for group, faults in GROUPS.items() for fault in faults}
+_ENDS = {"kill_host": "killed", "stop_host": "asked to stop"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a }
 body { margin: 2rem auto; max-width: 68rem; padding: 0 1rem }
@@ -70,7 +71,10 @@ def recovery_grid(outcome: Outcome) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("fault", "times", "median s", "longest s"):
         table.add_column(name, justify="left" if name == "fault" else "right")
-    for fault, count, median, longest in outcome.recovery_table():
+    alone = [
+        (f"{_ENDS.get(what, what)} alone", n, mid, most) for what, n, mid, most in outcome.hand_over_table()
+    ]
+    for fault, count, median, longest in [*alone, *outcome.recovery_table()]:
         table.add_row(fault, f"{count:,}", f"{median:.1f}", f"{longest:.1f}")
     return table
 
@@ -115,7 +119,15 @@ def page(outcome: Outcome) -> str:
                 for one in outcome.verdicts
             ],
         ),
-        "<h2>Time until every topic had committed again</h2>",
+        "<h2>Time until another host's first commit, where a host ended and nothing else went wrong</h2>",
+        _html_table(
+            ("host", "times", "median s", "longest s"),
+            [
+                (_ENDS.get(name, name), count, round(mid, 1), round(most, 1))
+                for name, count, mid, most in outcome.hand_over_table()
+            ],
+        ),
+        "<h2>Time until every topic had committed again, among other faults</h2>",
         _html_table(
             ("fault", "times", "median s", "longest s"),
             [
@@ -202,7 +214,11 @@ def markdown(outcome: Outcome) -> str:
             [(v.topic, v.acknowledged, v.rows, v.letters, v.files, v.orphans) for v in outcome.verdicts],
         ),
         *_md(
-            ("fault", "times", "median s until every topic had committed", "longest s"),
+            ("host that ended alone", "times", "median s until the next owner's first commit", "longest s"),
+            [(_ENDS.get(n, n), c, round(m, 1), round(x, 1)) for n, c, m, x in outcome.hand_over_table()],
+        ),
+        *_md(
+            ("fault among others", "times", "median s until every topic had committed", "longest s"),
             [(n, c, round(m, 1), round(x, 1)) for n, c, m, x in outcome.recovery_table()],
         ),
         *_md(("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -18,7 +20,7 @@ from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
 from tabletopic_kernel.drill.outcome import Outcome, StepHit
 from tabletopic_kernel.drill.schedule import PREPARED_BY, PROVOKED_BY, Fault, Round, rounds
-from tabletopic_kernel.drill.tables import Sampler, commit_after
+from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.progress import Report
@@ -28,9 +30,13 @@ _STEP_S = 15.0  # how long a round waits for its step
 _PROVOKE_EVERY_S = 4.0
 _COMMIT_S = 150.0  # a topic that has not committed by then stands still
 _CAUGHT_UP_S = 240.0
-_SWEPT_S = 60.0
+_SETTLED_S = 90.0
+_OWNERS = 20  # so many get the chance to sweep
+_SWEEP_S = 3.0
+_OVERLAP = 3  # rounds, the newest included
+_CALM_S = 3.0  # before a host is killed alone
 _LOOK_EVERY_S = 0.05
-_ASK_AFTER_S = 4.0
+_ASK_AFTER_S = 3.0
 _THAW_AFTER_S = (1.0, 8.0)
 
 
@@ -44,6 +50,7 @@ class Drill:
         most: rounds at most; None for no limit.
         minutes: begin no round after so many minutes; None for no limit.
         rate: records per second of each topic.
+        heavy: the share of rounds with a host that must start again; None: as ``rounds`` has it.
     """
 
     def __init__(
@@ -56,17 +63,20 @@ class Drill:
         rate: float,
         say: Callable[[str], None],
         *,
+        heavy: float | None = None,
         temporary: bool = True,
     ) -> None:
         if most is None and minutes is None:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
-        self._schedule = rounds(seed, faults)
+        self._schedule = rounds(seed, faults) if heavy is None else rounds(seed, faults, heavy=heavy)
+        self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
         self._arena = Arena(folder, seed, rate, temporary=temporary)
         self._threads: list[threading.Thread] = []
+        self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
 
     def play(self, report: Report) -> Outcome:
         """All rounds, then the verdict.
@@ -79,7 +89,7 @@ class Drill:
             arena.up(report)
             with arena.sampler() as sampler:
                 outcome.samples = sampler.samples
-                self._wait_for_commits(sampler, 0.0, _FIRST_COMMIT_S)
+                self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
                 began = time.monotonic()
                 for round_ in itertools.islice(self._schedule, self._most):
                     if self._seconds is not None and time.monotonic() - began > self._seconds:
@@ -98,21 +108,46 @@ class Drill:
     def _round(self, round_: Round, sampler: Sampler) -> None:
         arena = self._arena
         self._say(f"{round_.number:4}  {round_}")
+        if round_.alone is not None:
+            self._alone(round_.alone, sampler)
+            self.outcome.rounds += 1
+            return
         arena.ensure_hosts()
-        topics = sorted(arena.streams)
         began_s = time.time()
         for seconds, fault in round_.besides:
-            topic = arena.dice.choice(topics)
-            self._threads.append(do_later(fault, arena, topic, seconds))
+            self._threads.append(do_later(fault, arena, self._some_topic(), seconds))
         if round_.step is not None and round_.act is not None:
             self._at_step(round_, round_.step, round_.act)
         for thread in self._threads:
             thread.join(120)
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self.outcome.rounds += 1
-        last_s = max((h.at_s for h in arena.happenings if h.at_s >= began_s), default=began_s)
         arena.ensure_hosts()
-        self._wait_for_commits(sampler, last_s, _COMMIT_S)
+        # The next round begins while topics still get over this one: they may be two light rounds behind.
+        self._began.append(began_s)
+        since_s = began_s if round_.is_heavy else self._began[0]
+        self._wait_for_commits(sampler.samples, since_s, _COMMIT_S)
+
+    def _alone(self, fault: Fault, sampler: Sampler) -> None:
+        """Kill or stop the host that runs most, and see how long the one that stands by needs.
+
+        A new host is started afterwards, as its start would take the processors from that one.
+        """
+        arena = self._arena
+        arena.ensure_hosts()
+        self._wait_until(arena.is_settled, _SETTLED_S, "each host has its Spark", sampler)
+        self._wait_for_commits(sampler.samples, time.time() + _CALM_S, _COMMIT_S)
+        with contextlib.suppress(TableTopicError):
+            if (busiest := arena.busiest_host()) is not None:
+                host, topics = busiest
+                what = arena.note(fault, str(host), f"it ran {', '.join(topics)}", moved=topics)
+                arena.end(host, signal.SIGKILL if fault is Fault.KILL_HOST else signal.SIGTERM)
+                theirs = {topic: sampler.samples[topic] for topic in topics}
+                self._wait_for_commits(theirs, what.at_s, _COMMIT_S, handed_over_after, hosts=False)
+        arena.ensure_hosts()
+
+    def _some_topic(self) -> str:
+        return self._dice.choice(sorted(self._arena.streams))
 
     def _at_step(self, round_: Round, step: Step, act: Act) -> None:
         """Arm the step, make it come, and do what is to be done while it is held."""
@@ -129,10 +164,10 @@ class Drill:
             return
         arena.note(round_.held or act, f"step {step}", f"process {pid}: {act}")
         if act is Act.HOLD and round_.held is not None:
-            do(round_.held, arena, arena.dice.choice(sorted(arena.streams)))
+            do(round_.held, arena, self._some_topic())
             arena.points.release(order)
         elif act is Act.FREEZE:
-            time.sleep(arena.dice.choice(_THAW_AFTER_S))
+            time.sleep(self._dice.choice(_THAW_AFTER_S))
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).send_signal(signal.SIGCONT)
 
@@ -147,8 +182,7 @@ class Drill:
                 return hit.pid
             if provoke is not None and time.monotonic() >= provoke_at:
                 provoke_at = time.monotonic() + _PROVOKE_EVERY_S
-                topic = arena.dice.choice(sorted(arena.streams))
-                self._threads.append(do_later(provoke, arena, topic, 0))
+                self._threads.append(do_later(provoke, arena, self._some_topic(), 0))
             time.sleep(_LOOK_EVERY_S)
             arena.ensure_hosts()
         points.disarm(order)
@@ -157,11 +191,24 @@ class Drill:
 
     # -- waiting
 
-    def _wait_for_commits(self, sampler: Sampler, since_s: float, limit_s: float) -> None:
-        """Until each topic has committed since then; a person's part is played meanwhile."""
+    def _wait_for_commits(
+        self,
+        samples: Mapping[str, Sequence[Sample]],
+        since_s: float,
+        limit_s: float,
+        seen: Callable[[Sequence[Sample], float], float | None] = commit_after,
+        *,
+        hosts: bool = True,
+    ) -> None:
+        """Until each of the topics has committed since then; a person's part is played meanwhile.
+
+        Args:
+            seen: says when the commit was that is waited for.
+            hosts: start those that are missing, too.
+        """
         ends_at = time.monotonic() + limit_s
         ask_at = time.monotonic() + _ASK_AFTER_S
-        while late := [t for t, seen in sampler.samples.items() if commit_after(seen, since_s) is None]:
+        while late := [topic for topic, some in samples.items() if seen(some, since_s) is None]:
             if dead := [one for one in self._arena.streams.values() if one.error is not None]:
                 raise InternalError(f"the producer of {dead[0].plan.topic} has ended: {dead[0].error}")
             if time.monotonic() > ends_at:
@@ -169,14 +216,15 @@ class Drill:
                     self.outcome.stood_still(topic, limit_s, self._state_of(topic))
                 return
             if time.monotonic() > ask_at:
-                self._help(late)
+                self._help(late, hosts=hosts)
                 ask_at = time.monotonic() + _ASK_AFTER_S
             time.sleep(_LOOK_EVERY_S)
 
-    def _help(self, topics: list[str]) -> None:
+    def _help(self, topics: list[str], *, hosts: bool = True) -> None:
         """What a person does: wishes that crossed are put right, a topic that failed is resumed."""
         arena = self._arena
-        arena.ensure_hosts()
+        if hosts or not arena.alive:
+            arena.ensure_hosts()
         for host in arena.alive:
             signal_tree(host.pid, signal.SIGCONT)
         with contextlib.suppress(TableTopicError):
@@ -212,12 +260,11 @@ class Drill:
         for stream in arena.streams.values():
             stream.end()
         self._wait_until(self._caught_up, _CAUGHT_UP_S, "the tables have all records", sampler)
-        for interval in (550, 500):  # a new owner sweeps what the last ones left
-            for topic in arena.streams:
-                with contextlib.suppress(TableTopicError):
-                    arena.workbench.alter(topic, {"commit_interval_ms": interval})
-            time.sleep(3)
-        self._wait_until(self._is_swept, _SWEPT_S, "nothing lies beside the tables", sampler)
+        # A new owner sweeps what the last ones left; one that is disturbed leaves it to the next.
+        for interval in itertools.islice(itertools.cycle((550, 500)), _OWNERS):
+            self._begin_anew(interval)
+            if self._is_swept():
+                return
 
     def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> None:
         ends_at = time.monotonic() + limit_s
@@ -234,6 +281,13 @@ class Drill:
             found = arena.workbench.status()
             return len(found) == len(arena.streams) and all(one.lag_records == 0 for one in found)
         return False
+
+    def _begin_anew(self, interval_ms: int) -> None:
+        """Give every topic a new owner, and time to sweep."""
+        for topic in self._arena.streams:
+            with contextlib.suppress(TableTopicError):
+                self._arena.workbench.alter(topic, {"commit_interval_ms": interval_ms})
+        time.sleep(_SWEEP_S)
 
     def _is_swept(self) -> bool:
         return all(not verdict.orphans for verdict in self._verdicts())

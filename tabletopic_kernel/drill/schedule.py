@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tabletopic_kernel.core.errors import UsageError
@@ -57,8 +58,12 @@ GROUPS: dict[str, tuple[Fault, ...]] = {
     "orders": (F.PAUSE, F.ALTER, F.COMMIT, F.DISABLE, F.REPLAY),
     "topics": (F.EVOLVE, F.ADD_PARTITION, F.RETENTION),
 }
-# After these a host, or what it needs, must start again: at most one in a round.
-_HEAVY = frozenset({*GROUPS["hosts"], F.KILL_BROKER, F.KILL_REGISTRY, F.FREEZE_BROKER}) - {F.KILL_WORKERS}
+# After these a host, or what it needs, must start again: at most one in a round, and not in every one.
+HEAVY = frozenset({*GROUPS["hosts"], F.KILL_BROKER, F.KILL_REGISTRY, F.FREEZE_BROKER}) - {F.KILL_WORKERS}
+_HEAVY_SHARE = 0.2
+# These are tried alone now and then, with nothing else going wrong: how long does another host need?
+_ALONE = (F.KILL_HOST, F.STOP_HOST)
+_ALONE_EVERY = 12
 
 # What makes a step come soon that otherwise comes seldom. The others are passed with every commit.
 PROVOKED_BY: dict[Step, Fault] = {
@@ -74,6 +79,8 @@ PREPARED_BY: dict[Step, tuple[Step, Act]] = {
 }
 # Where an error of the operating system can come from.
 _CAN_FAIL = frozenset({Step.STAGE, Step.STAGED, Step.MANIFEST, Step.SENT})
+# Reached by a Python worker, which is all that dies there.
+_OF_WORKERS = frozenset({Step.STAGE, Step.STAGED})
 # What others can do while a process is held at a step.
 _WHILE_HELD = (
     *GROUPS["foreign"], F.LOCK_CATALOG, F.REFUSE_COMMITS, F.FREEZE_BROKER, F.KILL_SPARK, F.KILL_WORKERS,
@@ -81,9 +88,14 @@ _WHILE_HELD = (
 )  # fmt: skip
 
 
+_DEADLY = frozenset({Act.KILL, Act.FREEZE, Act.TERMINATE})
+# Which fault must have been chosen for an act.
+_NEEDS = {Act.KILL: F.KILL_HOST, Act.FREEZE: F.FREEZE_HOST, Act.TERMINATE: F.STOP_HOST}
+
+
 @dataclass(frozen=True)
 class Round:
-    """One round: an act at a step, and others at moments of their own.
+    """One round: an act at a step, and others at moments of their own; or one fault ``alone``.
 
     ``held``: what is done to the others while the step is held, where ``act`` is ``HOLD``.
     ``besides``: seconds after the round's start, and what happens then.
@@ -94,15 +106,25 @@ class Round:
     act: Act | None
     held: Fault | None
     besides: tuple[tuple[float, Fault], ...]
+    alone: Fault | None = None
 
     @property
     def faults(self) -> int:
         """How many things go wrong in it."""
-        return len(self.besides) + (self.step is not None)
+        return len(self.besides) + (self.step is not None) + (self.alone is not None)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether a host, or what it needs, must start again after it."""
+        at_step = self.act in _DEADLY and self.step not in _OF_WORKERS
+        return at_step or not HEAVY.isdisjoint({self.held, self.alone, *(fault for _, fault in self.besides)})
 
     def __str__(self) -> str:
+        alone = [f"{self.alone} alone"] if self.alone else []
         at_step = [f"{self.held or self.act} at {self.step}"] if self.step else []
-        return ", ".join(at_step + [f"{fault} after {seconds:.1f} s" for seconds, fault in self.besides])
+        return ", ".join(
+            alone + at_step + [f"{fault} after {seconds:.1f} s" for seconds, fault in self.besides]
+        )
 
 
 def chosen(names: Collection[str]) -> frozenset[Fault]:
@@ -122,55 +144,44 @@ def chosen(names: Collection[str]) -> frozenset[Fault]:
     return frozenset(found or Fault)
 
 
-def rounds(seed: int, faults: frozenset[Fault], besides: int = 4) -> Iterator[Round]:
+def rounds(
+    seed: int, faults: frozenset[Fault], *, besides: tuple[int, int] = (3, 6), heavy: float = _HEAVY_SHARE
+) -> Iterator[Round]:
     """Rounds without end, the same for the same arguments: every step comes up equally often.
 
     Args:
         seed: any number.
         faults: what may happen.
-        besides: at most so many faults beside the one at the step.
+        besides: the fewest and the most faults beside the one at the step.
+        heavy: the share of rounds after which a host, or what it needs, must start again.
     """
     dice = random.Random(seed)
-    light = sorted(faults - _HEAVY)
-    heavy = sorted(faults & _HEAVY)
-    acts = _acts(faults)
+    light = sorted(faults - HEAVY)
+    weighty = sorted(faults & HEAVY)
+    alone = itertools.cycle([one for one in _ALONE if one in faults] or [None])
     steps: list[Step] = []
-    number = 0
-    while True:
-        if not steps:
-            steps = list(Step)
-            dice.shuffle(steps)
-        number += 1
-        step = steps.pop() if acts else None
-        act, held = _act_at(step, acts, faults, dice) if step else (None, None)
-        quiet = held in _HEAVY or act in (Act.KILL, Act.FREEZE, Act.TERMINATE)
-        count = dice.randint(2, besides) if light else 0
-        others = [(round(dice.uniform(0, 4), 2), dice.choice(light)) for _ in range(count)]
-        if heavy and not quiet and dice.random() < 0.4:
-            others.append((round(dice.uniform(0, 2), 2), dice.choice(heavy)))
-        yield Round(number, step, act, held, tuple(sorted(others)))
+    for number in itertools.count(1):
+        if number % _ALONE_EVERY == 0 and (single := next(alone)) is not None:
+            yield Round(number, None, None, None, (), single)
+            continue
+        steps = steps or dice.sample(list(Step), len(Step))
+        is_heavy = dice.random() < heavy
+        step = steps.pop()
+        choices = _choices(step, faults, is_heavy and dice.random() < 0.7)
+        act, held = dice.choice(choices) if choices else (None, None)
+        count = dice.randint(*besides) if light else 0
+        others = [(round(dice.uniform(0, 3), 2), dice.choice(light)) for _ in range(count)]
+        this = Round(number, step if choices else None, act, held, tuple(sorted(others)))
+        if weighty and (is_heavy or not choices) and not this.is_heavy:
+            others.append((round(dice.uniform(0, 2), 2), dice.choice(weighty)))
+        yield replace(this, besides=tuple(sorted(others)))
 
 
-def _acts(faults: frozenset[Fault]) -> list[Act]:
-    found = []
-    if Fault.KILL_HOST in faults:
-        found += [Act.KILL, Act.KILL]
-    if Fault.FREEZE_HOST in faults:
-        found.append(Act.FREEZE)
-    if Fault.STOP_HOST in faults:
-        found.append(Act.TERMINATE)
-    if Fault.FILL_DISK in faults:
-        found += [Act.FAIL, Act.FAIL]
-    if any(one in faults for one in _WHILE_HELD):
-        found += [Act.HOLD] * 4
-    return found
-
-
-def _act_at(
-    step: Step, acts: list[Act], faults: frozenset[Fault], dice: random.Random
-) -> tuple[Act, Fault | None]:
-    possible = [act for act in acts if act is not Act.FAIL or step in _CAN_FAIL] or [Act.HOLD]
-    act = dice.choice(possible)
-    if act is not Act.HOLD:
-        return act, None
-    return act, dice.choice([one for one in _WHILE_HELD if one in faults] or [Fault.COMMIT])
+def _choices(step: Step, faults: frozenset[Fault], heavy: bool) -> list[tuple[Act, Fault | None]]:
+    """What may be done at a step, and to the others while it is held; the other kind where there is none."""
+    deadly = [(act, None) for act, fault in _NEEDS.items() if fault in faults and act in _DEADLY]
+    held = [(Act.HOLD, one) for one in _WHILE_HELD if one in faults]
+    fails = [(Act.FAIL, None)] * 6 if step in _CAN_FAIL and Fault.FILL_DISK in faults else []
+    all_ = [*deadly * 3, *held, *fails]
+    chosen_ = [one for one in all_ if Round(0, step, *one, ()).is_heavy is heavy]
+    return chosen_ or all_

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import sqlite3
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
-_EVERY_S = 0.25
+_EVERY_S = 0.1
+_METADATA_FILES = "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class Ledger:
 
 def ledger_of(snapshot: Snapshot) -> Ledger | None:
     """The ledger that a snapshot carries; None where it is another writer's."""
-    summary = dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+    return _ledger(snapshot.summary.additional_properties if snapshot.summary else {})
+
+
+def _ledger(summary: Mapping[str, str]) -> Ledger | None:
     if "tabletopic.offsets" not in summary:
         return None
     return Ledger(
@@ -62,11 +68,12 @@ def newest_ledger(table: Table) -> Ledger | None:
 
 @dataclass(frozen=True)
 class Sample:
-    """A topic at a moment: seconds since 1970, offsets below the ledger, and records that it is behind."""
+    """A topic at a moment: seconds since 1970, offsets below the ledger, records that it is behind, epoch."""
 
     at_s: float
     covered: int
     lag: int
+    epoch: int = 0
 
 
 def commit_after(samples: Sequence[Sample], at_s: float) -> float | None:
@@ -80,21 +87,39 @@ def commit_after(samples: Sequence[Sample], at_s: float) -> float | None:
     return None
 
 
+def handed_over_after(samples: Sequence[Sample], at_s: float) -> float | None:
+    """When the first commit of records by the next owner after ``at_s`` was seen; None as long as none is."""
+    first = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
+    epoch = samples[first - 1].epoch if first else 0
+    before = samples[max(0, first - 1) :]
+    for last, sample in itertools.pairwise(before):
+        if sample.epoch > epoch and sample.covered > last.covered:
+            return sample.at_s
+    return None
+
+
 class Sampler:
     """Looks at every table again and again, from ``with`` to its end.
 
+    It reads the catalog's file and the metadata as the plain JSON that they are: so it may look often and
+    takes little from what it watches.
+
     Args:
-        catalog: of its own, as it is used in a thread.
+        catalog: the SQLite file of the catalog.
+        tables: topic → its table's name.
         ends: topic → the offset behind the last acknowledged record, by partition.
     """
 
     def __init__(
-        self, catalog: Catalog, tables: Mapping[str, str], ends: Callable[[str], Mapping[int, int]]
+        self, catalog: Path, tables: Mapping[str, str], ends: Callable[[str], Mapping[int, int]]
     ) -> None:
         self.samples: dict[str, list[Sample]] = {topic: [] for topic in tables}
         self._catalog = catalog
-        self._tables = tables
+        self._topics = {name: topic for topic, name in tables.items()}
         self._ends = ends
+        self._known: dict[
+            str, tuple[str, Ledger | None]
+        ] = {}  # table → its metadata's file, the ledger there
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="drill sampler", daemon=True)
 
@@ -108,17 +133,44 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._over.wait(_EVERY_S):
-            for topic, name in self._tables.items():
-                # The catalog may be locked by the drill itself; the next look will do.
-                with contextlib.suppress(Exception):
-                    self._look(topic, name)
+            # The catalog may be locked by the drill itself; the next look will do.
+            with contextlib.suppress(sqlite3.Error, OSError):
+                self.look()
 
-    def _look(self, topic: str, name: str) -> None:
-        ends = dict(self._ends(topic))
-        try:
-            ledger = newest_ledger(self._catalog.load_table(name))
-        except NoSuchTableError:
-            return
-        if ledger is not None:
-            lag = sum(max(0, end - ledger.next_offsets.get(p, 0)) for p, end in ends.items())
-            self.samples[topic].append(Sample(time.time(), ledger.covered, lag))
+    def look(self) -> None:
+        """Add a sample for every table that has a ledger.
+
+        Raises:
+            sqlite3.Error, OSError: the catalog is locked, or a file of metadata cannot be read.
+        """
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self._catalog}?mode=ro", uri=True, timeout=0)
+        ) as file:
+            rows = file.execute(_METADATA_FILES).fetchall()
+        for name, location in rows:
+            if (topic := self._topics.get(name)) is None:
+                continue
+            ends = dict(self._ends(topic))
+            if self._known.get(name, ("",))[0] != location:
+                self._known[name] = location, _ledger_in(Path(path_of(location)))
+            if (ledger := self._known[name][1]) is not None:
+                lag = sum(max(0, end - ledger.next_offsets.get(p, 0)) for p, end in ends.items())
+                self.samples[topic].append(Sample(time.time(), ledger.covered, lag, ledger.epoch))
+
+
+def _ledger_in(file: Path) -> Ledger | None:
+    """As ``newest_ledger``, of the metadata in a file."""
+    metadata = json.loads(file.read_text("utf-8"))
+    by_id = {one["snapshot-id"]: one for one in metadata.get("snapshots", ())}
+    tag = metadata.get("refs", {}).get("tabletopic-ledger", {}).get("snapshot-id")
+    snapshot = by_id.get(metadata.get("current-snapshot-id"))
+    while snapshot is not None:
+        if found := _ledger(snapshot.get("summary", {})):
+            return found
+        snapshot = by_id.get(snapshot.get("parent-snapshot-id"))
+    return _ledger(by_id[tag].get("summary", {})) if tag in by_id else None
+
+
+def path_of(location: str) -> str:
+    """The path of a local file, however its location is spelt; a ``%`` in it is a character like others."""
+    return urlparse(location).path if location.startswith("file:") else location

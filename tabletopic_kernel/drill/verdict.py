@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -19,7 +18,7 @@ from pyiceberg.table import Table
 
 from tabletopic_kernel.drill.foreign import FOREIGN_PARTITION, reachable_files
 from tabletopic_kernel.drill.streams import Fate, Sent, value_of
-from tabletopic_kernel.drill.tables import newest_ledger
+from tabletopic_kernel.drill.tables import newest_ledger, path_of
 
 _METADATA = "_kafka_metadata"
 _TOLD = 5  # examples of each difference
@@ -169,8 +168,3 @@ def _check_snapshots(table: Table, verdict: TopicVerdict, what: str) -> None:
     verdict.snapshots += len(table.metadata.snapshots)
     missing = {path_of(file) for file in reachable_files(table) if not Path(path_of(file)).is_file()}
     verdict.differ(f"data files of {what} that a snapshot refers to are gone", missing)
-
-
-def path_of(location: str) -> str:
-    """The path of a local file, however its location is spelt; a ``%`` in it is a character like others."""
-    return urlparse(location).path if location.startswith("file:") else location

@@ -10,7 +10,7 @@ from tabletopic_kernel.drill import page
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.outcome import Outcome, StepHit
 from tabletopic_kernel.drill.schedule import Fault
-from tabletopic_kernel.drill.tables import Sample, commit_after
+from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
 
@@ -44,6 +44,28 @@ def test_a_commit_after_a_rollback_counts() -> None:
 def test_recovery_is_that_of_the_slowest_topic() -> None:
     """From the fault until all topics have committed records again."""
     assert outcome().recoveries()[Fault.KILL_HOST] == [3.5]
+
+
+def test_a_hand_over_ends_with_the_next_owners_first_records() -> None:
+    """What the host that leaves still commits does not count, nor the claim of the next owner."""
+    own, last, claim, records = (
+        Sample(1, 10, 0, 4),
+        Sample(2, 12, 0, 4),
+        Sample(3, 12, 0, 5),
+        Sample(4, 13, 0, 5),
+    )
+    assert handed_over_after([own, last, claim], 1.5) is None
+    assert handed_over_after([own, last, claim, records], 1.5) == 4
+    found = outcome()
+    found.samples = {
+        "orders": [own, last, claim, records],
+        "visits": [Sample(1, 1, 0, 1), Sample(2, 2, 0, 1)],
+    }
+    found.happenings = [Happening(1.5, Fault.STOP_HOST, "host 1", "", moved=("orders",))]
+    assert found.hand_overs() == {Fault.STOP_HOST: [2.5]}
+    assert found.recoveries() == {}
+    assert found.to_json()["hand_over_s"][Fault.STOP_HOST] == {"count": 1, "median": 2.5, "max": 2.5}
+    assert "| asked to stop | 1 | 2.5 | 2.5 |" in page.markdown(found)
 
 
 def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.steps import Step
-from tabletopic_kernel.drill.schedule import GROUPS, PROVOKED_BY, Fault, chosen, rounds
+from tabletopic_kernel.drill.schedule import GROUPS, HEAVY, PROVOKED_BY, Fault, Round, chosen, rounds
 from tabletopic_kernel.local.crash_points import Act
 
 ALL = frozenset(Fault)
@@ -24,8 +24,8 @@ def test_the_same_seed_makes_the_same_schedule() -> None:
 
 def test_every_step_comes_equally_often() -> None:
     """So every step is hit five times in five times as many rounds as there are steps."""
-    steps = Counter(one.step for one in islice(rounds(3, ALL), 5 * len(Step)))
-    assert steps == dict.fromkeys(Step, 5)
+    at_steps = (one.step for one in rounds(3, ALL) if one.step is not None)
+    assert Counter(islice(at_steps, 5 * len(Step))) == dict.fromkeys(Step, 5)
 
 
 def test_every_fault_and_act_comes() -> None:
@@ -34,7 +34,8 @@ def test_every_fault_and_act_comes() -> None:
     besides = {fault for one in some for _, fault in one.besides}
     held = {one.held for one in some}
     assert besides == ALL
-    assert {one.act for one in some} == set(Act)
+    assert {one.act for one in some if one.alone is None} == set(Act)
+    assert {one.alone for one in some} == {Fault.KILL_HOST, Fault.STOP_HOST, None}
     assert set(GROUPS["foreign"]) <= held
 
 
@@ -63,3 +64,20 @@ def test_no_fault_of_that_name() -> None:
 def test_a_provoked_step_needs_no_fault_of_the_list() -> None:
     """What provokes a step is an order of a person or a new schema, never a fault of servers."""
     assert set(PROVOKED_BY.values()) <= {Fault.ALTER, Fault.EVOLVE, Fault.REPLAY}
+
+
+def test_a_round_is_heavy_as_often_as_was_asked() -> None:
+    """Hosts that must start again take the most time; where one dies alone, nothing else happens."""
+    for share in (0.0, 0.2, 1.0):
+        some = list(islice(rounds(6, ALL, heavy=share), 600))
+        among_others = [one for one in some if one.alone is None]
+        assert sum(one.is_heavy for one in among_others) / len(among_others) == pytest.approx(share, abs=0.05)
+        assert all(sum(fault in HEAVY for _, fault in one.besides) <= 1 for one in some)
+        assert all(one.is_heavy and one.faults == 1 for one in some if one.alone is not None)
+
+
+def test_only_the_death_of_a_worker_costs_no_host() -> None:
+    """At the steps of executors the process that dies is a Python worker."""
+    assert not Round(1, Step.STAGED, Act.KILL, None, ()).is_heavy
+    assert Round(1, Step.SENT, Act.KILL, None, ()).is_heavy
+    assert Round(1, Step.SENT, Act.HOLD, Fault.KILL_SPARK, ()).is_heavy

@@ -1,0 +1,26 @@
+"""A host as a process: what it does before it has a topic."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tabletopic_kernel.adapters import spark
+from tabletopic_kernel.cli import run
+from tabletopic_kernel.local import archive_later
+
+
+@pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
+def test_a_host_that_stands_by_warms_spark_up(
+    monkeypatch: pytest.MonkeyPatch, topics: dict[str, object], is_warmed: bool
+) -> None:
+    """Also where all topics are other hosts', so that it can take them over soon."""
+    warmed: list[object] = []
+    monkeypatch.setattr(spark, "warm_up", warmed.append)
+    monkeypatch.setattr(archive_later, "make_later", lambda: None)
+    bench = SimpleNamespace(host_spark=lambda _: "session", wishes=lambda: {"orders": "another host's"})
+    host = SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics)
+    run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), cast(Any, host), quiet=True)
+    assert warmed == (["session"] if is_warmed else [])
