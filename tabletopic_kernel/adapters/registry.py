@@ -46,7 +46,8 @@ class RegisteredSchema:
 
     ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
     empty then, and the version 0. ``subjects`` are all that have it, also deleted ones; None: they were not
-    asked for. ``sources`` are the references as the registry has them.
+    asked for. ``places`` are subjects and versions that have it. ``sources`` are the references as the registry
+    has them.
     """
 
     id: SchemaKey
@@ -57,6 +58,12 @@ class RegisteredSchema:
     version: int
     subjects: tuple[str, ...] | None = None
     sources: tuple[SchemaReference, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+
+    def seen_from(self, subject: str) -> RegisteredSchema:
+        """The same schema with the version that a subject has it as; as it is where the subject has it not."""
+        own = [version for name, version in self.places if name == subject]
+        return replace(self, subject=subject, version=max(own)) if own else self
 
 
 class Registry:
@@ -75,7 +82,7 @@ class Registry:
         self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id, its references resolved.
+        """The schema with this id, its references resolved; its version is the highest in any subject.
 
         Raises:
             UnknownSchemaError: no such id.
@@ -91,7 +98,8 @@ class Registry:
             places = []
         subject, version = max(places, key=lambda place: place[1], default=("", 0))
         subjects = tuple(dict.fromkeys(one for one, _ in places))
-        found = replace(self._resolved(schema_id, schema, subject, version), subjects=subjects)
+        found = self._resolved(schema_id, schema, subject, version)
+        found = replace(found, subjects=subjects, places=tuple(places))
         self._believe(found, schema.schema_type or "AVRO")
         return found
 
@@ -321,5 +329,7 @@ class Registry:
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
-    """The schema that records name by ``key``; raises as ``by_id`` and ``by_guid``."""
-    return registry.by_guid(key, subject) if isinstance(key, str) else registry.by_id(key)
+    """The schema that records name by ``key``, as ``subject`` has it; raises as ``by_id`` and ``by_guid``."""
+    if isinstance(key, str):
+        return registry.by_guid(key, subject)
+    return registry.by_id(key).seen_from(subject)

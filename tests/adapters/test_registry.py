@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError
+from tabletopic_kernel.adapters.registry import Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.core.errors import RetryableError
 
 KNOWN, GONE, NO_PAGE, CLOSED = (f"6da336d8-f1d3-0f98-4c47-d03ee8a14a1{digit}" for digit in range(4))
@@ -298,3 +298,12 @@ def test_all_subjects_of_a_schema_are_known(registry: Registry) -> None:
     ASKED.clear()
     assert registry.by_id(7).subjects == ("a-value", "b-value")
     assert any("deleted=true" in path.lower() for path in ASKED)
+
+
+def test_a_schema_of_several_subjects_has_the_version_of_the_one_that_asks(registry: Registry) -> None:
+    """A topic's own subject counts, whatever other subjects call the same schema; else the highest version."""
+    places = [("b-value", 9), ("a-value", 1), ("a-value", 2), ("c-value", 3)]
+    named = [{"subject": subject, "version": version} for subject, version in places]
+    _serve(7, {"schema": _RECORD}, places=named)
+    found = [find_schema(registry, 7, subject) for subject in ("a-value", "c-value", "d-value")]
+    assert [(one.subject, one.version) for one in found] == [("a-value", 2), ("c-value", 3), ("b-value", 9)]

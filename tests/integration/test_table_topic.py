@@ -52,8 +52,8 @@ def test_the_schema_evolves_while_running(
         sender.avro(schema, row)
     status = caught_up(sender.topic)
     rows = check_rows(bench, sender)
-    # In the order of their subjects: other topics have registered the same schemas.
-    assert {one["version"] for one in status.schema_versions} == {1, 2}
+    # By the topic's own subject: other topics have registered the same schemas.
+    assert [one["version"] for one in status.schema_versions] == [1, 2]
     older = next(row for row in rows.values() if row["id"] == 5)
     assert older["extra"] is None
     assert older["place"]["zip"] is None
