@@ -15,8 +15,6 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchTableError,
     RESTError,
-    ServerError,
-    ServiceUnavailableError,
     TableAlreadyExistsError,
     UnauthorizedError,
 )
@@ -24,7 +22,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import ArgumentError, IntegrityError
 
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.core.steps import Step, reach
@@ -32,6 +30,15 @@ from tabletopic_kernel.core.steps import Step, reach
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 DEFAULT_NAME = "lake"
 _ACCESS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
+# Clients by which PyIceberg asks catalogs and storage: each has errors of its own, and may not be installed.
+_CLIENTS = frozenset({"botocore", "boto3", "s3fs", "thrift", "hive_metastore", "sqlalchemy", "psycopg2"})
+_CLIENTS_NET = frozenset({"requests", "urllib3", "aiohttp", "google", "gcsfs", "azure", "adlfs", "fsspec"})
+# Of AWS, in the answer's code: no other try will fare better.
+_AWS_ACCESS = re.compile(r"AccessDenied|Expired|InvalidClientToken|UnrecognizedClient|SignatureDoesNotMatch")
+_NEXT = {
+    "the catalog": "is it running, and is [catalog] right?",
+    "the storage": "is it reachable and not full, and are location and keys in [catalog] right?",
+}
 
 
 def catalog_name(properties: Mapping[str, str]) -> str:
@@ -61,13 +68,13 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
     with reachable("the catalog"):
         try:
             return load_catalog(catalog_name(properties), **rest)
-        except (ValueError, TypeError, ImportError) as error:
+        except (ValueError, TypeError, ImportError, ArgumentError) as error:
             raise SettingsError(f"[catalog] {error}") from error
 
 
 @contextmanager
 def reachable(what: str) -> Iterator[None]:
-    """Map trouble of a catalog or of storage to errors with a remedy; leaves Iceberg's own outcomes.
+    """Map trouble of ``the catalog`` or ``the storage`` to errors with a remedy; Iceberg's outcomes stay.
 
     Raises:
         RetryableError: no answer, busy, locked.
@@ -77,10 +84,34 @@ def reachable(what: str) -> Iterator[None]:
         yield
     except (CommitFailedException, NoSuchTableError):
         raise
-    except _ACCESS as error:
-        raise ActionNeededError(f"{what} does not allow it: {error}; check [catalog] credentials") from error
-    except (OperationalError, ServerError, ServiceUnavailableError, RESTError, OSError) as error:
-        raise RetryableError(f"{what} does not answer: {first_line(error)}") from error
+    except Exception as error:
+        if isinstance(error, _ACCESS) or _AWS_ACCESS.search(_aws_code(error)):
+            raise ActionNeededError(
+                f"{what} does not allow it: {first_line(error)}; check [catalog] credentials, then resume "
+                "the topic"
+            ) from error
+        if is_outside(error):
+            raise RetryableError(
+                f"{what} does not answer ({first_line(error)}), and is asked again: {_NEXT[what]}"
+            ) from error
+        raise
+
+
+def is_outside(error: Exception) -> bool:
+    """Whether an error tells of a server, a network or a disk, and not of a fault of this program (I9).
+
+    >>> is_outside(ConnectionResetError()), is_outside(KeyError())
+    (True, False)
+    """
+    roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, RESTError | OSError) or bool(roots & (_CLIENTS | _CLIENTS_NET))
+
+
+def _aws_code(error: Exception) -> str:
+    """The code of an answer of AWS; empty for other errors."""
+    response = getattr(error, "response", None)
+    told = response.get("Error") if isinstance(response, dict) else None
+    return str(told.get("Code", "")) if isinstance(told, dict) else ""
 
 
 def create_table(

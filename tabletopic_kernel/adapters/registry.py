@@ -46,8 +46,8 @@ class RegisteredSchema:
 
     ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
     empty then, and the version 0. ``subjects`` are all that have it, also deleted ones; None: they were not
-    asked for. ``places`` are subjects and versions that have it. ``sources`` are the references as the registry
-    has them.
+    asked for. ``places`` are subjects and versions that have it. ``sources`` are the references as the
+    registry has them.
     """
 
     id: SchemaKey
@@ -61,7 +61,7 @@ class RegisteredSchema:
     places: tuple[tuple[str, int], ...] = ()
 
     def seen_from(self, subject: str) -> RegisteredSchema:
-        """The same schema with the version that a subject has it as; as it is where the subject has it not."""
+        """The same schema with its version in a subject; as it is where the subject does not have it."""
         own = [version for name, version in self.places if name == subject]
         return replace(self, subject=subject, version=max(own)) if own else self
 

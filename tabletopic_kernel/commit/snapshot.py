@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
-from tabletopic_kernel.adapters.catalog import create_table, first_line, reachable
+from tabletopic_kernel.adapters.catalog import create_table, first_line, is_outside, reachable
 from tabletopic_kernel.adapters.requirements import same_schemas
 from tabletopic_kernel.adapters.staged_files import unreadable
 from tabletopic_kernel.commit.covered import (
@@ -198,8 +198,13 @@ class TopicTable:
             reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
             self._require_tag(transaction)
-        except OSError as error:  # manifests could not be written: nothing was sent yet
-            raise RetryableError(f"could not write the metadata of {self.identifier}: {error}") from error
+        except Exception as error:  # manifests could not be written: nothing was sent yet
+            if not is_outside(error):
+                raise
+            raise RetryableError(
+                f"the storage does not take the metadata of {self.identifier} ({first_line(error)}), and is "
+                "tried again: is it reachable and not full, and are location and keys in [catalog] right?"
+            ) from error
         reach(Step.TAGGED)
         # PyIceberg takes a refusal for a proof that nothing was committed, and deletes manifests. But what
         # stands between may have sent the request twice, and the second was refused for the first one's sake.
@@ -213,7 +218,8 @@ class TopicTable:
                 raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
             raise OutcomeUnknownError(
-                f"the catalog did not confirm the commit: {first_line(error)}"
+                f"the catalog did not confirm the commit ({first_line(error)}); the table's history is asked "
+                "whether it went through: is the catalog running, and is [catalog] right?"
             ) from error
 
     def _check_readable(self, files: Sequence[DataFile]) -> None:
@@ -237,7 +243,7 @@ class TopicTable:
             self.reload()
         except TableTopicError as error:
             raise OutcomeUnknownError(
-                f"the catalog refused the commit and does not tell why: {error}"
+                f"the catalog refused the commit and does not tell why; it is asked again: {error}"
             ) from error
         return self.table.metadata.snapshot_by_id(snapshot_id) is None
 

@@ -301,7 +301,7 @@ def test_all_subjects_of_a_schema_are_known(registry: Registry) -> None:
 
 
 def test_a_schema_of_several_subjects_has_the_version_of_the_one_that_asks(registry: Registry) -> None:
-    """A topic's own subject counts, whatever other subjects call the same schema; else the highest version."""
+    """A topic's own subject counts, whatever others call the same schema; else the highest version."""
     places = [("b-value", 9), ("a-value", 1), ("a-value", 2), ("c-value", 3)]
     named = [{"subject": subject, "version": version} for subject, version in places]
     _serve(7, {"schema": _RECORD}, places=named)

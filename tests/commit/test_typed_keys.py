@@ -326,6 +326,24 @@ def test_a_key_schema_that_does_not_fit_makes_letters(topic: Topic) -> None:
     assert "SchemaRefused" in topic.control.types()
 
 
+def test_a_key_of_an_unrelated_schema_changes_nothing(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a letter, though the schema would fit; the column stays, and the records beside it are rows."""
+    topic.send(topic.key(K1, {"id": 1}))
+    before, own, by_id = topic.type_of_key(), topic.key(K1, {"id": 2}), InMemory.by_id
+
+    def told(registry: InMemory, schema_id: int) -> RegisteredSchema:
+        found = by_id(registry, schema_id)
+        return replace(found, subjects=("others-key",) if "region" in found.text else (f"{TOPIC}-key",))
+
+    monkeypatch.setattr(InMemory, "by_id", told)
+    topic.send(own, topic.key(K2, {"id": 3, "region": "eu"}), own)
+    assert (topic.type_of_key(), sorted(topic.keys())) == (before, [0, 1, 3])
+    letter = topic.letters()[2]
+    assert letter["reason"] == "key_bad_schema"
+    assert "others-key" in letter["message"]
+    assert 'subjects = "any"' in letter["message"]
+
+
 def test_on_incompatible_holds_for_keys(catalog: Catalog) -> None:
     """A column beside, for a field or for the whole key; a new host knows of it."""
     topic = Topic(catalog, TopicSettings(key_format="by_schema_id", on_incompatible="new_column"))
