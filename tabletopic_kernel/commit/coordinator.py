@@ -40,7 +40,7 @@ from tabletopic_kernel.core.errors import (
 from tabletopic_kernel.core.events import Progress
 from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, table_identifier
 from tabletopic_kernel.core.steps import Step, reach
-from tabletopic_kernel.ingest.trouble import reason_of
+from tabletopic_kernel.ingest.trouble import explain_trouble, reason_of
 from tabletopic_kernel.ingest.worker import StagedBatch, Worker
 
 _LOG = logging.getLogger(__name__)
@@ -233,11 +233,11 @@ class Coordinator:
             owner, self.settings.commit_bytes, services, self._inbox, self._staged, self._report
         )
         try:
-            worker = Worker(services.spark(), spec, owner.plan(), listener, services.turns)
+            worker = Worker(services.spark(), spec, owner.plan(), listener, services.turns, services.starts)
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            told = f"Spark does not start the worker, and is tried again: {reason_of(error)}"
+            told = explain_trouble(f"Spark does not start the worker of {self.topic}", error)
             self._report.trouble(error if isinstance(error, TableTopicError) else told, waits=True)
             self._worker = None
             return Event.WORKER_DIED

@@ -35,6 +35,7 @@ class Services:
     control: ControlLog
     host: str
     still_mine: Callable[[str], bool] = lambda _: True
-    turns: Turns = field(default_factory=Turns)
+    turns: Turns = field(default_factory=Turns)  # of batches
+    starts: Turns = field(default_factory=Turns)  # of queries
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

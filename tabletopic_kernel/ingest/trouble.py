@@ -19,6 +19,40 @@ _QUERY: Final = re.compile(
 _CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
 
 
+# What helps, by words of the reason; the first that is found counts.
+_ADVICE: Final = tuple(
+    (re.compile(words), advice)
+    for words, advice in (
+        (
+            "Authoriz|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
+            "look at the login in the settings, and at what it may do",
+        ),
+        ("No space left|Disk quota", "make room on the disk; `tabletopic config` says where the tables are"),
+        (
+            "MemoryError|OutOfMemory|Cannot allocate|Python worker (?:exited|crashed)|EOFException",
+            "the machine may be short of memory: end other programs, or let it have more",
+        ),
+        (
+            "Timeout|Timed out|Disconnect|Connection refused|KafkaAdminClient|No resolvable bootstrap",
+            "is the broker running (`tabletopic up` starts a local one), and is [kafka] bootstrap.servers "
+            "right?",
+        ),
+    )
+)
+_NO_ADVICE: Final = "if this goes on, `tabletopic logs` has more"
+
+
+def explain_trouble(what: str, error: Exception) -> str:
+    """What failed in Spark, why, and what to do next; ``what`` is a sentence that goes on at the ledger.
+
+    >>> explain_trouble("no batch of clicks was read", OSError("[Errno 28] No space left on device"))[:76]
+    'no batch of clicks was read, and it is tried again: [Errno 28] No space left'
+    """
+    reason = reason_of(error)
+    advice = next((told for words, told in _ADVICE if words.search(reason)), _NO_ADVICE)
+    return f"{what}, and it is tried again: {reason.rstrip('.')}. What to do: {advice}"
+
+
 def explain_refused(topic: str, result: StageResult) -> str:
     """The first refused record, and how many more there are."""
     first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))

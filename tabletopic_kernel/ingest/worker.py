@@ -24,7 +24,7 @@ from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.ingest.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
-from tabletopic_kernel.ingest.trouble import explain_alike, explain_no_table, explain_refused, reason_of
+from tabletopic_kernel.ingest.trouble import explain_alike, explain_no_table, explain_refused, explain_trouble
 from tabletopic_kernel.ingest.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +37,16 @@ _ARROW_BATCH_RECORDS = 32_768
 # null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0011).
 _HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
 _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
+# A query that starts is let go after so long, whatever it does; a broker that is away must not hold up all.
+_START_S, _START_LOOK_S = 15.0, 0.1
+_NOTHING_TO_READ = "Waiting for data to arrive"  # Spark's word, when it has looked
+
+
+class _EndedError(Exception):
+    """A query that ended though nobody asked it to."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark does not say why")
 
 
 class _GivenUpError(Exception):
@@ -95,10 +105,16 @@ class Worker:
     """
 
     def __init__(
-        self, spark: SparkSession, spec: SourceSpec, plan: StagePlan, listener: Listener, turns: Turns
+        self,
+        spark: SparkSession,
+        spec: SourceSpec,
+        plan: StagePlan,
+        listener: Listener,
+        turns: Turns,
+        starts: Turns,
     ) -> None:
         self._spark = spark
-        self._turns = turns
+        self._turns, self._starts = turns, starts
         self._max_records = spec.max_records
         self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
         self._spec = spec
@@ -110,6 +126,7 @@ class Worker:
         self._cores = int(spark.sparkContext.defaultParallelism)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch is under way
+        self._reads = threading.Event()  # the first batch has begun
         self._next = threading.Event()  # this query ends, and another goes on where it is
         self._reads_at_once = False  # that one has been asked for, and has not staged its first batch yet
         self._query_lock = threading.Lock()  # so that `stop` does not miss a query that is just starting
@@ -118,9 +135,31 @@ class Worker:
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
     def start(self) -> None:
-        """Start the query; raises RetryableError when Spark does not take it."""
-        self._start_query()
+        """Start the query when its turn has come; the listener is told when Spark does not take it."""
         self._watcher.start()
+
+    def _start_in_turn(self) -> bool:
+        """Start the first query; False: nobody wants it any more.
+
+        Only so many start at a time: if all those of a host did, they would share the cores until the last
+        one has begun, and none would read before.
+        """
+        starts = self._starts
+        with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
+            with self._query_lock:
+                if not its_turn or self.stopping:
+                    return False
+                self._start_query()
+            self._wait_until_it_reads()
+        return True
+
+    def _wait_until_it_reads(self) -> None:
+        """Return when the first batch has begun, or there is nothing to read yet."""
+        query, until = self._query, time.monotonic() + _START_S
+        assert query is not None
+        while not self._reads.wait(_START_LOOK_S) and time.monotonic() < until:
+            if self.stopping or not query.isActive or query.status["message"] == _NOTHING_TO_READ:
+                return
 
     def _start_query(self) -> None:
         spec = replace(self._spec, start=dict(self._position), max_records=self._max_records)
@@ -140,7 +179,7 @@ class Worker:
         except Exception as error:  # Py4J wraps whatever the JVM throws
             self._clean()
             raise RetryableError(
-                f"Spark did not start the query of {self._spec.topic}, and is tried again: {reason_of(error)}"
+                explain_trouble(f"Spark did not start the query of {self._spec.topic}", error)
             ) from error
 
     def read_up_to(self, ends: Offsets) -> None:
@@ -155,8 +194,8 @@ class Worker:
     def _end_query(self, ends: Offsets) -> None:
         with self._batch_lock:
             behind = any(self._position.get(partition, 0) < end for partition, end in ends.items())
-            if self.stopping or self._reads_at_once or not behind:
-                return
+            if self.stopping or self._reads_at_once or not behind or self._query is None:
+                return  # the first query of a worker reads at once
             for partition in ends:
                 self._position.setdefault(partition, 0)  # Spark wants the offset of each, also of new ones
             self._begin_another()
@@ -174,12 +213,13 @@ class Worker:
             try:
                 query.stop()
             except Exception as error:  # the JVM is gone: so is the query
-                self._error = self._error or error
+                self._error = self._error or self._failed(error)
 
     def stop(self) -> None:
         """End the query after the batch under way; returns when it is gone. Idempotent."""
         self._stopping.set()
         self._turns.give_up(self)
+        self._starts.give_up(self)
         if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
             self._batch_lock.release()
         self._stop_query()
@@ -188,9 +228,11 @@ class Worker:
 
     @property
     def waits_s(self) -> float | None:
-        """For how long its batch has waited for a turn; None: it does not wait."""
-        since = self._turns.waits_since(self)
-        return None if since is None else self._turns.clock() - since
+        """For how long its start or its batch has waited for a turn; None: it does not wait."""
+        for turns in (self._starts, self._turns):
+            if (since := turns.waits_since(self)) is not None:
+                return turns.clock() - since
+        return None
 
     @property
     def stopping(self) -> bool:
@@ -199,14 +241,21 @@ class Worker:
 
     def _watch(self) -> None:
         try:
-            assert self._query is not None
-            self._query.awaitTermination()
-            while self._goes_on():
+            goes_on = self._start_in_turn()
+            while goes_on:
+                assert self._query is not None
                 self._query.awaitTermination()
+                goes_on = self._goes_on()
+        except RetryableError as error:
+            self._error = self._error or error
         except Exception as error:  # StreamingQueryException, or the JVM died
-            self._error = self._error or RetryableError(reason_of(error))
+            self._error = self._error or self._failed(error)
         self._clean()
-        self._listener.ended(None if self.stopping else self._error or RetryableError("the query ended"))
+        self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
+
+    def _failed(self, error: Exception) -> RetryableError:
+        """The error of a query as people are told of it."""
+        return RetryableError(explain_trouble(f"the query of {self._spec.topic} ended", error))
 
     def _goes_on(self) -> bool:
         """Whether another query has begun after one that ended."""
@@ -223,6 +272,7 @@ class Worker:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._reads.set()
         with self._batch_lock:
             if self.stopping or self._next.is_set():
                 return  # the checkpoint is not used again, so nothing is skipped
@@ -235,7 +285,9 @@ class Worker:
                 self._error = error
                 raise
             except Exception as error:  # of Spark, with a trace in its message
-                self._error = RetryableError(reason_of(error))
+                self._error = RetryableError(
+                    explain_trouble(f"a batch of {self._spec.topic} could not be staged", error)
+                )
                 raise
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:

@@ -33,7 +33,7 @@ class FakeWorker:
 
     waits_s: float | None = None
 
-    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any, _turns: Any) -> None:
+    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any, *_turns: Any) -> None:
         self.spec, self.plan, self.listener = spec, plan, listener
         self.stopping = False
         self.asked: list[dict[int, int]] = []

@@ -214,7 +214,10 @@ def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
     coordinator.wish(Event.START)
     drain(coordinator, until=lambda: bool(coordinator.progress().error))
     error = coordinator.progress().error
-    assert error == "Spark does not start the worker, and is tried again: IllegalStateException: no room"
+    assert error == (
+        "Spark does not start the worker of clicks, and it is tried again: IllegalStateException: no room. "
+        "What to do: if this goes on, `tabletopic logs` has more"
+    )
 
 
 def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
-from tabletopic_kernel.ingest.trouble import explain_no_table, reason_of
+from tabletopic_kernel.ingest.trouble import explain_no_table, explain_trouble, reason_of
 
 
 def test_it_says_which_records_no_table_comes_from() -> None:
@@ -63,3 +65,23 @@ def test_a_reason_is_where_a_python_trace_ends() -> None:
     assert reason_of(ValueError(trace)) == "ModuleNotFoundError: No module named 'tabletopic_kernel'"
     assert reason_of(ValueError("")) == "ValueError"
     assert reason_of(ValueError("plain words")) == "plain words"
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("TopicAuthorizationException: Not authorized to access topics: [t]", "what it may do"),
+        ("OSError: [Errno 28] No space left on device", "make room"),
+        ("SparkException: Python worker exited unexpectedly (crashed)", "memory"),
+        (
+            "TimeoutException: Timed out waiting for a node assignment. Call: listTopics",
+            "is the broker running",
+        ),
+        ("KeyError: 'x'", "`tabletopic logs`"),
+    ],
+)
+def test_what_waits_says_what_failed_why_and_what_to_do(reason: str, advice: str) -> None:
+    """Whatever Spark, Kafka or Python say, it stands in a sentence."""
+    told = explain_trouble("no batch of clicks was read", ValueError(reason))
+    assert told.startswith(f"no batch of clicks was read, and it is tried again: {reason}")
+    assert advice in told.partition("What to do: ")[2]

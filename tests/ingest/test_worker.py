@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError
+from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
 from tabletopic_kernel.ingest import worker as module
 from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
 from tabletopic_kernel.ingest.source import SourceSpec
@@ -31,6 +31,12 @@ class FakeQuery:
         self.most = int(options["maxOffsetsPerTrigger"])
         self.on_batch = on_batch
         self.gone = threading.Event()
+        self.status = {"message": "Waiting for data to arrive"}
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """As Spark's."""
+        return not self.gone.is_set()
 
     def stop(self) -> None:
         """As Spark's."""
@@ -47,6 +53,7 @@ class FakeSpark:
     def __init__(self) -> None:
         self.queries: list[FakeQuery] = []
         self.made = threading.Condition()
+        self.is_busy = False  # queries do not come to reading
         self.readStream = self.writeStream = self.sparkContext = self
         self.defaultParallelism = 1
 
@@ -68,10 +75,13 @@ class FakeSpark:
 
     def start(self) -> FakeQuery:
         """The next query."""
+        query = FakeQuery(self._options, self._on_batch)
+        if self.is_busy:
+            query.status = {"message": "Initializing sources"}
         with self.made:
-            self.queries.append(FakeQuery(self._options, self._on_batch))
+            self.queries.append(query)
             self.made.notify_all()
-        return self.queries[-1]
+        return query
 
     def query(self, number: int) -> FakeQuery:
         """Wait for the query of this number."""
@@ -108,11 +118,14 @@ class Rig:
             return path
 
         monkeypatch.setattr(module, "new_checkpoint", checkpoint)
-        spec = SourceSpec("clicks", {}, {0: 5}, 3_600_000, headers=False)
-        self.turns = Turns()
-        self.worker = Worker(self.spark, spec, None, self.listener, self.turns)  # type: ignore[arg-type]
+        self.spec = SourceSpec("clicks", {}, {0: 5}, 3_600_000, headers=False)
+        self.turns, self.starts = Turns(), Turns()
+        self.worker = self.new_worker()
         monkeypatch.setattr(self.worker, "_stage_batch", self._stage)
-        self.worker.start()
+
+    def new_worker(self) -> Worker:
+        """Another of the same host, which has one core."""
+        return Worker(self.spark, self.spec, None, self.listener, self.turns, self.starts)  # type: ignore[arg-type]
 
     def _stage(self, end: dict[int, int], _: int) -> None:
         before = dict(self.worker._position)
@@ -132,9 +145,22 @@ class Rig:
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     """A worker that has begun at offset 5."""
     made = Rig(tmp_path, monkeypatch)
+    made.worker.start()
+    made.spark.query(0)
     yield made
     made.worker.stop()
     assert made.listener.over.wait(WAIT_S)
+
+
+@pytest.fixture
+def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A worker whose query has started and does not read yet."""
+    made = Rig(tmp_path, monkeypatch)
+    made.spark.is_busy = True
+    made.worker.start()
+    made.spark.query(0)
+    yield made
+    made.worker.stop()
 
 
 def test_another_query_goes_on_where_the_one_before_was(rig: Rig) -> None:
@@ -193,6 +219,57 @@ def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
     rig.turns.leave(second)
 
 
+def _others(rig: Rig, count: int) -> list[Worker]:
+    workers = [rig.new_worker() for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    while any(worker.waits_s is None for worker in workers):  # they are about to line up
+        rig.listener.over.wait(0.01)
+    return workers
+
+
+def test_queries_start_in_turns(busy: Rig) -> None:
+    """The next one starts when the one before reads, or has nothing to read; a failing one holds up none."""
+    first = busy.worker
+    others = _others(busy, 3)
+    assert (len(busy.spark.queries), first.waits_s) == (1, None)
+    busy.spark.queries[0].on_batch({0: 8}, 0)
+    second = busy.spark.query(1)
+    assert sum(worker.waits_s is None for worker in others) == 1
+    second.status = {"message": "Waiting for data to arrive"}
+    third = busy.spark.query(2)
+    third.stop()
+    busy.spark.query(3)
+    assert all(worker.waits_s is None for worker in others)
+    for worker in others:
+        worker.stop()
+
+
+def test_a_worker_that_waits_for_its_start_stops_at_once(busy: Rig) -> None:
+    """It has no query then, also when it was asked to read before; its listener is told that it is over."""
+    (other,) = _others(busy, 1)
+    other.read_up_to({0: 12})
+    other.stop()
+    assert (len(busy.spark.queries), other.waits_s, busy.listener.told) == (1, None, [None])
+
+
+def test_a_query_that_spark_does_not_start_is_tried_again(rig: Rig) -> None:
+    """The listener is told in a sentence, and the worker is over."""
+
+    def refuse() -> FakeQuery:
+        raise ValueError("no such format")
+
+    rig.spark.start = refuse  # type: ignore[method-assign]
+    worker = rig.new_worker()
+    worker.start()
+    assert rig.listener.over.wait(WAIT_S)
+    (error,) = rig.listener.told
+    assert isinstance(error, RetryableError)
+    assert "Spark did not start the query of clicks" in str(error)
+    assert "no such format" in str(error)
+    rig.listener.over.clear()
+
+
 def test_a_topic_far_behind_takes_shorter_turns_while_others_wait(rig: Rig) -> None:
     """The next query has less in a batch, and more again once nobody waits."""
     rig.worker._max_records = rig.worker._spec.max_records
@@ -233,7 +310,7 @@ class Batches:
         self.results, self.plans, self.discarded = list(results), list[Any](), 0
         monkeypatch.setattr(module, "new_checkpoint", lambda _: Path("nowhere"))
         spec = SourceSpec("clicks", {}, {0: 5}, 1_000, headers=False, max_refused_share=share)
-        self.worker = Worker(FakeSpark(), spec, Plan(), self, Turns())  # type: ignore[arg-type]
+        self.worker = Worker(FakeSpark(), spec, Plan(), self, Turns(), Turns())  # type: ignore[arg-type]
         monkeypatch.setattr(self.worker, "_run_once", self._run_once)
 
     def _run_once(self, _frame: Any, _records: int, plan: Any) -> StageResult:
