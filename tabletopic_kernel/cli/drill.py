@@ -57,7 +57,7 @@ def drill(
     Example:  tabletopic drill --minutes 10 --report drill.html
     """
     from tabletopic_kernel import drill as drills
-    from tabletopic_kernel.drill import page
+    from tabletopic_kernel.drill import kept, page
 
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if minutes is None and rounds is None:
@@ -75,7 +75,7 @@ def drill(
         say=say,
     )
     if report is not None:
-        as_page = page.markdown if report.suffix == ".md" else page.page
+        as_page = kept.markdown if report.suffix == ".md" else page.page
         report.write_text(as_page(outcome), "utf-8")
         say(f"report: {report}")
     if as_json:

@@ -15,6 +15,8 @@ from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_aft
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
 
+# A topic that has not committed by then stands still.
+STANDS_STILL_S = 150.0
 # What happened, how often, and the median and longest time in seconds.
 Recovery = tuple[str, int, float, float]
 # After these a topic may ask for a person: the table is not as its owner left it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime
 from html import escape
 
@@ -12,6 +11,7 @@ from rich.text import Text
 from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.outcome import Outcome
 from tabletopic_kernel.drill.schedule import GROUPS
+from tabletopic_kernel.drill.verdict import TopicVerdict
 
 _COLOURS = {"orders": "#0072b2", "payments": "#d55e00", "visits": "#009e73"}
 _GROUP_COLOURS = {
@@ -25,7 +25,11 @@ _GROUP_COLOURS = {
     "steps": "#000000",
 }
 _GROUP_OF = {fault.value: group for group, faults in GROUPS.items() for fault in faults}
-_ENDS = {"kill_host": "killed", "stop_host": "asked to stop"}
+VERDICT_HEAD = (
+    "topic", "acknowledged", "rows", "dead letters", "skipped", "lost", "twice", "changed", "files",
+    "orphans",
+)  # fmt: skip
+ENDS = {"kill_host": "killed", "stop_host": "asked to stop"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a }
 body { margin: 2rem auto; max-width: 68rem; padding: 0 1rem }
@@ -39,31 +43,19 @@ code { background: #f0f0f0; padding: 0 .2rem }
 def verdict_table(outcome: Outcome) -> Table:
     """The comparison, a line for each topic."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for name in (
-        "",
-        "topic",
-        "acknowledged",
-        "rows",
-        "dead letters",
-        "skipped",
-        "files",
-        "orphans",
-        "snapshots",
-    ):
+    for name in ("", *VERDICT_HEAD):
         table.add_column(name, justify="left" if name in ("", "topic") else "right")
     for one in outcome.verdicts:
-        figures = (
-            one.acknowledged,
-            one.rows,
-            one.letters,
-            one.skipped,
-            one.files,
-            one.orphans,
-            one.snapshots,
-        )
         sign = Text("✓", "green") if one.ok else Text("✗", "bold red")
-        table.add_row(sign, one.topic, *(f"{figure:,}" for figure in figures))
+        topic, *figures = verdict_row(one)
+        table.add_row(sign, str(topic), *(f"{figure:,}" for figure in figures))
     return table
+
+
+def verdict_row(one: TopicVerdict) -> tuple[str | int, ...]:
+    """What ``VERDICT_HEAD`` names."""
+    records = (one.topic, one.acknowledged, one.rows, one.letters, one.skipped)
+    return (*records, one.lost, one.twice, one.changed, one.files, one.orphans)
 
 
 def recovery_grid(outcome: Outcome) -> Table:
@@ -72,7 +64,7 @@ def recovery_grid(outcome: Outcome) -> Table:
     for name in ("fault", "times", "median s", "longest s"):
         table.add_column(name, justify="left" if name == "fault" else "right")
     alone = [
-        (f"{_ENDS.get(what, what)} alone", n, mid, most) for what, n, mid, most in outcome.hand_over_table()
+        (f"{ENDS.get(what, what)} alone", n, mid, most) for what, n, mid, most in outcome.hand_over_table()
     ]
     for fault, count, median, longest in [*alone, *outcome.recovery_table()]:
         table.add_row(fault, f"{count:,}", f"{median:.1f}", f"{longest:.1f}")
@@ -105,25 +97,19 @@ def page(outcome: Outcome) -> str:
     sign = "ok" if outcome.ok else "bad"
     parts = [
         f"<p class='{sign}'>{'✓' if outcome.ok else '✗'} {escape(headline(outcome))}.</p>",
-        f"<p>Seed {outcome.seed}, {_when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s. "
+        f"<p>Seed {outcome.seed}, {when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s. "
         f"The same seed makes the same schedule: <code>tabletopic drill --seed {outcome.seed} --rounds "
         f"{outcome.rounds}</code></p>",
         "".join(f"<p class='bad'>{escape(one)}</p>" for one in differences(outcome)),
         "<h2>Commit lag, and what happened when</h2>",
         plot,
         "<h2>Records</h2>",
-        _html_table(
-            ("topic", "acknowledged", "rows", "dead letters", "skipped", "files", "orphans"),
-            [
-                (one.topic, one.acknowledged, one.rows, one.letters, one.skipped, one.files, one.orphans)
-                for one in outcome.verdicts
-            ],
-        ),
+        _html_table(VERDICT_HEAD, [verdict_row(one) for one in outcome.verdicts]),
         "<h2>Time until another host's first commit, where a host ended and nothing else went wrong</h2>",
         _html_table(
             ("host", "times", "median s", "longest s"),
             [
-                (_ENDS.get(name, name), count, round(mid, 1), round(most, 1))
+                (ENDS.get(name, name), count, round(mid, 1), round(most, 1))
                 for name, count, mid, most in outcome.hand_over_table()
             ],
         ),
@@ -196,43 +182,9 @@ def _html_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
     return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table>"
 
 
-def _when(at_s: float) -> str:
+def when(at_s: float) -> str:
+    """A moment to the minute, UTC."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def markdown(outcome: Outcome) -> str:
-    """The same for a page of the documentation, without the plot."""
-    kinds = Counter(one.what for one in outcome.faults)
-    lines = [
-        f"{'✓' if outcome.ok else '✗'} {headline(outcome)}.",
-        "",
-        f"Seed {outcome.seed}, {_when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s.",
-        "",
-        *(f"- **{one}**" for one in differences(outcome)),
-        *_md(
-            ("topic", "acknowledged", "rows", "dead letters", "data files", "orphans"),
-            [(v.topic, v.acknowledged, v.rows, v.letters, v.files, v.orphans) for v in outcome.verdicts],
-        ),
-        *_md(
-            ("host that ended alone", "times", "median s until the next owner's first commit", "longest s"),
-            [(_ENDS.get(n, n), c, round(m, 1), round(x, 1)) for n, c, m, x in outcome.hand_over_table()],
-        ),
-        *_md(
-            ("fault among others", "times", "median s until every topic had committed", "longest s"),
-            [(n, c, round(m, 1), round(x, 1)) for n, c, m, x in outcome.recovery_table()],
-        ),
-        *_md(("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]),
-        f"Faults by kind: {', '.join(f'{name} {count:,}' for name, count in kinds.most_common())}.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _md(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
-    def line(cells: tuple[object, ...]) -> str:
-        return f"| {' | '.join(f'{one:,}' if isinstance(one, int | float) else str(one) for one in cells)} |"
-
-    return [line(head), f"|{' --- |' * len(head)}", *map(line, rows), ""]
 
 
 def missed_steps(outcome: Outcome) -> list[Step]:

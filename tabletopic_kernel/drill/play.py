@@ -18,7 +18,7 @@ from tabletopic_kernel.core.errors import InternalError, TableTopicError, UsageE
 from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
-from tabletopic_kernel.drill.outcome import Outcome, StepHit
+from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, StepHit
 from tabletopic_kernel.drill.schedule import PREPARED_BY, PROVOKED_BY, Fault, Round, rounds
 from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
@@ -28,7 +28,6 @@ from tabletopic_kernel.local.progress import Report
 _FIRST_COMMIT_S = 180.0
 _STEP_S = 15.0  # how long a round waits for its step
 _PROVOKE_EVERY_S = 4.0
-_COMMIT_S = 150.0  # a topic that has not committed by then stands still
 _CAUGHT_UP_S = 240.0
 _SETTLED_S = 90.0
 _OWNERS = 20  # so many get the chance to sweep
@@ -126,7 +125,7 @@ class Drill:
         # The next round begins while topics still get over this one: they may be two light rounds behind.
         self._began.append(began_s)
         since_s = began_s if round_.is_heavy else self._began[0]
-        self._wait_for_commits(sampler.samples, since_s, _COMMIT_S)
+        self._wait_for_commits(sampler.samples, since_s, STANDS_STILL_S)
 
     def _alone(self, fault: Fault, sampler: Sampler) -> None:
         """Kill or stop the host that runs most, and see how long the one that stands by needs.
@@ -136,14 +135,14 @@ class Drill:
         arena = self._arena
         arena.ensure_hosts()
         self._wait_until(arena.is_settled, _SETTLED_S, "each host has its Spark", sampler)
-        self._wait_for_commits(sampler.samples, time.time() + _CALM_S, _COMMIT_S)
+        self._wait_for_commits(sampler.samples, time.time() + _CALM_S, STANDS_STILL_S)
         with contextlib.suppress(TableTopicError):
             if (busiest := arena.busiest_host()) is not None:
                 host, topics = busiest
                 what = arena.note(fault, str(host), f"it ran {', '.join(topics)}", moved=topics)
                 arena.end(host, signal.SIGKILL if fault is Fault.KILL_HOST else signal.SIGTERM)
                 theirs = {topic: sampler.samples[topic] for topic in topics}
-                self._wait_for_commits(theirs, what.at_s, _COMMIT_S, handed_over_after, hosts=False)
+                self._wait_for_commits(theirs, what.at_s, STANDS_STILL_S, handed_over_after, hosts=False)
         arena.ensure_hosts()
 
     def _some_topic(self) -> str:

@@ -27,13 +27,20 @@ Place = tuple[int, int]
 
 @dataclass
 class TopicVerdict:
-    """What was found of one topic. ``differences``: in words, empty where all is well."""
+    """What was found of one topic. ``differences``: in words, empty where all is well.
+
+    ``lost``, ``twice`` and ``changed`` count records; ``skipped`` those that retention took before they were
+    read, as the ledger counts them.
+    """
 
     topic: str
     acknowledged: int = 0
     rows: int = 0
     letters: int = 0
     skipped: int = 0
+    lost: int = 0
+    twice: int = 0
+    changed: int = 0
     files: int = 0
     orphans: int = 0
     snapshots: int = 0
@@ -74,7 +81,9 @@ def judge(
         return verdict
     rows = _rows(table, verdict)
     letters = _letters(catalog, f"{table_name}__dead_letters", verdict)
-    verdict.differ("records are a row and a dead letter", rows.keys() & letters)
+    both = rows.keys() & letters
+    verdict.twice += len(both)
+    verdict.differ("records are a row and a dead letter", both)
     known = {(one.partition, one.offset) for one in sent}
     verdict.differ("rows or dead letters are of no acknowledged record", (rows.keys() | letters) - known)
     lost, wrong, changed = [], [], []
@@ -87,6 +96,7 @@ def judge(
             wrong.append(place)
         elif is_row and not _is_equal(rows[place], one):
             changed.append(place)
+    verdict.lost, verdict.changed = len(lost), len(changed) + len(wrong)
     verdict.differ("acknowledged records are lost", lost)
     verdict.differ("records became a row where a dead letter belongs, or the other way round", wrong)
     verdict.differ("rows have other values than their records", changed)
@@ -107,7 +117,9 @@ def _rows(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
             times[place] += 1
             found[place] = row
     verdict.rows = len(found)
-    verdict.differ("records are rows more than once", [place for place, count in times.items() if count > 1])
+    more = [place for place, count in times.items() if count > 1]
+    verdict.twice += len(more)
+    verdict.differ("records are rows more than once", more)
     return found
 
 
@@ -127,9 +139,9 @@ def _letters(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
         columns = (batch.column(column).to_pylist() for column in ("partition", "offset"))
         places += zip(*columns, strict=True)
     verdict.letters = len(set(places))
-    verdict.differ(
-        "records are dead letters more than once", [place for place, n in Counter(places).items() if n > 1]
-    )
+    more = [place for place, count in Counter(places).items() if count > 1]
+    verdict.twice += len(more)
+    verdict.differ("records are dead letters more than once", more)
     _check_snapshots(table, verdict, "dead letters")
     return set(places)
 

@@ -6,7 +6,7 @@ import json
 import re
 
 from tabletopic_kernel.core.steps import Step
-from tabletopic_kernel.drill import page
+from tabletopic_kernel.drill import kept, page
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.outcome import Outcome, StepHit
 from tabletopic_kernel.drill.schedule import Fault
@@ -65,7 +65,7 @@ def test_a_hand_over_ends_with_the_next_owners_first_records() -> None:
     assert found.hand_overs() == {Fault.STOP_HOST: [2.5]}
     assert found.recoveries() == {}
     assert found.to_json()["hand_over_s"][Fault.STOP_HOST] == {"count": 1, "median": 2.5, "max": 2.5}
-    assert "| asked to stop | 1 | 2.5 | 2.5 |" in page.markdown(found)
+    assert "| asked to stop | 1 | 2.5 | 2.5 |" in kept.markdown(found)
 
 
 def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:
@@ -89,7 +89,7 @@ def test_the_report_in_all_forms() -> None:
     assert "Drill report" in html
     assert "--seed 7" in html
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=.https?:", html)  # it needs no network
-    assert "| sent | 1 | 0 |" in page.markdown(found)
+    assert "| sent | 1 | 0 |" in kept.markdown(found)
     found.verdicts[0].differ("records are <lost>", [(0, 1)])
     assert "&lt;lost&gt;" in page.page(found)
     assert page.differences(found) == ["orders: 1 records are <lost>: (0, 1)"]
