@@ -40,6 +40,16 @@ def drill(
         ),
     ] = None,
     rate: Annotated[float, typer.Option(min=1, help="Records per second of each of the three topics.")] = 60,
+    heavy: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Share of rounds after which a host, or what it needs, starts again.  (0.2)"
+        ),
+    ] = None,
+    hand_overs: Annotated[
+        bool,
+        typer.Option("--hand-overs", help="Only end hosts alone, in turns by kill -9 and SIGTERM."),
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report page here (.html, or .md).")
     ] = None,
@@ -70,6 +80,8 @@ def drill(
         rounds=rounds,
         minutes=minutes,
         rate=rate,
+        heavy=heavy,
+        hand_overs=hand_overs,
         state_dir=call.state_dir,
         keep=keep,
         say=say,

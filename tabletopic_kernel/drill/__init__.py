@@ -20,6 +20,7 @@ def run(
     minutes: float | None = None,
     rate: float = 60.0,
     heavy: float | None = None,
+    hand_overs: bool = False,
     state_dir: Path | None = None,
     keep: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -33,6 +34,7 @@ def run(
         minutes: begin no round after so many minutes.
         rate: records per second of each of the three topics.
         heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
+        hand_overs: only end hosts alone, to time who takes over.
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
@@ -46,13 +48,24 @@ def run(
 
     from tabletopic_kernel.core.errors import UsageError  # noqa: PLC0415
     from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
-    from tabletopic_kernel.drill.schedule import chosen  # noqa: PLC0415
+    from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE, chosen  # noqa: PLC0415
 
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     if state_dir is not None and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
     removed = state_dir is None and not keep
-    drill = Drill(folder, seed, chosen(faults), rounds, minutes, rate, say, heavy=heavy, temporary=removed)
+    drill = Drill(
+        folder,
+        seed,
+        chosen(["kill_host", "stop_host"] if hand_overs else faults),
+        rounds,
+        minutes,
+        rate,
+        say,
+        heavy=HEAVY_SHARE if heavy is None else heavy,
+        alone_every=1 if hand_overs else ALONE_EVERY,
+        temporary=removed,
+    )
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )

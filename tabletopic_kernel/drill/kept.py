@@ -6,6 +6,7 @@ from collections import Counter
 
 from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome
 from tabletopic_kernel.drill.page import ENDS, VERDICT_HEAD, differences, headline, verdict_row, when
+from tabletopic_kernel.drill.schedule import ALONE_EVERY
 
 _ABOUT = """\
 # The drill
@@ -24,9 +25,10 @@ second, so that faults fall into commits. A round does
   fails, or is held while something else happens to the others; each step comes up equally often,
 - three to six more faults at random moments of three seconds, on a random topic.
 
-Every twelfth round ends one host alone, by `kill -9` and SIGTERM in turns, while the other stands by, and
-times the next owner. Rounds overlap: the next one begins while topics get over the last two. The seed alone
-makes the schedule; what each process does meanwhile follows from the machine.
+Every {every}th round ends one host alone, by `kill -9` and SIGTERM in turns, while the other stands by, and
+times the next owner; `--hand-overs` does nothing else. Rounds overlap: the next one begins while topics get
+over the last four. The seed alone makes the schedule; what each process does meanwhile follows from the
+machine.
 
 A topic that asks for a person, as it must after somebody rolled its table back, is resumed. One that fails
 without such a cause, or does not commit for {limit:.0f} s, is a difference.
@@ -48,7 +50,7 @@ people wait for fresh rows.
 def markdown(outcome: Outcome) -> str:
     """The page."""
     lines = [
-        _ABOUT.format(seed=outcome.seed, rounds=outcome.rounds, limit=STANDS_STILL_S),
+        _ABOUT.format(seed=outcome.seed, rounds=outcome.rounds, limit=STANDS_STILL_S, every=ALONE_EVERY),
         "## What it found",
         "",
         f"{'✓' if outcome.ok else '✗'} {headline(outcome)}.",

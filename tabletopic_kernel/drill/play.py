@@ -19,7 +19,15 @@ from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
 from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, StepHit
-from tabletopic_kernel.drill.schedule import PREPARED_BY, PROVOKED_BY, Fault, Round, rounds
+from tabletopic_kernel.drill.schedule import (
+    ALONE_EVERY,
+    HEAVY_SHARE,
+    PREPARED_BY,
+    PROVOKED_BY,
+    Fault,
+    Round,
+    rounds,
+)
 from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local.crash_points import Act, Order
@@ -29,10 +37,10 @@ _FIRST_COMMIT_S = 180.0
 _STEP_S = 15.0  # how long a round waits for its step
 _PROVOKE_EVERY_S = 4.0
 _CAUGHT_UP_S = 240.0
-_SETTLED_S = 90.0
+_SETTLED_S = 60.0
 _OWNERS = 20  # so many get the chance to sweep
 _SWEEP_S = 3.0
-_OVERLAP = 3  # rounds, the newest included
+_OVERLAP = 5  # rounds, the newest included
 _CALM_S = 3.0  # before a host is killed alone
 _LOOK_EVERY_S = 0.05
 _ASK_AFTER_S = 3.0
@@ -49,7 +57,7 @@ class Drill:
         most: rounds at most; None for no limit.
         minutes: begin no round after so many minutes; None for no limit.
         rate: records per second of each topic.
-        heavy: the share of rounds with a host that must start again; None: as ``rounds`` has it.
+        heavy, alone_every: as of ``rounds``.
     """
 
     def __init__(
@@ -62,13 +70,14 @@ class Drill:
         rate: float,
         say: Callable[[str], None],
         *,
-        heavy: float | None = None,
+        heavy: float = HEAVY_SHARE,
+        alone_every: int = ALONE_EVERY,
         temporary: bool = True,
     ) -> None:
         if most is None and minutes is None:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
-        self._schedule = rounds(seed, faults) if heavy is None else rounds(seed, faults, heavy=heavy)
+        self._schedule = rounds(seed, faults, heavy=heavy, alone_every=alone_every)
         self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
@@ -122,7 +131,7 @@ class Drill:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self.outcome.rounds += 1
         arena.ensure_hosts()
-        # The next round begins while topics still get over this one: they may be two light rounds behind.
+        # The next round begins while topics still get over this one: they may be some light rounds behind.
         self._began.append(began_s)
         since_s = began_s if round_.is_heavy else self._began[0]
         self._wait_for_commits(sampler.samples, since_s, STANDS_STILL_S)
@@ -267,12 +276,15 @@ class Drill:
 
     def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> None:
         ends_at = time.monotonic() + limit_s
+        ask_at = time.monotonic() + _ASK_AFTER_S
         while not done():
             if time.monotonic() > ends_at:
                 self._say(f"after {limit_s:.0f} s it is still not so that {what}")
                 return
-            self._help(list(sampler.samples))
-            time.sleep(1)
+            if time.monotonic() > ask_at:
+                self._help(list(sampler.samples))
+                ask_at = time.monotonic() + _ASK_AFTER_S
+            time.sleep(0.5)
 
     def _caught_up(self) -> bool:
         arena = self._arena

@@ -60,10 +60,10 @@ GROUPS: dict[str, tuple[Fault, ...]] = {
 }
 # After these a host, or what it needs, must start again: at most one in a round, and not in every one.
 HEAVY = frozenset({*GROUPS["hosts"], F.KILL_BROKER, F.KILL_REGISTRY, F.FREEZE_BROKER}) - {F.KILL_WORKERS}
-_HEAVY_SHARE = 0.2
+HEAVY_SHARE = 0.2
 # These are tried alone now and then, with nothing else going wrong: how long does another host need?
 _ALONE = (F.KILL_HOST, F.STOP_HOST)
-_ALONE_EVERY = 12
+ALONE_EVERY = 24
 
 # What makes a step come soon that otherwise comes seldom. The others are passed with every commit.
 PROVOKED_BY: dict[Step, Fault] = {
@@ -145,7 +145,12 @@ def chosen(names: Collection[str]) -> frozenset[Fault]:
 
 
 def rounds(
-    seed: int, faults: frozenset[Fault], *, besides: tuple[int, int] = (3, 6), heavy: float = _HEAVY_SHARE
+    seed: int,
+    faults: frozenset[Fault],
+    *,
+    besides: tuple[int, int] = (3, 6),
+    heavy: float = HEAVY_SHARE,
+    alone_every: int = ALONE_EVERY,
 ) -> Iterator[Round]:
     """Rounds without end, the same for the same arguments: every step comes up equally often.
 
@@ -154,6 +159,7 @@ def rounds(
         faults: what may happen.
         besides: the fewest and the most faults beside the one at the step.
         heavy: the share of rounds after which a host, or what it needs, must start again.
+        alone_every: after so many rounds one with a host that is ended alone, where that was chosen.
     """
     dice = random.Random(seed)
     light = sorted(faults - HEAVY)
@@ -161,7 +167,7 @@ def rounds(
     alone = itertools.cycle([one for one in _ALONE if one in faults] or [None])
     steps: list[Step] = []
     for number in itertools.count(1):
-        if number % _ALONE_EVERY == 0 and (single := next(alone)) is not None:
+        if number % alone_every == 0 and (single := next(alone)) is not None:
             yield Round(number, None, None, None, (), single)
             continue
         steps = steps or dice.sample(list(Step), len(Step))
