@@ -20,9 +20,11 @@ from pyiceberg.table import Table
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.arena import Arena, java_of, signal_tree, tree, workers_of
 from tabletopic_kernel.drill.schedule import Fault
-from tabletopic_kernel.drill.tables import newest_ledger
+from tabletopic_kernel.drill.tables import ledger_before
 
 _MOST_PARTITIONS = 5
+# Snapshots; rollbacks go back four, and several may come together.
+_MOST_ROLLED_BACK = 16
 _REFUSAL = "CREATE TRIGGER drill BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(FAIL, 'refused'); END"
 Doing = Callable[[Arena, str], str]  # the arena and a topic → what was done, in words
 
@@ -237,8 +239,11 @@ def _add_partition(arena: Arena, topic: str) -> str:
 
 
 def _retention(arena: Arena, topic: str) -> str:
-    """As retention does it, but only what the table has: what is lost otherwise is no fault of the host."""
-    ledger = newest_ledger(arena.load(topic))
+    """As retention does it, but only what the table keeps also if somebody rolls it back afterwards.
+
+    What is lost otherwise is no fault of the host, and no person could bring it back.
+    """
+    ledger = ledger_before(arena.load(topic), _MOST_ROLLED_BACK)
     if ledger is None:
         return "the table has nothing yet"
     ends = [TopicPartition(topic, partition, offset) for partition, offset in ledger.next_offsets.items()]

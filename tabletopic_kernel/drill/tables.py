@@ -66,6 +66,15 @@ def newest_ledger(table: Table) -> Ledger | None:
     return ledger_of(kept) if kept else None
 
 
+def ledger_before(table: Table, snapshots: int) -> Ledger | None:
+    """The oldest ledger that the table may have after it is rolled back by so many snapshots or fewer."""
+    metadata = table.metadata
+    head = metadata.current_snapshot()
+    ancestors = itertools.islice(ancestors_of(head, metadata), snapshots + 1) if head else ()
+    found = [ledger for snapshot in ancestors if (ledger := ledger_of(snapshot)) is not None]
+    return found[-1] if found else newest_ledger(table)
+
+
 @dataclass(frozen=True)
 class Sample:
     """A topic at a moment: seconds since 1970, offsets below the ledger, records that it is behind, epoch."""

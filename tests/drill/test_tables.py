@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tabletopic_kernel.drill.tables import Sampler, newest_ledger
+from tabletopic_kernel.drill.tables import Sampler, ledger_before, newest_ledger
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -87,3 +87,13 @@ def test_a_locked_catalog_is_no_sample(tmp_path: Path, table: Table) -> None:
     database.close()
     watching.look()
     assert len(watching.samples["orders"]) == 1
+
+
+def test_what_a_rollback_could_bring_back_is_kept(table: Table) -> None:
+    """Retention stops at the oldest ledger that the table may have again."""
+    assert ledger_before(table, 3) is None
+    for end in (10, 20, 30, 40):
+        commit(table, end)
+        table.append(pa.table({"id": [0]}, SCHEMA))
+    found = [ledger_before(table, snapshots) for snapshots in (0, 1, 3, 100)]
+    assert [one and one.covered for one in found] == [40, 40, 30, 10]
