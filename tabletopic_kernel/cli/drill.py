@@ -13,6 +13,7 @@ import typer
 
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.cli.call import FAILED, Call, JsonOption, command
+from tabletopic_kernel.cli.servers import stop_event
 
 _MINUTES = 5.0
 
@@ -62,7 +63,8 @@ def drill(
     refuses, the disk is full, other programs expire, rewrite and roll back: at
     random moments and at every step of the protocol. The drill starts servers
     of its own in a temporary folder. The exit code is 1 if a record is lost,
-    there twice or changed, or if a file is missing or left behind.
+    there twice or changed, or if a file is missing or left behind. Ctrl-C ends
+    the rounds and compares; the second one ends everything at once.
 
     Example:  tabletopic drill --minutes 10 --report drill.html
     """
@@ -74,18 +76,20 @@ def drill(
         minutes = _MINUTES
     say = screen.note
     say(f"drill with seed {seed}")
-    outcome = drills.run(
-        seed=seed,
-        faults=faults or (),
-        rounds=rounds,
-        minutes=minutes,
-        rate=rate,
-        heavy=heavy,
-        hand_overs=hand_overs,
-        state_dir=call.state_dir,
-        keep=keep,
-        say=say,
-    )
+    with stop_event() as asked:
+        outcome = drills.run(
+            seed=seed,
+            faults=faults or (),
+            rounds=rounds,
+            minutes=minutes,
+            rate=rate,
+            heavy=heavy,
+            hand_overs=hand_overs,
+            state_dir=call.state_dir,
+            keep=keep,
+            say=say,
+            is_over=asked.is_set,
+        )
     if report is not None:
         as_page = kept.markdown if report.suffix == ".md" else page.page
         report.write_text(as_page(outcome), "utf-8")

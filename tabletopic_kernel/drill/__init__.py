@@ -24,6 +24,7 @@ def run(
     state_dir: Path | None = None,
     keep: bool = False,
     say: Callable[[str], None] = lambda _: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run a drill on servers of its own, and stop everything it started.
 
@@ -38,6 +39,7 @@ def run(
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
+        is_over: begin no more rounds; asked before each.
 
     Raises:
         UsageError: a fault that is none, neither rounds nor minutes, a folder that is in use.
@@ -62,6 +64,7 @@ def run(
         minutes,
         rate,
         say,
+        is_over=is_over,
         heavy=HEAVY_SHARE if heavy is None else heavy,
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,

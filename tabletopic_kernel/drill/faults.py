@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyiceberg.table import Table
 
+from tabletopic_kernel.core.dead_letter import SUFFIX
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.arena import Arena, java_of, signal_tree, tree, workers_of
 from tabletopic_kernel.drill.schedule import Fault
@@ -190,6 +191,12 @@ def _by_others(doing: Callable[[Table, random.Random], str]) -> Doing:
     return others
 
 
+def _foreign_letters(arena: Arena, topic: str) -> str:
+    table = arena.catalog().load_table(f"{arena.table_name(topic)}{SUFFIX}")
+    doing = arena.dice.choice((foreign.append_letter, foreign.expire))
+    return f"dead letters: {doing(table, arena.dice)}"
+
+
 def _pause(arena: Arena, topic: str) -> str:
     arena.workbench.pause(topic)
     time.sleep(arena.dice.uniform(0, 1.5))
@@ -275,6 +282,7 @@ _DOINGS: dict[Fault, Doing] = {
     Fault.FOREIGN_PARTITION: _by_others(foreign.partition),
     Fault.FOREIGN_TAG: _by_others(foreign.tag),
     Fault.FOREIGN_BRANCH: _by_others(foreign.branch),
+    Fault.FOREIGN_LETTERS: _foreign_letters,
     Fault.PAUSE: _pause,
     Fault.ALTER: _alter,
     Fault.COMMIT: _commit,

@@ -30,6 +30,20 @@ def append(table: Table, dice: random.Random) -> str:
     return "appended a row"
 
 
+def append_letter(table: Table, dice: random.Random) -> str:
+    """A dead letter that is of no record."""
+    row = {
+        "topic": "somebody else's",
+        "partition": FOREIGN_PARTITION,
+        "offset": dice.randrange(1 << 40),
+        "reason": "by_others",
+        "message": "no record",
+        "at": datetime.now(UTC),
+    }
+    table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
+    return "appended a dead letter"
+
+
 def expire(table: Table, _: random.Random) -> str:
     """All snapshots but the head and those that refs hold."""
     before = len(table.metadata.snapshots)

@@ -12,6 +12,7 @@ from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.outcome import Outcome
 from tabletopic_kernel.drill.schedule import GROUPS
 from tabletopic_kernel.drill.verdict import TopicVerdict
+from tabletopic_kernel.local.crash_points import Act
 
 _COLOURS = {"orders": "#0072b2", "payments": "#d55e00", "visits": "#009e73"}
 _GROUP_COLOURS = {
@@ -155,7 +156,7 @@ def _plot(outcome: Outcome):  # type: ignore[no-untyped-def] # Bokeh's models, l
         x_axis_label="seconds",
     )
     rows = [
-        (one.at_s - outcome.began_s, _group(one.what, one.target), one.what, one.target, one.detail)
+        (one.at_s - outcome.began_s, group_of(one.what, one.target), one.what, one.target, one.detail)
         for one in outcome.faults
     ]
     names = ("at", "group", "what", "target", "detail")
@@ -168,8 +169,11 @@ def _plot(outcome: Outcome):  # type: ignore[no-untyped-def] # Bokeh's models, l
     return column(lag, events, sizing_mode="stretch_width")
 
 
-def _group(what: str, target: str) -> str:
-    return "steps" if target.startswith("step ") else _GROUP_OF.get(what, "steps")
+def group_of(what: str, target: str) -> str:
+    """The row of the plot: a host that dies at a step is a host that dies."""
+    if target.startswith("step ") and what in (Act.KILL, Act.FREEZE, Act.TERMINATE):
+        return "hosts"
+    return _GROUP_OF.get(what, "steps")
 
 
 def _html_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:

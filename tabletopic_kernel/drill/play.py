@@ -57,6 +57,7 @@ class Drill:
         most: rounds at most; None for no limit.
         minutes: begin no round after so many minutes; None for no limit.
         rate: records per second of each topic.
+        is_over: asked before each round, whether there shall be no more.
         heavy, alone_every: as of ``rounds``.
     """
 
@@ -70,6 +71,7 @@ class Drill:
         rate: float,
         say: Callable[[str], None],
         *,
+        is_over: Callable[[], bool] = lambda: False,
         heavy: float = HEAVY_SHARE,
         alone_every: int = ALONE_EVERY,
         temporary: bool = True,
@@ -82,6 +84,7 @@ class Drill:
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
+        self._is_over = is_over
         self._arena = Arena(folder, seed, rate, temporary=temporary)
         self._threads: list[threading.Thread] = []
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
@@ -100,7 +103,8 @@ class Drill:
                 self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
                 began = time.monotonic()
                 for round_ in itertools.islice(self._schedule, self._most):
-                    if self._seconds is not None and time.monotonic() - began > self._seconds:
+                    late = self._seconds is not None and time.monotonic() - began > self._seconds
+                    if late or self._is_over():
                         break
                     self._round(round_, sampler)
                 self._calm_down(sampler)

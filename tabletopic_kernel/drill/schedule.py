@@ -38,6 +38,7 @@ class Fault(StrEnum):
     FOREIGN_PARTITION = "foreign_partition"
     FOREIGN_TAG = "foreign_tag"
     FOREIGN_BRANCH = "foreign_branch"
+    FOREIGN_LETTERS = "foreign_letters"  # append to the dead letters, or expire theirs
     PAUSE = "pause"  # and resume
     ALTER = "alter"
     COMMIT = "commit"

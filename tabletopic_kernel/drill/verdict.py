@@ -137,7 +137,7 @@ def _letters(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
     places: list[Place] = []
     for batch in _scan(table, table.schema().select("partition", "offset")):
         columns = (batch.column(column).to_pylist() for column in ("partition", "offset"))
-        places += zip(*columns, strict=True)
+        places += (place for place in zip(*columns, strict=True) if place[0] != FOREIGN_PARTITION)
     verdict.letters = len(set(places))
     more = [place for place, count in Counter(places).items() if count > 1]
     verdict.twice += len(more)

@@ -95,6 +95,14 @@ def test_the_report_in_all_forms() -> None:
     assert page.differences(found) == ["orders: 1 records are <lost>: (0, 1)"]
 
 
+def test_what_dies_at_a_step_is_drawn_where_its_kind_is() -> None:
+    """Hosts among hosts, other programs among those; errors that a step alone has are in a row of steps."""
+    rows = [
+        page.group_of(what, "step sent") for what in ("kill", "freeze", "terminate", "foreign_tag", "fail")
+    ]
+    assert rows == ["hosts", "hosts", "hosts", "foreign", "steps"]
+
+
 def test_a_drill_without_a_verdict_is_not_well() -> None:
     """Nothing compared is nothing proved."""
     assert not Outcome(1, 0.0).ok

@@ -23,6 +23,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.streams import Fate, Sent, value_of
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
@@ -90,8 +91,8 @@ LETTER = {"partition": 0, "offset": 11}
 
 
 def test_all_is_well(catalog: Catalog) -> None:
-    """Every record once, with its value; rows of others count for nothing."""
-    fill(catalog, rows_of(SENT), [LETTER])
+    """Every record once, with its value; rows and letters of others count for nothing."""
+    fill(catalog, rows_of(SENT), [LETTER, {"partition": foreign.FOREIGN_PARTITION, "offset": 3}])
     foreign.append(catalog.load_table("default.t"), random.Random(1))
     found = verdict(catalog)
     assert found.ok, found.differences
@@ -133,6 +134,22 @@ def test_what_is_wrong_is_told(
     fill(catalog, spoil(rows_of(SENT)), letters, end)
     found = verdict(catalog)
     assert any(told in one for one in found.differences), found.differences
+
+
+def test_what_is_wrong_is_counted(catalog: Catalog) -> None:
+    """One record lost, one there twice, one with another value."""
+    rows = changed(rows_of(SENT))
+    fill(catalog, [*rows[:4], rows[3], *rows[5:]], [LETTER])
+    found = verdict(catalog)
+    assert (found.lost, found.twice, found.changed) == (1, 1, 1)
+
+
+def test_others_append_a_letter_as_the_product_would(catalog: Catalog) -> None:
+    """It fits the columns of a dead-letter table, and is of no record."""
+    table = catalog.create_table("default.letters", dead_letter.SCHEMA)
+    foreign.append_letter(table, random.Random(1))
+    (row,) = table.scan().to_arrow().to_pylist()
+    assert row["partition"] == foreign.FOREIGN_PARTITION
 
 
 def test_a_data_file_that_is_gone(catalog: Catalog) -> None:
