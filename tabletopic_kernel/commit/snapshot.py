@@ -6,9 +6,10 @@ One commit is one Iceberg transaction: data files, ledger and tag together (I2).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -22,7 +23,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableUpdate,
 )
-from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 
 from tabletopic_kernel.adapters.catalog import create_table, first_line, is_outside, reachable
 from tabletopic_kernel.adapters.requirements import same_schemas
@@ -168,8 +169,8 @@ class TopicTable:
         Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it.
 
         Raises:
-            HeadMovedError: another writer was first and the ledger is as planned: call again. Of a claim
-                also where the ledger went on under the owner of before: plan again.
+            HeadMovedError: another writer was first and the ledger is as planned: call again. Plan again a
+                claim whose ledger went on under the owner of before, and what others took ``remove`` from.
             LostOwnershipError: a higher epoch is in the table (I5).
             StartOverError: the files do not fit the table's partition spec any more, or
                 ``UnreadableFilesError``: the storage does not have them as they were written.
@@ -194,7 +195,7 @@ class TopicTable:
                 producer.append_data_file(file)
             for file in remove:
                 producer.delete_data_file(file)
-            producer.commit()
+            self._write(producer)
             reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
             self._require_tag(transaction)
@@ -220,6 +221,16 @@ class TopicTable:
             raise OutcomeUnknownError(
                 f"the catalog did not confirm the commit ({first_line(error)}); the table's history is asked "
                 "whether it went through: is the catalog running, and is [catalog] right?"
+            ) from error
+
+    def _write(self, producer: _SnapshotProducer[Any]) -> None:
+        """Write the manifests of a snapshot."""
+        try:
+            producer.commit()
+        except ValidationException as error:  # a file that it removes is no longer in the table
+            producer._clean_all_uncommitted()
+            raise HeadMovedError(
+                f"another program has just rewritten files of {self.identifier}; try again"
             ) from error
 
     def _check_readable(self, files: Sequence[DataFile]) -> None:

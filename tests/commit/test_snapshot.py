@@ -202,6 +202,23 @@ def test_a_refused_commit_leaves_no_manifests(owned: Owned, catalog: Catalog, tm
     assert set(tmp_path.rglob("*.avro")) == there
 
 
+def test_files_that_others_took_away_are_planned_again(
+    owned: Owned, catalog: Catalog, tmp_path: Path
+) -> None:
+    """Somebody compacts what a commit was to remove: nothing is committed, and no manifest is left."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.overwrite(foreign.scan().to_arrow())
+    there = set(tmp_path.rglob("*.avro"))
+    with pytest.raises(HeadMovedError, match="rewritten"):
+        table.commit((), after, next_commit(after, batch(table, 3, 4)), remove=staged.files)
+    assert set(tmp_path.rglob("*.avro")) == there
+    assert fresh(catalog).ledger == after
+
+
 def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) -> None:
     """Files of another partition spec are not committed under the new one."""
     table, ledger = owned
