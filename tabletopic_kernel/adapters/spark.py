@@ -84,7 +84,10 @@ _DEFAULTS = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
     # A consumer reads one partition. With fewer in the cache than a topic has partitions, each batch makes
     # all of them anew. Those that were idle for five minutes are closed; each may hold a fetch in memory.
-    "spark.kafka.consumer.cache.capacity": "200",
+    "spark.kafka.consumer.cache.capacity": "400",
+    # Of the checkpoint's files: without checksums, which would be files beside them. For each file that it
+    # makes Hadoop starts a program that sets its permissions.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
 }
