@@ -41,7 +41,8 @@ class Reporter:
                 self._rates.popleft()
             return self._record.model_copy(
                 update={
-                    "state": state,
+                    # What is tried again is not at work before it has shown that it is well.
+                    "state": State.WAITING if state is State.RUNNING and self._record.error else state,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staged_rows": sum(batch.rows for batch in staged),
                     "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,

@@ -115,6 +115,7 @@ def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
         drain(coordinator)
         assert coordinator.state is State.RUNNING
         assert "registry" in str(coordinator.progress().error)
+        assert coordinator.progress().state is State.WAITING
 
     fail()
     fail()
@@ -126,6 +127,7 @@ def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
     rig.now_ms += 100
     drain(coordinator)
     assert (rig.offset(), coordinator.progress().error) == (4, None)
+    assert coordinator.progress().state is State.RUNNING
 
 
 def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:

@@ -123,7 +123,6 @@ def test_every_way_to_name_a_schema_in_one_topic(
     sender.flush()
     bench.enable(sender.topic, {**FAST, "key_format": "by_schema_id", "value_message": "Like"})
     deadline = time.monotonic() + 90
-    # It reads again and again, so it waits and runs in turns.
     while (status := bench.status(sender.topic)[0]).state != "waiting" or "has no table" not in str(
         status.error
     ):
