@@ -25,10 +25,14 @@ class Away:
 
     def __str__(self) -> str:
         """What is away, and what to do; empty if nothing is."""
+        return self.told("`tabletopic up` starts what is missing, the logs are in")
+
+    def told(self, next_step: str = "the logs are in") -> str:
+        """What is away, for who has a button beside it; empty if nothing is."""
         if self.ended:
             return (
                 f"the local stack's {' and '.join(self.ended)} {_has(self.ended)} ended; "
-                f"`tabletopic up` starts what is missing, the logs are in {self.state_dir / 'logs'}"
+                f"{next_step} {self.state_dir / 'logs'}"
             )
         if self.starting:
             return f"the local stack's {' and '.join(self.starting)} {_is(self.starting)} starting"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tabletopic_kernel.core.settings import TopicSettings
 from tabletopic_kernel.core.standing import Delay
+from tabletopic_kernel.servers import Away
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.lab_server import Lab
 from tests.browser.pages import BRIGHT, DARK, LabPage, brightness
 
 pytestmark = pytest.mark.integration
 
-NO_SERVERS = "no servers for [kafka]: start the local stack with `tabletopic up`"
+NO_SERVERS = "no servers for [kafka]: start the local stack with “Start the local stack”"
 # Counts rows that are made, and changes to the document; keeps the longest task of more than 50 ms.
 _WATCH = """() => {
     window.watched = { rowsMade: 0, changes: 0, longestMs: 0 };
@@ -334,7 +336,7 @@ def test_the_focus_stays_where_a_button_went_away(page: LabPage, api: FakeApi) -
     page.button("Start a host").press("Enter")
     api.host = {"state": "running", "detail": "", "ids": ["here-1-a"]}
     expect(focused).to_have_text("Stop")
-    api.missing, api.detail = ["registry"], "the local stack's registry has ended; `tabletopic up` starts it"
+    api.missing, api.detail = ["registry"], Away(("registry",), (), Path(".tabletopic")).told()
     page.button("Start what is missing").focus()
     page.shot("sidebar-registry-ended")
     api.missing, api.detail = [], ""

@@ -283,7 +283,7 @@ def test_a_server_that_ended_takes_no_topic_away(
     state.save(folder, here | {name: replace(here[name], process=gone)})
     found = looking.look(before)
     assert (found["servers"]["state"], found["servers"]["missing"]) == (shown, [name])
-    assert found["servers"]["detail"].startswith(f"the local stack's {name} has ended; `tabletopic up`")
+    assert found["servers"]["detail"].startswith(f"the local stack's {name} has ended; the logs are in")
     assert found["topics"] == before["topics"]
     looking.servers._set(Doing("failed", "Port 1 is not free"))
     assert looking.look(before)["servers"]["detail"] == "Port 1 is not free"

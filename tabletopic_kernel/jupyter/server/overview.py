@@ -89,7 +89,7 @@ class Overview:
     def _why_away(self, away: Away) -> str:
         """What has ended, or why it did not start again; empty if all run."""
         doing = self.servers.doing
-        return doing.detail if away.names and doing.state == "failed" else str(away)
+        return doing.detail if away.names and doing.state == "failed" else away.told()
 
     def _reach(self) -> tuple[str, str, Workbench | None]:
         """What is known before a server is asked: state, detail, and the workbench to ask with."""
