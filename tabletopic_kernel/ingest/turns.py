@@ -22,11 +22,14 @@ _LEAST_RECORDS = 10_000
 def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, crowded: bool) -> int:
     """The most that the next batch should take, after one of ``records`` took ``seconds`` under ``limit``.
 
-    It stays where another would be of little use, for it costs another query.
+    It stays where another would be of little use, for it costs another query: also where a small batch took
+    long, for that is not its records' fault.
 
     >>> records_for_a_turn(1_000_000, 50.0, 1_000_000, 1_000_000, crowded=True)
     100000
     >>> records_for_a_turn(1_000_000, 7.0, 1_000_000, 1_000_000, crowded=True)
+    1000000
+    >>> records_for_a_turn(400, 9.0, 1_000_000, 1_000_000, crowded=True)
     1000000
     >>> records_for_a_turn(100_000, 5.0, 100_000, 1_000_000, crowded=False)
     1000000
@@ -36,7 +39,7 @@ def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, c
     if not crowded:
         return most if records >= limit // 2 else limit  # below that there is nothing to catch up
     good = max(_LEAST_RECORDS, int(records * _TURN_S / max(seconds, 0.001)))
-    return min(good, most) if good < limit // 2 else limit
+    return min(good, most) if good < min(limit // 2, records) else limit
 
 
 @dataclass(eq=False)
