@@ -114,6 +114,11 @@ class Call:
                     return None
                 time.sleep(0.5)
 
+    def tell_away(self) -> None:
+        """A remark beside the data where a server of the local stack does not run."""
+        if away := str(self.workbench.servers.away()):
+            screen.note(away)
+
     def stack(self, report: Report, **ports: int | None) -> LocalStack:
         """The local stack of these settings."""
         from tabletopic_kernel.config import wants_login

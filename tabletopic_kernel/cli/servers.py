@@ -196,6 +196,7 @@ def info(call: Call, as_json: JsonOption = False) -> None:
     )
     if HIDDEN in str([shown(*one) for part in _properties(told) for one in part.items()]):
         screen.note(f"passwords are hidden; {call.command('info', '--json')} gives them, for other programs")
+    call.tell_away()
 
 
 def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:

@@ -66,6 +66,7 @@ def status(
     else:
         out = screen.console()
         out.print(_page(call, found, topic, out))
+        call.tell_away()
 
 
 def _show_json(found: Sequence[TopicStatus], topic: str | None) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tabletopic_kernel import doctor
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.cli import screen
 from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.local import state
 from tabletopic_kernel.local.detached_hosts import stop_detached
+from tabletopic_kernel.local.process import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.local.state import ServerRecord
+from tabletopic_kernel.servers import Away, Servers
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
@@ -112,6 +119,40 @@ def test_up_shows_addresses_and_the_next_steps(
     told = run("up", "--detach", "--json").json
     assert told["catalog"]["properties"].keys() == {"type", "uri", "warehouse"}
     assert (told["bootstrap_servers"], told["catalog"]["name"]) == ("127.0.0.1:1", "lake")
+
+
+@pytest.mark.parametrize("words", [("info",), ("status",)])
+def test_a_server_that_has_ended_is_named_beside_the_data(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Its address alone would say that it is well; JSON stays as it is."""
+    monkeypatch.setattr(Servers, "away", lambda self: Away(("registry",), (), self.state_dir))
+    ended = run(*words)
+    assert (ended.code, "127.0.0.1:9092" in ended.out) == (0, True)
+    told = " ".join(ended.err.split())
+    assert "the local stack's registry has ended; `tabletopic up` starts what is missing" in told
+    assert "ended" not in run(*words, "--json").err
+
+
+def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: Path) -> None:
+    """Where one has ended alone, only its own must be free."""
+    myself = ProcessId(os.getpid(), psutil.Process().create_time())
+    gone = dataclasses.replace(myself, start_time_s=1.0)
+    with socket.socket() as of_the_broker, socket.socket() as free:
+        of_the_broker.bind(("127.0.0.1", 0))
+        of_the_broker.listen()
+        free.bind(("127.0.0.1", 0))
+        taken, other = of_the_broker.getsockname()[1], free.getsockname()[1]
+        free.close()
+        here = {
+            "kafka": ServerRecord({"client": taken, "controller": other}, myself, True),
+            "registry": ServerRecord({"http": other}, gone, True),
+        }
+        state.save(tmp_path, here)
+        assert "free" in doctor._ports(tmp_path)
+        state.save(tmp_path, here | {"registry": ServerRecord({"http": taken}, gone, True)})
+        with pytest.raises(doctor._Trouble, match="taken by another program"):
+            doctor._ports(tmp_path)
 
 
 def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
