@@ -14,6 +14,7 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    NotInstalledError,
     RESTError,
     TableAlreadyExistsError,
     UnauthorizedError,
@@ -68,7 +69,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
     with reachable("the catalog"):
         try:
             return load_catalog(catalog_name(properties), **rest)
-        except (ValueError, TypeError, ImportError, ArgumentError) as error:
+        except (ValueError, TypeError, ImportError, NotInstalledError, ArgumentError) as error:
             raise SettingsError(f"[catalog] {error}") from error
 
 

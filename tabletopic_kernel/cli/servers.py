@@ -175,7 +175,8 @@ def info(call: Call, as_json: JsonOption = False) -> None:
     """
     from tabletopic_kernel.core.redact import HIDDEN, shown
 
-    told = _info(call)
+    hosts = call.hosts()
+    told = _info(call, hosts or [])
     if as_json:
         screen.show_json(told)
         return
@@ -190,7 +191,7 @@ def info(call: Call, as_json: JsonOption = False) -> None:
                 "catalog": catalog["name"],
                 **{f"  {key}": shown(key, value) for key, value in catalog["properties"].items()},
                 "state folder": told["state_dir"],
-                "hosts": ", ".join(told["hosts"]) or f"none; start one: {call.command('serve')}",
+                "hosts": _told_hosts(call, hosts),
             }
         )
     )
@@ -210,7 +211,13 @@ def _properties(told: dict[str, Any]) -> list[dict[str, str]]:
     return [told["kafka"], told["registry"], told["catalog"]["properties"]]
 
 
-def _info(call: Call) -> dict[str, Any]:
+def _told_hosts(call: Call, hosts: list[str] | None) -> str:
+    if hosts is None:
+        return "not known, as the broker does not answer"
+    return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
+
+
+def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
     from tabletopic_kernel.core.redact import without_login
 
     servers = call.workbench.servers
@@ -223,7 +230,7 @@ def _info(call: Call) -> dict[str, Any]:
         "registry": servers.registry,
         "catalog": {"name": servers.catalog["name"], "properties": properties},
         "state_dir": str(servers.state_dir),
-        "hosts": call.hosts() or [],
+        "hosts": hosts,
     }
 
 

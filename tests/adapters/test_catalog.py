@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException, ForbiddenError, ServerError
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NotInstalledError, ServerError
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from tabletopic_kernel.adapters import catalog as module
 from tabletopic_kernel.adapters.catalog import open_catalog, reachable
 from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
 
@@ -65,8 +66,19 @@ def test_outcomes_and_faults_of_this_program_stay_what_they_are(error: Exception
         raise error
 
 
-@pytest.mark.parametrize("uri", ["nonsense", "nosuch://host/db"])
+@pytest.mark.parametrize("uri", ["nonsense", "nosuch://host/db", "nosuch+driver://host/db"])
 def test_an_address_that_cannot_be_is_a_wrong_setting(tmp_path: Path, uri: str) -> None:
     """It says where it stands, and is not tried again."""
     with pytest.raises(SettingsError, match=r"\[catalog\]"):
         open_catalog({"type": "sql", "uri": uri, "warehouse": str(tmp_path)})
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to install; a host does not take it for a fault of its own."""
+
+    def load(*_: object, **__: object) -> None:
+        raise NotInstalledError("SQLAlchemy support not installed: pip install 'pyiceberg[sql-postgres]'")
+
+    monkeypatch.setattr(module, "load_catalog", load)
+    with pytest.raises(SettingsError, match=r"\[catalog\] .*pip install"):
+        open_catalog({"type": "sql", "uri": "postgresql+psycopg2://h/db", "warehouse": str(tmp_path)})

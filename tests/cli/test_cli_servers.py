@@ -15,6 +15,7 @@ import pytest
 from tabletopic_kernel import doctor
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.cli import screen
+from tabletopic_kernel.cli.call import Call
 from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local import state
 from tabletopic_kernel.local.detached_hosts import stop_detached
@@ -132,6 +133,17 @@ def test_a_server_that_has_ended_is_named_beside_the_data(
     told = " ".join(ended.err.split())
     assert "the local stack's registry has ended; `tabletopic up` starts what is missing" in told
     assert "ended" not in run(*words, "--json").err
+
+
+def test_hosts_are_not_denied_where_nobody_can_say(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a broker nobody knows them, and they wait for it."""
+    monkeypatch.setattr(Call, "hosts", lambda _: None)
+    told = run("info").out
+    assert "not known, as the broker does not answer" in told
+    assert "start one" not in told
+    assert run("info", "--json").json["hosts"] == []
 
 
 def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: Path) -> None:
