@@ -214,6 +214,11 @@ class Host:
         wished = parse_wish(message)
         partition = message.partition()
         if wished is None or partition is None:
+            what = (
+                f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
+            )
+            why = message.error() or "not what `tabletopic enable` of this version writes"
+            _LOG.warning("host %s: a message is passed over: %s: %s", self.id, what, why)
             return
         if partition in self._catching_up:
             self._catching_up[partition][wished.topic] = wished  # only the newest of a topic counts

@@ -97,16 +97,15 @@ def read_wishes(broker: Broker) -> dict[str, TopicWish]:
 
 
 def parse_wish(message: Message) -> Wished | None:
-    """What a message of the settings topic says; None for what is no message of ours."""
+    """What a message of the settings topic says; None for what is no message of ours, whoever wrote it."""
     key = message.key()
     if message.error() is not None or key is None:
         return None
-    topic, value = bytes(key).decode(), message.value()
-    if value is None:
-        return Wished(topic, None)
+    value = message.value()
     try:
-        return Wished(topic, TopicWish.from_json(bytes(value)))
-    except ValidationError:
+        topic = bytes(key).decode()
+        return Wished(topic, None if value is None else TopicWish.from_json(bytes(value)))
+    except (UnicodeDecodeError, ValidationError):
         return None
 
 

@@ -12,6 +12,7 @@ from tabletopic_kernel.commit import host as module
 from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
 from tabletopic_kernel.commit.host import Host
 from tabletopic_kernel.commit.services import Services
+from tabletopic_kernel.commit.wishes import parse_wish
 from tabletopic_kernel.core.errors import RetryableError
 from tabletopic_kernel.core.settings import TopicSettings, TopicWish
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
@@ -81,6 +82,21 @@ class Message:
 
     def error(self) -> None:
         """None."""
+
+
+class Foreign(Message):
+    """One that somebody else wrote."""
+
+    def __init__(self, key: bytes, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes:
+        """Theirs."""
+        return self._key
+
+    def value(self) -> bytes | None:
+        """Theirs."""
+        return self._value
 
 
 class Consumer:
@@ -179,3 +195,24 @@ def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
     assert host.waits_for is None
     host._stop.set()
     assert not host._find_topics()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\xff\xfe", b"{}"),
+        (b"\xff", None),
+        (b"clicks", b"{}"),
+        (b"clicks", b"\xff"),
+        (b"clicks", b"[" * 9_000),
+    ],
+)
+def test_what_others_write_to_the_settings_topic_is_passed_over(
+    host: Host, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes | None
+) -> None:
+    """It ends no host and no question, is logged, and what comes behind it counts."""
+    foreign: Any = Foreign(key, value)
+    assert parse_wish(foreign) is None
+    _run(host, foreign, _wish(100))
+    assert [interval for interval, _ in FakeCoordinator.began] == [100]
+    assert "a message is passed over" in caplog.text
