@@ -286,7 +286,8 @@ class Host:
             closing = {topic: self._coordinators.pop(topic, None) for topic in topics}
         for topic in topics:
             self._place.pop(topic, None)
-            self._told.pop(topic, None)
+            for kept in (self._told, self._commit_asked_ms, self._replayed):
+                kept.pop(topic, None)
         _together([coordinator.close for coordinator in closing.values() if coordinator is not None])
 
 

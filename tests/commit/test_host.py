@@ -14,7 +14,7 @@ from tabletopic_kernel.commit.host import Host
 from tabletopic_kernel.commit.services import Services
 from tabletopic_kernel.commit.wishes import parse_wish
 from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.core.settings import TopicSettings, TopicWish
+from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, TopicWish
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3
@@ -61,16 +61,16 @@ class Clock:
 class Message:
     """One of the settings topic."""
 
-    def __init__(self, wish: TopicWish) -> None:
+    def __init__(self, wish: TopicWish | None) -> None:
         self._wish = wish
 
     def key(self) -> bytes:
         """The topic."""
         return b"clicks"
 
-    def value(self) -> bytes:
-        """What should run."""
-        return self._wish.to_json()
+    def value(self) -> bytes | None:
+        """What should run; nothing where it was switched off."""
+        return None if self._wish is None else self._wish.to_json()
 
     def partition(self) -> int:
         """Always the one that the host holds."""
@@ -162,6 +162,15 @@ def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) ->
     _run(host, _wish(1_000), _wish(2_000), taken_away)
     assert FakeCoordinator.began == [(1_000, True)]
     assert not host.coordinators()
+
+
+def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
+    """Of thousands that come and go a host remembers those it has."""
+    wish = TopicWish(topic="clicks", commit_asked_ms=7, replay=ReplayWish(id="first", asked_ms=7))
+    _run(host, Message(wish), Message(None))
+    assert FakeCoordinator.began
+    kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
+    assert kept == {}
 
 
 class AwayAtFirst(FakeBroker):
