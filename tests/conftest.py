@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import os
 import random
 import signal
 from collections.abc import Iterator
@@ -13,18 +14,25 @@ from tabletopic_kernel.core import redact
 from tabletopic_kernel.local import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 
-# Fixtures for every test: importing them is what puts them to work.
+# Fixtures and hooks for every test: importing them is what puts them to work.
+from tests import skips
 from tests.leftovers import (  # noqa: F401
     nothing_stays,
     nothing_stays_of_a_module,
     nothing_stays_of_a_test,
     temporary_files_of_the_run,
 )
+from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 # How long an example takes says more of the machine than of the code. A run says the same of the same code:
 # new examples are for those who look for faults, `--hypothesis-profile=explore`.
+# Examples that a property gives up are not among these: a property that mostly does fails.
+_OF_THE_MACHINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 settings.register_profile(
-    "tabletopic", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "tabletopic",
+    deadline=None,
+    suppress_health_check=_OF_THE_MACHINE,
+    derandomize="TABLETOPIC_FUZZ" not in os.environ,
 )
 settings.register_profile("explore", settings.get_profile("tabletopic"), derandomize=False)
 settings.load_profile("tabletopic")
@@ -71,6 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The order of the quick tests can be had again."""
     parser.addoption("--order", type=int, help="seed of the quick tests' order; 0: as in the files")
+    skips.pytest_addoption(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:

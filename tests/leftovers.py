@@ -31,8 +31,10 @@ _GRACE_S = 20.0
 # In the environment of every process that the tests start, also of those that outlive their parents.
 _MARK_VARIABLE = "RUN_OF_TESTS"
 _MARK = uuid.uuid4().hex
-# Pools that a library makes once for the process, and threads of the test runner.
+# Threads and pools that a library or this program keeps for the process, and those of the test runner.
 _PROCESS_WIDE_THREADS = (
+    "projection",  # runs the statements of the thread that asked first
+    "replay_",  # the pool of the dashboard's buttons
     "asyncio_",  # the default executor of the thread's loop
     "execnet",
     "Dummy-",  # a thread of a client library, seen while it called Python
@@ -42,17 +44,6 @@ _PROCESS_WIDE_THREADS = (
 _PROCESS_WIDE_PROGRAMS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 # Folders that tools keep, not tests.
 _CACHES = {".pytest_cache", ".hypothesis", "__pycache__", ".mypy_cache", ".ruff_cache"}
-_NOT_YET = {
-    "adapters",
-    "dashboards",
-    "datasets",
-    "drill",
-    "ingest",
-    "query",
-    "recovery",
-    "integration",
-    "browser",
-}
 _SESSION = 2
 _WIDTH = {"function": 0, "class": 0, "module": 1, "package": _SESSION, "session": _SESSION}
 # They start nothing.
@@ -241,11 +232,8 @@ def _width(item: pytest.Item) -> int:
 
 
 def _has_servers(items: list[pytest.Item]) -> bool:
-    """Tests with servers share them, and Spark's threads with them: they are not looked after here.
-
-    Nor are those of folders that have not been gone through.
-    """
-    return any(item.get_closest_marker("integration") or item.path.parent.name in _NOT_YET for item in items)
+    """Tests with servers share them, and Spark's threads with them: they are not looked after here."""
+    return any(item.get_closest_marker("integration") for item in items)
 
 
 def _check(left: list[str], whose: str) -> None:

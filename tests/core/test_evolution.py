@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -123,14 +123,60 @@ def test_a_new_table_covers_its_own_schema(writer: Schema) -> None:
     assert (schema, changes, refused) == (table, [], {})
 
 
-@given(_SCHEMAS, _SCHEMAS)
-def test_evolution_settles_after_one_round(first: Schema, second: Schema) -> None:
-    """After evolving to a schema, both it and the older one fit without a further change."""
+def _later(draw: st.DrawFn, kind: IcebergType, widened: list[IcebergType]) -> IcebergType:
+    """A type that has room for all of ``kind``, mostly with something wider in it."""
+    match kind:
+        case StructType():
+            # A struct without fields is none to PyIceberg.
+            kept = [one for one in kind.fields if draw(st.integers(0, 9)) < 9] or kind.fields[:1]
+            there = {one.name for one in kind.fields}
+            added = draw(_structs(0)).fields if draw(st.booleans()) else ()
+            fields = [
+                NestedField(1, one.name, _later(draw, one.field_type, widened), required=draw(st.booleans()))
+                for one in kept
+            ]
+            return StructType(*fields, *(one for one in added if one.name not in there))
+        case ListType():
+            inner = _later(draw, kind.element_type, widened)
+            return ListType(1, inner, element_required=draw(st.booleans()))
+        case MapType():
+            inner = _later(draw, kind.value_type, widened)
+            return MapType(1, StringType(), 2, inner, value_required=draw(st.booleans()))
+    wider = [after for before, after in WIDER if before == kind]
+    if not wider or draw(st.integers(0, 3)) == 3:
+        return kind
+    widened.append(kind)
+    return wider[0]
+
+
+@st.composite
+def _versions(draw: st.DrawFn) -> tuple[Schema, Schema, int]:
+    """Two versions of a schema, and how many types are wider in the second."""
+    number = NestedField(1, "f", draw(st.sampled_from([IntegerType(), FloatType(), DecimalType(9, 2)])))
+    first, widened = StructType(*draw(_structs()).fields, number), list[IcebergType]()
+    second = _later(draw, first, widened)
+    assert isinstance(second, StructType)
+    return Schema(*first.fields), Schema(*second.fields), len(widened)
+
+
+@given(_versions())
+def test_evolution_settles_after_one_round(versions: tuple[Schema, Schema, int]) -> None:
+    """Each wider type widens its column; then both versions fit without a further change."""
+    first, second, widened = versions
+    assume(widened)
     table = table_schema(first, SETTINGS)
-    schema, _, refused = _evolve(table, second)
-    if not refused:
-        assert _evolve(schema, second) == (schema, [], {})
-        assert _evolve(schema, first)[2] == {}
+    schema, changes, refused = _evolve(table, second)
+    assert refused == {}
+    assert sum(change.startswith("widen ") for change in changes) == widened
+    assert _evolve(schema, second) == (schema, [], {})
+    assert _evolve(schema, first)[2] == {}
+
+
+@given(_SCHEMAS, _SCHEMAS)
+def test_what_does_not_fit_changes_nothing_twice(first: Schema, second: Schema) -> None:
+    """Whatever the two have to do with each other, the second round has no change."""
+    schema, _, refused = _evolve(table_schema(first, SETTINGS), second)
+    assert _evolve(schema, second) == (schema, [], refused)
 
 
 @given(_SCHEMAS, _SCHEMAS)

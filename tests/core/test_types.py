@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import (
@@ -297,7 +297,7 @@ def test_schemas_without_end_are_refused() -> None:
         iceberg_of(json.dumps("R19"), references)
 
 
-@settings(deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(rows(max_records=1))
 def test_arrow_types_are_those_of_pyiceberg(drawn: Any) -> None:
     """The Arrow schema is PyIceberg's own, and the ids are 1 to n."""

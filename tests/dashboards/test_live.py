@@ -203,18 +203,23 @@ def drawn(page: Any, column: str) -> list[float]:
     return list(found[0]) if found else []
 
 
+def _mostly_soon(took: list[float]) -> bool:
+    """Whether 95 % of the last twenty took no more than two seconds."""
+    return len(took) >= 20 and sorted(took[-20:])[18] <= 2
+
+
 def test_a_commit_is_on_the_page_within_two_seconds(topic: Told, url: str, browser: Browser) -> None:
-    """From the event to the figure in the browser; one commit of twenty, for the machine may be busy."""
+    """From the event to the figure in the browser: 19 of 20 in a row, as soon as the machine is not busy."""
     page = browser.open(f"{url}?topic={topic.topic}")
     took: list[float] = []
-    while min(took, default=3) > 2 and len(took) < 20:
+    while not _mostly_soon(took) and len(took) < 100:
         topic.send(1_111)
         began = time.monotonic()
         topic.commit()
         wanted = f"{topic.committed:,}"
         page.get_by_text(wanted, exact=True).first.wait_for(timeout=SOON_S * 1000)
         took.append(time.monotonic() - began)
-    assert min(took) <= 2, took
+    assert _mostly_soon(took), took
     until(lambda: max(drawn(page, "rows"), default=0) > 0, "the plot of rows per second")
     assert page.locator("canvas").count() >= 7
     # Of half an hour ago: read from the control topic, behind what is recent.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
@@ -32,10 +31,10 @@ from tabletopic_kernel.ingest.verdicts import NotRows
 from tests.ingest import avro_cases, json_cases, protobuf_cases, test_decode_avro, test_decode_json
 from tests.ingest import test_decode_protobuf as of_protobuf
 from tests.ingest.avro_cases import plain_rows
+from tests.ingest.damage import SCALE
 from tests.ingest.lake import as_pyiceberg_reads, duckdb_rows, written
 from tests.ingest.test_infer_json import RECORDS, settled, texts
 
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
 Row = dict[str, Any]
 
 
@@ -146,15 +145,12 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 @settings(
-    deadline=None,
-    derandomize=SCALE == 1,
     max_examples=30 * SCALE,
     report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
 )
 @given(data=st.data())
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.timeout(120 * SCALE)
+@pytest.mark.timeout(300 * SCALE)
 def test_engines_and_readers_say_the_same(
     name: str, connection: duckdb.DuckDBPyConnection, data: st.DataObject
 ) -> None:

@@ -130,7 +130,7 @@ FORMATS: dict[str, Callable[[], Format]] = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.timeout(120 + 6 * SCALE)
+@pytest.mark.timeout(300 + 6 * SCALE)
 def test_damage_stays_where_it_is(name: str) -> None:
     """In a batch with damaged records every row is the one that its own bytes give alone; memory stays."""
     form, rng = FORMATS[name](), random.Random(SCALE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import json
-import os
 import struct
 from typing import Any
 
@@ -12,7 +11,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabletopic_kernel.core.avro_schema import AvroSchemaError
@@ -33,12 +32,9 @@ from tests.ingest.avro_cases import (
     tree_case,
     zigzag,
 )
+from tests.ingest.damage import SCALE
 
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
-CALM = settings(
-    deadline=None, derandomize=SCALE == 1, max_examples=100 * SCALE, suppress_health_check=list(HealthCheck)
-)
-FEW = settings(CALM, max_examples=30 * SCALE)
+FEW = settings(max_examples=30 * SCALE)
 STRING_AND_INT = row_schema("string", "int")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tabletopic_kernel.ingest.decode_avro import AvroDecoder
@@ -69,20 +69,14 @@ def _check(decoder: AvroDecoder, bodies: list[bytes]) -> None:
     assert all(verdicts)
 
 
-@settings(
-    deadline=None,
-    derandomize=SCALE == 1,
-    max_examples=40 * SCALE,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=40 * SCALE)
 @given(rows(max_records=6), st.randoms(use_true_random=False))
-@pytest.mark.timeout(60 * SCALE)
+@pytest.mark.timeout(300 * SCALE)
 def test_the_fast_engine_takes_nothing_that_the_exact_one_refuses(drawn: Any, rng: random.Random) -> None:
     """On damaged records of any schema the fast engine gives the exact engine's rows or refuses."""
     case, pairs = drawn
     decoder = AvroDecoder(SCHEMA_ID, json.dumps(case.schema))
-    if decoder.fast_refusal is not None:
-        return
+    assume(decoder.fast_refusal is None)
     good = [raw for raw, _ in pairs]
     for _ in range(12):
         bad = rng.choice(DAMAGES)(rng, rng.choice(good))
@@ -202,7 +196,6 @@ BOMBS = [
 
 
 @pytest.mark.parametrize("bomb", range(len(BOMBS)))
-@pytest.mark.timeout(20)
 def test_bombs_are_refused_quickly_and_in_little_memory(bomb: int) -> None:
     """A few bytes that stand for endless items, bytes or levels cost neither time nor memory."""
     schema, body = BOMBS[bomb]

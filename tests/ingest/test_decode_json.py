@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from decimal import Decimal
 from typing import Any
 
 import jsonschema
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tabletopic_kernel.core.json_refs import JsonSchemaError
 from tabletopic_kernel.core.json_types import REST
@@ -20,12 +19,8 @@ from tabletopic_kernel.ingest.json_fast import FastRows
 from tabletopic_kernel.ingest.json_records import Records
 from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused
 from tests.ingest.avro_cases import plain_rows
+from tests.ingest.damage import SCALE
 from tests.ingest.json_cases import PREFIX, SCHEMA_ID, framed, rows
-
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
-CALM = settings(
-    deadline=None, derandomize=SCALE == 1, max_examples=80 * SCALE, suppress_health_check=list(HealthCheck)
-)
 
 
 def object_schema(*, closed: bool = True, required: tuple[str, ...] = (), **properties: Any) -> str:
@@ -68,7 +63,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
     return {k: json.loads(v) if k == REST and v is not None else v for k, v in row.items()}
 
 
-@settings(CALM, max_examples=20 * SCALE)
+@settings(max_examples=20 * SCALE)
 @given(rows())
 def test_the_values_of_these_tests_are_those_of_json_schema(drawn: Any) -> None:
     """An independent validator takes every generated record, so the tests' own generator is right."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabletopic_kernel.ingest import decode_protobuf
 from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
 from tests.ingest.avro_cases import plain_rows
+from tests.ingest.damage import SCALE
 from tests.ingest.protobuf_cases import (
     SCHEMA_ID,
     VARINT,
@@ -25,10 +25,7 @@ from tests.ingest.protobuf_cases import (
     varint,
 )
 
-SCALE = int(os.environ.get("TABLETOPIC_FUZZ", "1"))  # more of the same, for nights
-CALM = settings(
-    deadline=None, derandomize=SCALE == 1, max_examples=100 * SCALE, suppress_health_check=list(HealthCheck)
-)
+CALM = settings(max_examples=100 * SCALE)
 
 
 def fast_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -362,7 +362,7 @@ def test_dates_that_tables_do_not_have_are_refused() -> None:
     assert kept[0][1]["c"] == time(23, 59, 59, 999_999)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(-3, 12), st.sampled_from(["1", "20", "x", None])), max_size=60))
 def test_outputs_stay_with_their_records(rows: list[tuple[int, str | None]]) -> None:
     """Each row is an output, a refusal or filtered, as it would be alone (I1)."""
