@@ -9,7 +9,7 @@ import pytest
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream, Event, Tallies
 from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Question
 
-EVENTS = 30_000
+EVENTS = 12_000
 
 
 def _table(events: list[Event], evolved: bool) -> pa.Table:

@@ -13,15 +13,14 @@ from tabletopic_kernel.adapters.catalog import open_catalog
 from tabletopic_kernel.query.duckdb import DuckLake
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
+def small_catalog(folder: Path) -> Catalog:
     """Two tables: ``default.clicks`` (three rows) and ``web.Orders`` (two)."""
     opened = open_catalog(
         {
             "name": "lake",
             "type": "sql",
-            "uri": f"sqlite:///{tmp_path}/catalog.db",
-            "warehouse": f"file://{tmp_path}/warehouse",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
         }
     )
     clicks = pa.table({"id": [1, 2, 3], "url": ["/", "/a", "/b"]})
@@ -33,8 +32,22 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 @pytest.fixture
-def lake(catalog: Catalog) -> Iterator[DuckLake]:
-    """DuckDB over the small catalog."""
+def catalog(tmp_path: Path) -> Catalog:
+    """A small catalog of the test's own, to change."""
+    return small_catalog(tmp_path)
+
+
+@pytest.fixture
+def own(catalog: Catalog) -> Iterator[DuckLake]:
+    """DuckDB over the test's own catalog; it costs half a second."""
     made = DuckLake(catalog)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckLake]:
+    """DuckDB over a small catalog that nobody changes."""
+    made = DuckLake(small_catalog(tmp_path_factory.mktemp("lake")))
     yield made
     made.close()

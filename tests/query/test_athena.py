@@ -79,10 +79,10 @@ def test_a_missing_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         AthenaLake(GLUE, lambda _: ()).query("SELECT 1")
 
 
-def test_the_tables_of_a_text_and_their_snapshots(lake: DuckLake, catalog: Catalog) -> None:
+def test_the_tables_of_a_text_and_their_snapshots(own: DuckLake, catalog: Catalog) -> None:
     """Which tables SQL of another engine reads, as far as DuckDB's parser knows it."""
     snapshot = catalog.load_table("default.clicks").current_snapshot()
     assert snapshot is not None
-    (read,) = lake.tables("SELECT * FROM default.clicks JOIN nowhere USING (id)")
+    (read,) = own.tables("SELECT * FROM default.clicks JOIN nowhere USING (id)")
     assert (read.table, read.snapshot_id) == ("default.clicks", snapshot.snapshot_id)
-    assert lake.tables("SELECT ((") == ()
+    assert own.tables("SELECT ((") == ()

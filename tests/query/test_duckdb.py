@@ -89,23 +89,23 @@ def test_only_tables_that_are_named_are_opened(catalog: Catalog, monkeypatch: py
     assert loaded == [("default", "clicks")]
 
 
-def test_each_query_sees_the_newest_snapshot(lake: DuckLake, catalog: Catalog) -> None:
+def test_each_query_sees_the_newest_snapshot(own: DuckLake, catalog: Catalog) -> None:
     """What was committed after the first query is in the second one, and so is a new column."""
-    assert one(lake, "SELECT count(*) FROM clicks") == 3
+    assert one(own, "SELECT count(*) FROM clicks") == 3
     table = catalog.load_table("default.clicks")
     table.append(pa.table({"id": [4], "url": ["/c"]}))
-    assert one(lake, "SELECT count(*) FROM clicks") == 4
+    assert one(own, "SELECT count(*) FROM clicks") == 4
     with table.update_schema() as update:
         update.union_by_name(pa.schema([("city", pa.string())]))
-    assert one(lake, "SELECT count(*) FROM clicks WHERE city IS NULL") == 4
+    assert one(own, "SELECT count(*) FROM clicks WHERE city IS NULL") == 4
 
 
-def test_a_table_that_is_gone_is_not_answered_from_an_old_view(lake: DuckLake, catalog: Catalog) -> None:
+def test_a_table_that_is_gone_is_not_answered_from_an_old_view(own: DuckLake, catalog: Catalog) -> None:
     """After a table is dropped the query says that there is none."""
-    lake.sql("FROM clicks")
+    own.sql("FROM clicks")
     catalog.drop_table("default.clicks")
     with pytest.raises(UsageError, match="there is no table clicks"):
-        lake.sql("SELECT count(*) FROM clicks")
+        own.sql("SELECT count(*) FROM clicks")
 
 
 def test_use_does_not_outlive_its_query(lake: DuckLake) -> None:
@@ -114,7 +114,7 @@ def test_use_does_not_outlive_its_query(lake: DuckLake) -> None:
     assert one(lake, "SELECT count(*) FROM clicks") == 3
 
 
-def test_time_travel_by_snapshot_and_by_time(lake: DuckLake, catalog: Catalog) -> None:
+def test_time_travel_by_snapshot_and_by_time(own: DuckLake, catalog: Catalog) -> None:
     """``at`` takes a snapshot id, as a number or as text, or a time, with or without a zone."""
     table = catalog.load_table("default.clicks")
     first = table.current_snapshot()
@@ -132,9 +132,9 @@ def test_time_travel_by_snapshot_and_by_time(lake: DuckLake, catalog: Catalog) -
         between.replace(tzinfo=None),
     ]
     for moment in moments:
-        rows = lake.sql("SELECT * FROM clicks", at=moment)
+        rows = own.sql("SELECT * FROM clicks", at=moment)
         assert (rows.num_rows, rows.column_names) == (3, ["id", "url"])
-    answer = lake.query("SELECT * FROM clicks")
+    answer = own.query("SELECT * FROM clicks")
     assert (answer.rows.num_rows, answer.rows.column_names) == (4, ["id", "page"])
 
 
@@ -152,10 +152,10 @@ def test_a_moment_that_is_not_there(lake: DuckLake, at: int | str, message: str)
         lake.sql("FROM clicks", at=at)
 
 
-def test_freshness_is_told(lake: DuckLake, catalog: Catalog) -> None:
+def test_freshness_is_told(own: DuckLake, catalog: Catalog) -> None:
     """An answer names the tables it read and their snapshots; a table without one has none."""
     catalog.create_table("default.empty", pa.schema([("id", pa.int64())]))
-    answer = lake.query("SELECT count(*) FROM clicks, empty")
+    answer = own.query("SELECT count(*) FROM clicks, empty")
     snapshot = catalog.load_table("default.clicks").current_snapshot()
     assert snapshot is not None
     told = {read.table: (read.snapshot_id, read.snapshot_ms) for read in answer.tables}
@@ -165,10 +165,10 @@ def test_freshness_is_told(lake: DuckLake, catalog: Catalog) -> None:
     }
 
 
-def test_a_table_without_snapshot_has_columns_and_no_rows(lake: DuckLake, catalog: Catalog) -> None:
+def test_a_table_without_snapshot_has_columns_and_no_rows(own: DuckLake, catalog: Catalog) -> None:
     """A table that was switched on and has no records yet can be queried."""
     catalog.create_table("default.empty", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
-    rows = lake.sql("FROM empty")
+    rows = own.sql("FROM empty")
     assert (rows.num_rows, rows.column_names) == (0, ["id", "at"])
 
 
@@ -271,38 +271,38 @@ def test_several_queries_are_refused(lake: DuckLake) -> None:
 
 
 def test_the_catalog_is_asked_for_tables_alone(
-    lake: DuckLake, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    own: DuckLake, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for the other words of a join or of a table function."""
     asked: list[Any] = []
     load = catalog.load_table
     monkeypatch.setattr(catalog, "load_table", lambda name: asked.append(name) or load(name))
-    lake.sql("SELECT count(*) FROM clicks JOIN range(3) AS numbers(id) USING (id)")
+    own.sql("SELECT count(*) FROM clicks JOIN range(3) AS numbers(id) USING (id)")
     assert asked == [("default", "clicks")]
 
 
-def test_names_that_differ_only_in_case_are_not_mixed_up(lake: DuckLake, catalog: Catalog) -> None:
+def test_names_that_differ_only_in_case_are_not_mixed_up(own: DuckLake, catalog: Catalog) -> None:
     """Two tables that SQL cannot tell apart are refused together and answered one at a time."""
     catalog.create_table("default.Clicks", pa.schema([("id", pa.int64())]))
     with pytest.raises(UsageError, match="differ only in case"):
-        lake.sql('SELECT * FROM clicks, "Clicks" b')
-    assert one(lake, "SELECT count(*) FROM clicks") == 3
-    assert one(lake, 'SELECT count(*) FROM "Clicks"') == 0
+        own.sql('SELECT * FROM clicks, "Clicks" b')
+    assert one(own, "SELECT count(*) FROM clicks") == 3
+    assert one(own, 'SELECT count(*) FROM "Clicks"') == 0
 
 
 @pytest.mark.parametrize("name", ['"team.web".clicks', "team.web.clicks"])
-def test_nested_namespaces(lake: DuckLake, catalog: Catalog, name: str) -> None:
+def test_nested_namespaces(own: DuckLake, catalog: Catalog, name: str) -> None:
     """A table in a nested namespace is found with and without quotes."""
     for namespace in ("team", "team.web"):
         catalog.create_namespace(namespace)
     catalog.create_table("team.web.clicks", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1]}))
-    assert one(lake, f"SELECT count(*) FROM {name}") == 1
+    assert one(own, f"SELECT count(*) FROM {name}") == 1
 
 
-def test_odd_names(lake: DuckLake, catalog: Catalog) -> None:
+def test_odd_names(own: DuckLake, catalog: Catalog) -> None:
     """Names with spaces, quotes and hyphens work in quotes."""
     catalog.create_table(("default", 'my "odd" table-1'), pa.schema([("id", pa.int64())]))
-    assert one(lake, 'SELECT count(*) FROM "my ""odd"" table-1" AS "x y"') == 0
+    assert one(own, 'SELECT count(*) FROM "my ""odd"" table-1" AS "x y"') == 0
 
 
 def test_values_are_given_apart(lake: DuckLake) -> None:

@@ -143,14 +143,14 @@ def _plain(rows: pa.Table) -> list[dict[str, Any]]:
     return [{**row, "u": str(row["u"])} for row in listed]
 
 
-def test_rows_are_the_same_by_both_readers(table: Table, lake: DuckLake) -> None:
+def test_rows_are_the_same_by_both_readers(table: Table, own: DuckLake) -> None:
     """Added, widened, relaxed and renamed columns, nested ones too, read as PyIceberg reads them."""
-    by_duckdb = _plain(lake.sql("FROM evolved"))
+    by_duckdb = _plain(own.sql("FROM evolved"))
     assert len(by_duckdb) == 8
     assert by_duckdb == _plain(table.scan().to_arrow())
 
 
-def test_filters_on_new_and_old_columns(table: Table, lake: DuckLake) -> None:
+def test_filters_on_new_and_old_columns(table: Table, own: DuckLake) -> None:
     """Filters that reach the files by statistics find rows of files older than the column."""
     counts = {
         "new IS NULL": 4,
@@ -166,15 +166,14 @@ def test_filters_on_new_and_old_columns(table: Table, lake: DuckLake) -> None:
         "props['k'].w = 'w'": 4,
     }
     found = {
-        where: lake.sql(f"SELECT count(*) FROM evolved WHERE {where}").column(0)[0].as_py()
-        for where in counts
+        where: own.sql(f"SELECT count(*) FROM evolved WHERE {where}").column(0)[0].as_py() for where in counts
     }
     assert found == counts
 
 
-def test_the_first_snapshot_has_the_first_schema(table: Table, lake: DuckLake) -> None:
+def test_the_first_snapshot_has_the_first_schema(table: Table, own: DuckLake) -> None:
     """Time travel shows the columns of its time."""
     first = table.history()[0].snapshot_id
-    then = lake.sql("FROM evolved", at=first)
+    then = own.sql("FROM evolved", at=first)
     assert then.column_names == [field.name for field in _FIRST.fields]
     assert _plain(then) == _plain(table.scan(snapshot_id=first).to_arrow())

@@ -1,0 +1,20 @@
+"""For all tests of the path of a record."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.commit import projected
+from tabletopic_kernel.ingest.sql_projection import SqlProjection
+
+
+@pytest.fixture(autouse=True)
+def projections_are_planned_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a child, which takes a second to start and has tests of its own."""
+
+    def planned(text: str, batch: Schema) -> Schema:
+        return SqlProjection(text, batch).iceberg_schema
+
+    if not request.node.get_closest_marker("integration"):
+        monkeypatch.setattr(projected, "planned_columns", planned)
