@@ -102,7 +102,7 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
 
     def check(*call: object) -> None:
         tried.append(call)
-        assert may_end.wait(60)
+        assert may_end.wait(240)
         raise RetryableError("has run nothing")
 
     monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
@@ -120,10 +120,10 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
     for thread in topics:
         thread.start()
     for _ in topics:
-        assert Counted.asked.acquire(timeout=60)
+        assert Counted.asked.acquire(timeout=240)
     may_end.set()
     for thread in topics:
-        thread.join(60)
+        thread.join(240)
     assert told == ["has run nothing"] * 3
     assert len(tried) == 1
 

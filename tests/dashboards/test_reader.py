@@ -13,7 +13,7 @@ from tabletopic_kernel.dashboard.live import Live
 def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:
     """A dashboard that was started before the stack says what to do, and ends at once when it is asked to."""
     reader = Live(lambda: Settings(state_dir=str(tmp_path))).start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while True:
         with reader.look() as view:
             if "tabletopic up" in view.troubles.get("servers", ""):

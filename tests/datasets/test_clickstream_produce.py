@@ -52,7 +52,7 @@ def _read(bootstrap: dict[str, str], topic: str, count: int) -> list[Message]:
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     messages: list[Message] = []
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 240
     while len(messages) < count and time.monotonic() < give_up:
         messages += consumer.consume(count - len(messages), timeout=1)
     consumer.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tabletopic_kernel.ingest.turns import Place, Turns
 
-WAIT_S = 30
+WAIT_S = 240
 
 
 class Crowd:

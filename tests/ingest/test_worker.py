@@ -20,7 +20,7 @@ from tabletopic_kernel.ingest.source import SourceSpec
 from tabletopic_kernel.ingest.turns import Turns
 from tabletopic_kernel.ingest.worker import Worker
 
-WAIT_S = 30
+WAIT_S = 240
 
 
 class FakeQuery:

@@ -80,14 +80,14 @@ class LiveServer:
 
     def __enter__(self) -> LiveServer:
         self._thread.start()
-        assert self._ready.wait(60), "the Jupyter server did not start"
+        assert self._ready.wait(240), "the Jupyter server did not start"
         (sock, *_) = self.app.http_server._sockets.values()
         self.port = sock.getsockname()[1]
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self.app.stop)
-        self._thread.join(30)
+        self._thread.join(240)
         assert not self._thread.is_alive()
 
     @property
@@ -131,7 +131,7 @@ def private_jupyter(folder: Path) -> Iterator[dict[str, str]]:
     yield {variable: str(folder / name) for variable, name in names.items()}
 
 
-def until(found: Callable[[], Any], limit_s: float = 60) -> Any:
+def until(found: Callable[[], Any], limit_s: float = 240) -> Any:
     """Wait until ``found`` gives something true."""
     deadline = time.monotonic() + limit_s
     while not (value := found()):

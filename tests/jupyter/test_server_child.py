@@ -42,12 +42,12 @@ def test_a_child_that_fails_says_why(child: Child, tmp_path: Path) -> None:
     """Exit code, last words, and where the rest is."""
     log = tmp_path / "out"
     child.start([sys.executable, "-c", "import sys; sys.exit('error: no broker')"], log, {})
-    assert child.wait(30)
+    assert child.wait(240)
     assert child.obituary() == f"the host ended with exit code 1: error: no broker; see {log}"
     child.start(IDLE, log, {})
     assert child.obituary() is None
     os.kill(child.pid or 0, signal.SIGKILL)
-    assert child.wait(30)
+    assert child.wait(240)
     assert child.obituary() == f"the host was killed by signal 9; see {log}"
 
 

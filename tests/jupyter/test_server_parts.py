@@ -74,7 +74,7 @@ def test_hosts_of_others_are_told_apart(
         "ids": [own, "box-1-ab"],
     }
     os.kill(host.child.pid or 0, signal.SIGKILL)
-    host.child.wait(30)
+    host.child.wait(240)
     told = host.told([own])
     assert (told["state"], told["ids"]) == ("failed", [])
     assert "killed by signal 9" in told["detail"]
@@ -102,14 +102,14 @@ class FakeStack:
     def up(self) -> None:
         """Report a step, wait, end."""
         self.report(Step("jars", "running", done_bytes=120 * 1024**2, total_bytes=270 * 1024**2))
-        self.go.wait(30)
+        self.go.wait(240)
         if self.fails:
             raise StackError(self.fails)
         self.done.append("up")
 
     def down(self) -> list[str]:
         """When it is let."""
-        self.go.wait(30)
+        self.go.wait(240)
         self.done.append("down")
         return []
 
@@ -128,7 +128,7 @@ def fake_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeStack]]:
     yield Fake
     Fake.go.set()
     for thread in set(Fake.users) - {threading.current_thread()}:
-        thread.join(30)
+        thread.join(240)
 
 
 def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeStack]) -> None:
@@ -140,7 +140,7 @@ def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeS
     with pytest.raises(ActionNeededError, match="is starting: try again"):
         servers.stop()
     fake_stack.go.set()
-    assert over.wait(30)
+    assert over.wait(240)
     assert servers.doing == Doing()
     servers.stop()
     assert fake_stack.done == ["up", "down"]
@@ -152,12 +152,12 @@ def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) 
     fake_stack.go.set()
     servers, over = Servers(place), threading.Event()
     servers.start(over.set)
-    assert over.wait(30)
+    assert over.wait(240)
     assert servers.doing == Doing("failed", "Port 9092 is not free")
     fake_stack.fails = None
     over.clear()
     servers.start(over.set)
-    assert over.wait(30)
+    assert over.wait(240)
     assert servers.doing == Doing()
 
 
@@ -248,7 +248,7 @@ def test_a_stack_that_starts_is_shown(place: Place) -> None:
 def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) -> None:
     """As such, and not as one that is not there; the host ends first."""
     shown, hosts_gone = overview(place), threading.Event()
-    thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(30),))
+    thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(240),))
     thread.start()
     told = until(lambda: (found := shown.look()["servers"])["state"] == "stopping" and found)
     until(lambda: shown.look()["servers"]["detail"].endswith("hosts commit what is staged"))
@@ -257,7 +257,7 @@ def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) 
     hosts_gone.set()
     until(lambda: shown.look()["servers"]["detail"].endswith("broker and registry end"))
     fake_stack.go.set()
-    thread.join(30)
+    thread.join(240)
     assert shown.look()["servers"]["state"] == "none"
 
 

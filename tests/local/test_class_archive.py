@@ -106,7 +106,7 @@ def test_who_makes_it_ends_with_its_host() -> None:
     """The process that makes it beside a host is gone when the host is, with all that it started."""
     nobody = 2**22 + 1  # no process has this number
     command = [sys.executable, "-c", _MAKER, str(nobody)]
-    done = subprocess.run(command, start_new_session=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, start_new_session=True, capture_output=True, timeout=240, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

@@ -47,7 +47,7 @@ def run(points: CrashPoints) -> subprocess.CompletedProcess[str]:
     """A process that claims and commits."""
     environment = {**os.environ, **points.environment()}
     command = [sys.executable, "-c", _REACH]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize(("act", "number"), [(Act.KILL, signal.SIGKILL), (Act.TERMINATE, signal.SIGTERM)])
@@ -92,7 +92,7 @@ def test_a_step_can_be_held(points: CrashPoints) -> None:
         assert holding.is_alive()
     assert holding.is_alive()
     points.release(order)
-    holding.join(30)
+    holding.join(240)
     assert not holding.is_alive()
 
 

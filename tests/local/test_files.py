@@ -48,7 +48,7 @@ def test_a_lock_is_held_against_other_processes_and_freed_by_death(tmp_path: Pat
     taken, release = context.Event(), context.Event()
     holder = context.Process(target=_hold, args=(tmp_path / "lock", taken, release))
     holder.start()
-    assert taken.wait(30)
+    assert taken.wait(240)
     told = []
     with (
         pytest.raises(StackError, match="end it first"),

@@ -45,7 +45,7 @@ def local(tmp_path: Path) -> Iterator[LocalStack]:
     own.down()
 
 
-def _eventually(condition: Callable[[], object], limit_s: float = 60) -> None:
+def _eventually(condition: Callable[[], object], limit_s: float = 240) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -61,7 +61,7 @@ def _kill(pid: int) -> None:
     victim = psutil.Process(pid)
     victim.kill()
     with contextlib.suppress(psutil.TimeoutExpired):
-        victim.wait(10)
+        victim.wait(240)
 
 
 def _start(local: LocalStack, *options: str) -> subprocess.Popen[str]:
