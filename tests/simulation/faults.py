@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 # Calls to the outside, by the system that answers; the weight says how often a fault is armed for it.
 CALLS = {
     "catalog load": 6,
-    "catalog create": 1,
-    "catalog commit": 24,
+    "catalog create": 3,
+    "catalog commit": 8,  # of a claim, of columns, or partitions
+    "catalog commit of rows": 50,
+    "catalog commit of letters": 8,
     "storage read": 4,
     "storage write": 6,
     "storage stat": 3,
@@ -36,7 +38,7 @@ CALLS = {
     "storage delete": 8,
     "broker facts": 2,
     "broker topic id": 3,
-    "registry": 2,
+    "registry": 12,
     "spark": 2,
 }
 # What happens there; the weights likewise.
@@ -57,6 +59,7 @@ STEP_KINDS = {"dies": 4, "slow": 6}
 _ONLY_COMMITS = {"comes late", "refused"}
 OUTAGES = ("catalog", "storage", "broker", "registry", "spark")
 _SLOW_MS = 60_000
+_NEVER = 1_000_000  # moves: not before somebody lets all late requests arrive
 
 
 class Died(BaseException):
@@ -83,7 +86,12 @@ def fits(call: str, kind: str) -> bool:
     """Whether the kind means anything at this call, or step."""
     if call not in CALLS:
         return kind in STEP_KINDS
-    return kind not in _ONLY_COMMITS or call == "catalog commit"
+    return kind not in _ONLY_COMMITS or is_commit(call)
+
+
+def is_commit(call: str) -> bool:
+    """Whether the call is one of those that change a table."""
+    return call.startswith("catalog commit")
 
 
 def error_of(call: str, flavour: int) -> Exception:
@@ -97,7 +105,7 @@ def error_of(call: str, flavour: int) -> Exception:
             ServiceUnavailableError("503: service unavailable"),
             TimeoutError("timed out"),
         ]
-        if call == "catalog commit":
+        if is_commit(call):
             kinds.append(CommitStateUnknownException("504: gateway timeout"))
         return kinds[flavour % len(kinds)]
     if system == "storage":
@@ -107,13 +115,23 @@ def error_of(call: str, flavour: int) -> Exception:
     return RetryableError(f"the {system} does not answer")
 
 
+@dataclass(eq=False)
+class _Late:
+    """A request that somebody gave up: arrives after so many ``moves``."""
+
+    moves: int
+    sender: str
+    act: Callable[[], Any]
+
+
 class Outside:
     """Between the product and everything else: counts calls and lets armed faults strike."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.sender: str | None = None  # whose request arrives just now, late
         self.down: dict[str, int] = {}  # system → virtual time when it is back
-        self.later: list[Callable[[], Any]] = []  # requests that are still on their way
+        self.later: list[_Late] = []  # requests that are still on their way
 
     def call(self, call: str, act: Callable[[], Any]) -> Any:
         """Do ``act`` for the process whose turn it is; the model's own readers are never disturbed."""
@@ -130,14 +148,24 @@ class Outside:
         world.struck(process, fault)
         return self._strike(fault, act)
 
-    def deliver(self) -> None:
+    def tick(self) -> None:
+        """A move is made: what is late comes nearer."""
+        for late in self.later:
+            late.moves -= 1
+        self.deliver(only_due=True)
+
+    def deliver(self, *, only_due: bool = False) -> None:
         """Requests that were late arrive now; nobody waits for their answers any more."""
-        waiting, self.later = self.later, []
-        for act in waiting:
+        waiting = [late for late in self.later if late.moves <= 0 or not only_due]
+        self.later = [late for late in self.later if late not in waiting]
+        for late in waiting:
+            self.sender = late.sender
             try:
-                act()
+                late.act()
             except Exception:  # refused, as it should be; the reader looks at what is there
                 continue
+            finally:
+                self.sender = None
 
     def _strike(self, fault: Fault, act: Callable[[], Any]) -> Any:
         world, error = self._world, error_of(fault.call, fault.skip + fault.others)
@@ -146,7 +174,8 @@ class Outside:
         if fault.kind == "refused":
             raise CommitFailedException("409: another writer was first")
         if fault.kind == "comes late":
-            self.later.append(act)
+            name = world.acting.name if world.acting else ""
+            self.later.append(_Late(fault.others or _NEVER, name, act))
             world.now_ms += _SLOW_MS
             raise error
         if fault.kind == "dies":

@@ -52,7 +52,7 @@ def expire_and_clean(world: World, dice: random.Random, table: Table) -> None:
     fresh = world.lake.load(table.name())
     assert fresh is not None
     for name in sorted(before - world.reader.tables.reached(fresh)):
-        world.lake.store.files.pop(name, None)
+        world.lake.store.remove(name)
 
 
 def rewrite(world: World, dice: random.Random, table: Table) -> None:
@@ -150,6 +150,27 @@ def change_schema(world: World, dice: random.Random, table: Table) -> None:
             update.add_column("note", LongType())
 
 
+def come_and_go(world: World, dice: random.Random, table: Table) -> None:
+    """Something is changed and changed back: it is as it was, and ids are taken."""
+    what, name = dice.choice(["a column", "a name", "partitions"]), f"tried_{len(table.specs())}"
+    for back in (False, True):
+        table = world.lake.catalog.load_table(table.name())
+        if what == "partitions":
+            with table.update_spec() as spec:
+                if back:
+                    spec.remove_field(name)
+                else:
+                    spec.add_field("a", BucketTransform(dice.choice([3, 5])), name)
+            continue
+        with table.update_schema() as columns:
+            if what == "a name":
+                columns.rename_column(*(("tried", "a") if back else ("a", "tried")))
+            elif back:
+                columns.delete_column("tried")
+            else:
+                columns.add_column("tried", LongType())
+
+
 def change_partitions(world: World, dice: random.Random, table: Table) -> None:
     """The table is partitioned, or no longer."""
     with table.update_spec() as update:
@@ -209,6 +230,7 @@ OF_MAIN: dict[str, tuple[Move, int]] = {
     "unbranch": (unbranch, 2),
     "change the schema": (change_schema, 3),
     "change the partitions": (change_partitions, 2),
+    "change and change back": (come_and_go, 3),
     "spell otherwise": (respell, 3),
     "share the folder": (share_folder, 2),
     "drop": (drop, 1),
@@ -224,7 +246,7 @@ OF_LETTERS: dict[str, tuple[Move, int]] = {
 
 
 # After these a topic may stop until a person has looked.
-STOPS = ("roll back", "drop", "replace", "change the schema", "change the partitions")
+STOPS = ("roll back", "drop", "replace")
 
 
 def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random) -> bool:

@@ -21,14 +21,14 @@ CLUSTER = "cluster"
 GENERATION = 1_000_000_000  # values of a topic that was made anew differ by this
 PARTITION = 1_000_000
 _FIRST_MS = 4_000_000_000_000  # of records and of the virtual clock: later than any real clock says
-LEARNED = 9  # a schema id that records name before the registry knows it
+LEARNED = (9, 10, 11)  # schema ids that records name before the registry knows them, one after the other
 _ROW = '{"type":"record","name":"Row","fields":[{"name":"a","type":"long"}%s]}'
 _MORE = ',{"name":"%s","type":["null","long"],"default":null}'
 SCHEMAS = {
     1: _ROW % "",
     2: _ROW % (_MORE % "b"),
     3: _ROW % (_MORE % "c"),
-    LEARNED: _ROW % (_MORE % "d"),
+    **{one: _ROW % (_MORE % f"d{one}") for one in LEARNED},
 }
 # Kinds of records: what a schema id is written as, and what may become of it.
 GOOD = {"plain": 1, "with b": 2, "with c": 3}
@@ -41,6 +41,7 @@ class Record:
 
     kind: str
     value: int
+    learned: int = LEARNED[0]  # the schema id of a record whose kind is UNKNOWN
 
     @property
     def must_be_row(self) -> bool:
@@ -50,7 +51,7 @@ class Record:
     @property
     def raw(self) -> bytes:
         """The record's bytes: magic, schema id, Avro."""
-        schema_id = LEARNED if self.kind == UNKNOWN else GOOD.get(self.kind, 1)
+        schema_id = self.learned if self.kind == UNKNOWN else GOOD.get(self.kind, 1)
         body = b"\xff" * 11 if self.kind == BAD else _long(self.value) + (b"" if schema_id == 1 else b"\x00")
         return b"\x00" + struct.pack(">I", schema_id) + body
 
@@ -81,11 +82,11 @@ class Topic:
         """The next offset of every partition."""
         return {partition: len(records) for partition, records in self.records.items()}
 
-    def produce(self, partition: int, kind: str) -> None:
+    def produce(self, partition: int, kind: str, learned: int = LEARNED[0]) -> None:
         """One more record."""
         records = self.records[partition]
         value = self.generation * GENERATION + partition * PARTITION + len(records)
-        records.append(Record(kind, value))
+        records.append(Record(kind, value, learned))
 
     def grow(self) -> None:
         """One more partition."""

@@ -1,4 +1,4 @@
-"""The catalog: PyIceberg's own on SQLite in memory, with the storage in memory below it.
+"""The catalog: in memory as a REST catalog's server has it, or PyIceberg's own on SQLite; below, the storage.
 
 ``GuardedCatalog`` is what a process sees of it: each call goes through ``Outside.call``. Foreign writers and
 the reader use the catalog itself.
@@ -6,6 +6,7 @@ the reader use the catalog itself.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import uuid
@@ -17,11 +18,27 @@ from typing import Any
 from unittest import mock
 
 from pyiceberg import serializers
+from pyiceberg.avro import file as avro_file
+from pyiceberg.avro.file import AvroFileHeader
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, TableMetadataUtil
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import clear_manifest_cache
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import (
+    TableMetadata,
+    TableMetadataCommonFields,
+    TableMetadataUtil,
+    new_table_metadata,
+)
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSnapshotUpdate, update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tabletopic_kernel.adapters import manifests, staged_files
 from tests.simulation.store import SPELLINGS, STORE_PROPERTY, MemoryIO, Store
@@ -39,7 +56,7 @@ _FIND = (
 )
 
 
-class _Catalog(SqlCatalog):
+class _OnSqlite(SqlCatalog):
     """Counts its changes in ``version``, and finds a table by SQL that is not made anew each time."""
 
     version = 0
@@ -63,13 +80,13 @@ class _Catalog(SqlCatalog):
         return self._convert_orm_to_iceberg(row)
 
     def commit_table(self, *args: Any, **more: Any) -> Any:
-        return self._counted(lambda: super(_Catalog, self).commit_table(*args, **more))
+        return self._counted(lambda: super(_OnSqlite, self).commit_table(*args, **more))
 
     def create_table(self, *args: Any, **more: Any) -> Table:
-        return self._counted(lambda: super(_Catalog, self).create_table(*args, **more))  # type: ignore[no-any-return]
+        return self._counted(lambda: super(_OnSqlite, self).create_table(*args, **more))  # type: ignore[no-any-return]
 
     def drop_table(self, identifier: Any) -> None:
-        self._counted(lambda: super(_Catalog, self).drop_table(identifier))
+        self._counted(lambda: super(_OnSqlite, self).drop_table(identifier))
 
     def _counted(self, change: Callable[[], Any]) -> Any:
         try:
@@ -78,19 +95,93 @@ class _Catalog(SqlCatalog):
             self.version += 1
 
 
-class Lake:
-    """A catalog of this history's own. ``scheme``: file or s3; ``spelling``: of the warehouse."""
+class _InMemory(NoopCatalog):
+    """What a REST catalog's server does with a request: requirements, updates, and the answer, all at once.
 
-    def __init__(self, name: str, spelling: str) -> None:
+    No metadata file is written: nobody here reads one. ``version`` counts its changes.
+    """
+
+    version = 0
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._tables: dict[tuple[str, ...], tuple[TableMetadata, str]] = {}
+        self._namespaces: set[tuple[str, ...]] = set()
+        self._io = MemoryIO(properties)
+
+    def create_namespace(self, namespace: Any, properties: Any = None) -> None:
+        name = self.identifier_to_tuple(namespace)
+        if name in self._namespaces:
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {namespace}")
+        self._namespaces.add(name)
+
+    def create_table(
+        self,
+        identifier: Any,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: Any = UNSORTED_SORT_ORDER,
+        properties: Any = EMPTY_DICT,
+    ) -> Table:
+        name = self.identifier_to_tuple(identifier)
+        if name in self._tables:
+            raise TableAlreadyExistsError(f"Table already exists: {identifier}")
+        where = f"{self.properties['warehouse']}/{'/'.join(name)}"
+        metadata = new_table_metadata(schema, partition_spec, sort_order, where, properties)
+        self._put(name, metadata, 0)
+        return self.load_table(name)
+
+    def _put(self, name: tuple[str, ...], metadata: TableMetadata, number: int) -> str:
+        location = f"{metadata.location}/metadata/{number:05d}-{uuid.uuid4()}.metadata.json"
+        self._tables[name] = metadata, location
+        self.version += 1
+        return location
+
+    def load_table(self, identifier: Any) -> Table:
+        name = self.identifier_to_tuple(identifier)
+        found = self._tables.get(name)
+        if found is None:
+            raise NoSuchTableError(f"Table does not exist: {identifier}")
+        return Table(name, *found, io=self._io, catalog=self)
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        name = table.name()
+        if name not in self._tables:
+            raise NoSuchTableError(f"Table does not exist: {name}")
+        current, location = self._tables[name]
+        for requirement in requirements:
+            requirement.validate(current)
+        changed = update_table_metadata(current, updates, metadata_location=location)
+        if changed != current:
+            location = self._put(name, changed, self.version)
+        return CommitTableResponse.model_construct(metadata=changed, metadata_location=location)
+
+    def drop_table(self, identifier: Any) -> None:
+        if self._tables.pop(self.identifier_to_tuple(identifier), None) is None:
+            raise NoSuchTableError(f"Table does not exist: {identifier}")
+        self.version += 1
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class Lake:
+    """A catalog of this history's own; ``spelling``: of the warehouse."""
+
+    def __init__(self, name: str, spelling: str, *, on_sqlite: bool) -> None:
         self.store = Store(name)
         self.spellings = next(some for some in SPELLINGS.values() if spelling in some)
         properties = {
-            "uri": "sqlite:///:memory:",
             "warehouse": spelling,
             "py-io-impl": f"{MemoryIO.__module__}.{MemoryIO.__qualname__}",
             STORE_PROPERTY: name,
         }
-        self.catalog = _Catalog("lake", **properties)
+        self.catalog: Any = (
+            _OnSqlite("lake", uri="sqlite:///:memory:", **properties)
+            if on_sqlite
+            else _InMemory("lake", **properties)
+        )
         self.catalog.create_namespace("default")
         self.io = MemoryIO(properties)
         self._known: tuple[int, dict[tuple[str, ...], Table | None]] = (-1, {})
@@ -98,7 +189,7 @@ class Lake:
     def load(self, identifier: tuple[str, ...]) -> Table | None:
         """The table as it is now; None if there is none."""
         try:
-            return self.catalog.load_table(identifier)
+            return self.catalog.load_table(identifier)  # type: ignore[no-any-return]
         except NoSuchTableError:
             return None
 
@@ -120,7 +211,7 @@ class Lake:
 class GuardedCatalog:
     """A process's catalog: what it asks may fail, be slow, or be done twice."""
 
-    def __init__(self, real: SqlCatalog, call: Call) -> None:
+    def __init__(self, real: Catalog, call: Call) -> None:
         self._real, self._call = real, call
 
     def __getattr__(self, name: str) -> Any:
@@ -144,7 +235,17 @@ class GuardedCatalog:
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> Any:
         """As PyIceberg's."""
-        return self._call("catalog commit", lambda: self._real.commit_table(table, requirements, updates))
+        return self._call(
+            _kind(table, updates), lambda: self._real.commit_table(table, requirements, updates)
+        )
+
+
+def _kind(table: Table, updates: Any) -> str:
+    added = [update.snapshot.summary for update in updates if isinstance(update, AddSnapshotUpdate)]
+    if table.name() == LETTERS and added:
+        return "catalog commit of letters"
+    has_rows = any(summary is not None and summary.get("added-data-files") for summary in added)
+    return "catalog commit of rows" if has_rows else "catalog commit"
 
 
 class _AtOnce(Executor):
@@ -172,28 +273,69 @@ class _Parsed:
         return TableMetadataUtil.parse_raw(data)
 
 
+def _remembering(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Readers and writers of Avro, once for each schema: PyIceberg makes them anew for each file."""
+    made: dict[Any, Any] = {}
+
+    def remembered(*args: Any, **more: Any) -> Any:
+        key = tuple(_key(one) for one in (*args, *sorted(more.items())))
+        if key not in made:
+            made[key] = make(*args, **more)
+        return made[key]
+
+    return remembered
+
+
+def _key(one: Any) -> Any:
+    if isinstance(one, Schema):
+        text = one.__dict__.get("_simulation_text")
+        if text is None:
+            text = one.__dict__["_simulation_text"] = one.model_dump_json()
+        return text
+    if isinstance(one, dict):
+        return tuple(sorted(one.items(), key=lambda item: str(item[0])))
+    if isinstance(one, tuple):
+        return tuple(map(_key, one))
+    return one
+
+
+@lru_cache(maxsize=256)
+def _schema_of(text: str) -> Schema:
+    return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+
+
+# Process-wide: they depend on nothing but their arguments.
+_REMEMBERED = {
+    name: _remembering(getattr(avro_file, name))
+    for name in ("resolve_reader", "construct_reader", "resolve_writer", "construct_writer")
+}
+
+
 @contextmanager
 def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
-    """PyIceberg and the product without threads of a pool, without chance, and without needless copies.
+    """PyIceberg and the product without threads of a pool, without chance, and without needless work.
 
     Metadata is copied deeply for each step of a transaction, 19 times a commit. Nobody changes it in place,
-    so a shallow copy does: three quarters of a commit's time are saved.
+    so a shallow copy does: three quarters of a commit's time are saved. PyIceberg knows manifests by their
+    path; histories of one seed have the same paths, and others behind them.
     """
     dice = random.Random(seed)
 
     def made() -> uuid.UUID:
         return uuid.UUID(int=dice.getrandbits(128), version=4)
 
+    clear_manifest_cache()
     with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(ExecutorFactory, "_instance", _AtOnce()))
-        patches.enter_context(mock.patch.object(ExecutorFactory, "_instance_pid", os.getpid()))
-        for module in (staged_files, manifests):
-            patches.enter_context(mock.patch.object(module, "ThreadPoolExecutor", _AtOnce))
-        patches.enter_context(mock.patch.object(serializers, "TableMetadataUtil", _Parsed))
-        patches.enter_context(
-            mock.patch.object(
-                TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()
-            )
-        )
-        patches.enter_context(mock.patch.object(uuid, "uuid4", made))
+        for where, name, what in (
+            (ExecutorFactory, "_instance", _AtOnce()),
+            (ExecutorFactory, "_instance_pid", os.getpid()),
+            (staged_files, "ThreadPoolExecutor", _AtOnce),
+            (manifests, "ThreadPoolExecutor", _AtOnce),
+            (serializers, "TableMetadataUtil", _Parsed),
+            (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
+            (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
+            (uuid, "uuid4", made),
+            *((avro_file, name, what) for name, what in _REMEMBERED.items()),
+        ):
+            patches.enter_context(mock.patch.object(where, name, what))
         yield

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.adapters.catalog import delete_files, list_files
@@ -166,6 +167,20 @@ def _leaves_the_worker(self: Coordinator) -> Event:
     return Event.WORKER_STOPPED
 
 
+def _requires_nothing(self: TopicTable, transaction: Transaction) -> None:
+    transaction._requirements = ()
+
+
+class _Kept:
+    """An attribute that cannot be emptied, as the product does so that PyIceberg tries nothing again."""
+
+    def __get__(self, one: Transaction, _: Any = None) -> list[Any]:
+        return one.__dict__.setdefault("_kept", [])  # type: ignore[no-any-return]
+
+    def __set__(self, one: Transaction, value: list[Any]) -> None:
+        one.__dict__["_kept"] = value or one.__dict__.get("_kept", value)
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     return None
 
@@ -194,13 +209,20 @@ MUTANTS: dict[str, Patch] = {
     "rows are committed before their letters": _put(Owner, "send", _rows_first),
     "the ledger is read from the head alone": _put(TopicTable, "ledger_snapshot", _ledger_of_head),
     "the tag does not move": _put(ManageSnapshots, "create_tag", _moves_no_tag),
-    "PyIceberg tries a refused commit again": _put(TopicTable, "_without_retries", _nothing),
+    "PyIceberg tries a refused commit again": _all(
+        _put(TopicTable, "_without_retries", _nothing),
+        lambda: mock.patch.object(Transaction, "_snapshot_producers", _Kept(), create=True),
+        _put(time, "sleep", _nothing),
+    ),
+    "a request arrives wherever the head is": _put(TopicTable, "_require_tag", _requires_nothing),
     "a refusal is a proof that nothing was committed": _put(TopicTable, "_is_refused", lambda *_: True),
     "a second try is another commit": _put(Owner, "plan_commit", _plans_anew),
     "files of an unknown commit are discarded": _all(
         _put(Owner, "drop", _drops_all), _put(Owner, "answer_lost", _nothing)
     ),
-    "letters above the ledger stay": _put(DeadLetters, "_remove", _nothing),
+    "letters above the ledger stay": _put(
+        DeadLetters, "_remove", lambda self, _, owned: self.replace((), (), owned, None)
+    ),
     "letters are not claimed": _put(DeadLetters, "adopt", _only_loads),
     "replayed letters are not marked": _put(Replay, "_mark", _nothing),
     "a gap is not noticed": _put(owner, "gap_to_skip", lambda *_: {}),
@@ -212,22 +234,16 @@ MUTANTS: dict[str, Patch] = {
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
 
-# No history was seen to notice these yet: most were not run at all, and `settle always finds the commit` went
-# unnoticed in 63. For each: `with MUTANTS[name](): run_seed(seed)`.
+# Not shown to be noticed by the histories as they are drawn now. A hundred passed over those of the registry
+# and of settling, sixty over the request; the others have not been run through as many.
+# For each: `with MUTANTS[name](): run_seed(seed)`.
 UNTRIED = {
-    "settle always finds the commit",
-    "only the head is searched for a commit",
-    "the tag does not move",
-    "PyIceberg tries a refused commit again",
-    "a refusal is a proof that nothing was committed",
-    "a second try is another commit",
-    "files of an unknown commit are discarded",
-    "letters above the ledger stay",
-    "letters are not claimed",
-    "replayed letters are not marked",
-    "a gap is not noticed",
-    "a gap is skipped without a word",
-    "a topic made anew is not noticed",
     "an outage of the registry makes letters",
-    "the old worker goes on under the next owner",
+    "a request arrives wherever the head is",
+    "only the head is searched for a commit",
+    "settle always finds the commit",
+    "files of an unknown commit are discarded",
+    "PyIceberg tries a refused commit again",
+    "nothing is swept",
+    "the sweep takes the epoch under way too",
 }

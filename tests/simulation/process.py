@@ -15,11 +15,13 @@ from tabletopic_kernel.core.steps import Step
 from tests.simulation.faults import Died, Fault
 from tests.simulation.kafka import TOPIC, ModelBroker, ModelControl
 from tests.simulation.lake import GuardedCatalog
+from tests.simulation.reader import BrokenError
 from tests.simulation.worker import ModelWorker
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+_MOST_CALLS = 5_000  # of a turn; the longest seen has a few hundred
 _CLOSE_MS = 90_000  # a host waits so long for a last commit, and goes on without it
 
 
@@ -39,6 +41,7 @@ class Process:
         self.name = f"{role}{number}"
         self.alive = True
         self.at: Step | str = "start"  # the step that it reached last
+        self._calls = 0  # since its turn began
         self.busy = False  # in the middle of a call, while others go on
         self.holds = False  # whether it believes that the group gave it the topic
         self.faults: list[Fault] = []
@@ -63,6 +66,9 @@ class Process:
 
     def fault_at(self, call: str) -> Fault | None:
         """The armed fault that strikes now, if any; it strikes once."""
+        self._calls += 1
+        if self._calls > _MOST_CALLS:
+            raise BrokenError("the topic does not go on", f"{self.name} asks for {call} again and again")
         for fault in self.faults:
             if fault.call == call:
                 if fault.skip == 0:
@@ -82,6 +88,7 @@ class Process:
         if not self.alive or self.busy:
             return
         before, self.world.acting, self.busy = self.world.acting, self, True
+        self._calls = 0
         try:
             what()
         except Died:

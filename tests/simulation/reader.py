@@ -57,6 +57,7 @@ class Reader:
         tables = [table for one in (MAIN, LETTERS, NEIGHBOUR) if (table := self.world.lake.look(one))]
         for table in tables:
             self._files_are_there(table)
+            self._ids_are_single(table)
         main = next((table for table in tables if table.name() == MAIN), None)
         if main is None or self.world.table_is_foreign:
             self.excused = set()
@@ -135,6 +136,17 @@ class Reader:
         if left:
             raise BrokenError("I10 orphans are left", f"{len(left)}, the first {left[0]}")
 
+    def replayed(self) -> None:
+        """All letters were tried again, and the registry knew every schema."""
+        main, letters = self.world.lake.look(MAIN), self.world.lake.look(LETTERS)
+        ledger = self.tables.ledger(main) if main else None
+        if ledger is None or letters is None:
+            return
+        kinds = self.world.topic.records
+        for p, o in self._letters(letters, ledger):
+            if kinds[p][o].kind == UNKNOWN:
+                raise BrokenError("I7 a letter that can be a row stays one", f"{(p, o)}")
+
     def _orphans(self, there: set[str]) -> list[str]:
         """Data files of finished epochs, below the tables' data folders, that no snapshot ever named.
 
@@ -162,6 +174,14 @@ class Reader:
             return "a topic that lost records"
         gap = any(first > ledger.offsets.get(p, first) for p, first in topic.first.items())
         return "a gap" if gap and self.world.settings.on_gap == "stop" else None
+
+    def _ids_are_single(self, table: Table) -> None:
+        for what, ids in (
+            ("schemas", [one.schema_id for one in table.metadata.schemas]),
+            ("partition specs", [one.spec_id for one in table.metadata.partition_specs]),
+        ):
+            if len(ids) != len(set(ids)):
+                raise BrokenError(f"I9 two {what} have one id", f"{'.'.join(table.name())}: {ids}")
 
     # -- files
 

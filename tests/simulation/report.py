@@ -46,8 +46,10 @@ def page(total: Total) -> str:
                 ("seconds of CPU", f"{total.cpu_s:,.0f}"),
             ],
         ),
+        *_broken(total),
         "## Steps of the protocol, by owner",
-        "A and B are the two hosts, C the healthy one that brings each history to an end.",
+        "A and B are the two hosts, C the healthy one that brings each history to an end: it meets no "
+        "trouble, so it settles nothing and nobody stops it.",
         _table(
             ("step", "A", "B", "C"),
             [(str(step), *(f"{coverage.steps[who, step]:,}" for who in "ABC")) for step in Step],
@@ -71,7 +73,18 @@ def page(total: Total) -> str:
             [(who, what, f"{n:,}") for (who, what), n in sorted(coverage.acts.items())],
         ),
     ]
+    if missing := coverage.missing():
+        parts += [
+            "## Never touched",
+            "All of these can happen.",
+            "; ".join(missing) + ".",
+        ]
     return "\n\n".join(parts) + "\n"
+
+
+def _broken(total: Total) -> list[str]:
+    told = [f"- seed {seed}: {what}" for seed, what in sorted(total.broken.items())]
+    return ["## Histories that broke a promise", "\n".join(told)] if told else []
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

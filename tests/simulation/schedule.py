@@ -27,15 +27,16 @@ ORDERS = {
 CIRCUMSTANCES = {
     "produce": 26,
     "rebalance": 5,
-    "learn a schema": 3,
+    "learn a schema": 1,
     "outage": 2,
     "late requests arrive": 2,
     "a staged file is lost": 1,
     "add a partition": 1,
-    "retention": 1,
+    "retention": 2,
     "neighbour commits": 2,
 }
 HOST = {"run": 100, "poll": 14, "start": 14, "kill": 2, "fault": 40}
+_LONG = ("slow", "slow after", "answer lost", "comes late")  # others go on meanwhile
 _RARE = ("drop", "replace", "roll back", "delete rows")
 
 
@@ -47,6 +48,7 @@ class Setting:
     spelling: str = "file:///lake"
     on_gap: Literal["stop", "go_on"] = "stop"
     shares_folder: bool = False
+    on_sqlite: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def setting_of(seed: int) -> Setting:
     """The setting of a seed's history."""
     dice = random.Random(f"setting {seed}")
     spelling = dice.choice([one for some in SPELLINGS.values() for one in some])
-    return Setting(seed, spelling, "go_on" if dice.random() < 0.5 else "stop", dice.random() < 0.15)
+    on_gap: Literal["stop", "go_on"] = "go_on" if dice.random() < 0.5 else "stop"
+    return Setting(seed, spelling, on_gap, dice.random() < 0.15, dice.random() < 0.2)
 
 
 def moves_of(seed: int, length: int = 180) -> list[Move]:
@@ -90,13 +93,13 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
             weights[host, verb, "table"] = weight / 2
     weights |= {("people", verb, "table"): one for verb, one in ORDERS.items() if dice.random() < 0.6}
     for verb, weight in CIRCUMSTANCES.items():
-        if dice.random() < 0.8:
+        if dice.random() < (0.3 if verb == "retention" else 0.8):
             weights["circumstances", verb, "table"] = weight
     weights["circumstances", "produce", "table"] = CIRCUMSTANCES["produce"]
     weights["circumstances", "rebalance", "table"] = CIRCUMSTANCES["rebalance"]
-    if dice.random() < 0.04:
-        weights["circumstances", "make the topic anew", "table"] = 0.5
-    share = dice.choice([0.0, 0.4, 1.0])
+    if dice.random() < 0.06:
+        weights["circumstances", "make the topic anew", "table"] = 1
+    share = dice.choice([0.0, 0.5, 1.3])
     for of, known in (("table", foreign.OF_MAIN), ("letters", foreign.OF_LETTERS)):
         for verb, (_, weight) in known.items():
             if dice.random() < (0.15 if verb in _RARE else 0.5):
@@ -125,6 +128,6 @@ def _fault(dice: random.Random, actor: str, kinds: dict[str, int]) -> Move | Non
     if not chosen:
         return None
     kind = dice.choices(list(chosen), list(chosen.values()))[0]
-    others = dice.choice([1, 3, 8, 20, 40]) if kind in ("slow", "slow after", "answer lost") else 0
-    skip = dice.choice([0, 0, 0, 1, 2, 4, 9])
+    others = dice.choice([1, 3, 8, 20, 40]) if kind in _LONG else 0
+    skip = dice.choice([0, 0, 0, 0, 1, 2, 5])
     return Move(actor, "fault", dice.getrandbits(32), call=call, kind=kind, skip=skip, others=others)

@@ -48,9 +48,15 @@ class Store:
     def __init__(self, name: str) -> None:
         self.name = name
         self.files: dict[str, bytes] = {}
+        self.removals = 0  # that anybody made
         self.call: Callable[[str, Callable[[], Any]], Any] = lambda _, act: act()
         self.written: Callable[[str], None] = lambda _: None
         Store.live[name] = self
+
+    def remove(self, name: str) -> bool:
+        """A file goes; whether it was there."""
+        self.removals += 1
+        return self.files.pop(name, None) is not None
 
     def close(self) -> None:
         """Forget the files."""
@@ -137,7 +143,7 @@ class MemoryIO(PyArrowFileIO):
         self.store.call("storage delete", lambda: self._remove(name))
 
     def _remove(self, location: str) -> None:
-        if self.store.files.pop(place(location), None) is None:
+        if not self.store.remove(place(location)):
             raise FileNotFoundError(f"no such file: {location}")
 
 

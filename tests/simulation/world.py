@@ -18,12 +18,12 @@ from pyiceberg.table import Table
 
 from tabletopic_kernel.commit import coordinator, writers
 from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.settings import TopicSettings, TopicWish
+from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, TopicWish
 from tabletopic_kernel.ingest.decoders import cached_decoder
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
-from tests.simulation.kafka import _FIRST_MS, ModelRegistry, Topic
+from tests.simulation.kafka import _FIRST_MS, LEARNED, ModelRegistry, Topic
 from tests.simulation.lake import LETTERS, MAIN, Lake, pyiceberg_in_one_thread
 from tests.simulation.process import Process, has_work
 from tests.simulation.reader import Reader
@@ -38,7 +38,6 @@ class Counts:
     """What a history amounts to."""
 
     commits: int = 0  # that a process made and the catalog took, of rows, letters, claims and columns
-    row_commits: int = 0  # of these, those that moved the ledger
     foreign: int = 0
     faults: int = 0
     sweeps: int = 0
@@ -60,7 +59,7 @@ class World:
         self.topic = Topic()
         self.learned = {1, 2, 3}
         self.outside = Outside(self)
-        self.lake = Lake(f"history-{id(self)}", setting.spelling)
+        self.lake = Lake(f"history-{id(self)}", setting.spelling, on_sqlite=setting.on_sqlite)
         self.reader = Reader(self)
         self.lake.store.call, self.lake.store.written = self.outside.call, self.reader.written
         self.holder: str | None = None
@@ -131,7 +130,8 @@ class World:
         self.told(str(move))
         dice = random.Random(move.seed)
         self.now_ms += dice.randint(1, 1500)
-        files, version = len(self.lake.store.files), self.lake.catalog.version
+        removals, version = self.lake.store.removals, self.lake.catalog.version
+        self.outside.tick()
         if move.actor in ("A", "B"):
             self._move_of_host(move, dice)
             self.reader.stopped(self.processes.get(move.actor))
@@ -147,7 +147,7 @@ class World:
             people.DO[move.verb](self, dice)
             self.may_stop |= move.verb in people.STOPS
             self.coverage.acts[move.actor, move.verb] += 1
-        if len(self.lake.store.files) < files or self.lake.catalog.version != version:
+        if self.lake.store.removals != removals or self.lake.catalog.version != version:
             self.reader.look()
 
     def _move_of_host(self, move: Move, dice: random.Random) -> None:
@@ -204,10 +204,12 @@ class World:
             after = self.lake.look(table.name())
             process, self.acting = self.acting, None
             try:
-                if process is not None and after is not None:
+                who = process.name if process else self.outside.sender
+                if who is not None and after is not None:
                     self.counts.commits += 1
-                    self.told(f"    {process.name}, after {process.at}: a commit to {after.name()[-1]}")
-                    self.reader.committed(before, after, process.name)
+                    told = f", after {process.at}" if process else ", late"
+                    self.told(f"    {who}{told}: a commit to {after.name()[-1]}")
+                    self.reader.committed(before, after, who)
                     self.reader.look()
             finally:
                 self.acting = process
@@ -235,6 +237,13 @@ class World:
         self.wish = TopicWish(topic="clicks", settings=settings)
         last = Process(self, "C", 0)
         dice = random.Random(self.setting.seed)
+        self._go_on(last, dice, lambda: self.reader.is_complete() and not last.tasks)
+        self.reader.look()
+        self.reader.at_the_end(last, there)
+        if last.running is not None and last.running.state in (State.RUNNING, State.STAGED):
+            self._replay(last, dice)
+
+    def _go_on(self, last: Process, dice: random.Random, is_done: Callable[[], bool]) -> None:
         for turn in range(_FINISH_ROUNDS):
             self.now_ms += 1_000
             last.act(last.poll)
@@ -244,7 +253,14 @@ class World:
             last.act(lambda: last.task(dice))
             if last.running is not None and last.running.state is State.FAILED:
                 break
-            if turn % 4 == 3 and self.reader.is_complete() and not last.tasks:
+            if turn % 4 == 3 and is_done():
                 break
+
+    def _replay(self, last: Process, dice: random.Random) -> None:
+        """The registry knows all schemas now: each letter that can be a row must become one."""
+        assert self.wish is not None
+        self.learned |= set(LEARNED)
+        self.wish = self.wish.model_copy(update={"replay": ReplayWish(id="at the end", asked_ms=self.now_ms)})
+        self._go_on(last, dice, lambda: any(one.type == "Replayed" for one in last.control.written))
         self.reader.look()
-        self.reader.at_the_end(last, there)
+        self.reader.replayed()
