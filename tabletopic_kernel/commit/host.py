@@ -31,7 +31,7 @@ GROUP = "tabletopic-hosts"
 # The least that brokers allow by default: how long a dead host's topics wait for another one.
 _SESSION_MS = 6_000
 # How long a host that is well takes to hear that it gets a dead one's topics.
-_GROUP_BEAT_MS = 1_000
+_GROUP_BEAT_MS = 500
 _HEARTBEAT_S = 2.0
 _POLL_S = 0.2
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over

@@ -63,6 +63,8 @@ class Arena:
         self.hosts: list[HostProcess] = []
         self.streams: dict[str, Stream] = {}
         self.reached = Reached()
+        # topic → partition → where retention ended
+        self.gone: dict[str, dict[int, int]] = {plan.topic: {} for plan in PLANS}
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
         self._rate = rate

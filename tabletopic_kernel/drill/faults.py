@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import psutil
 from confluent_kafka import TopicPartition
@@ -21,11 +21,13 @@ from tabletopic_kernel.core.dead_letter import SUFFIX
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.arena import Arena, java_of, signal_tree, tree, workers_of
 from tabletopic_kernel.drill.schedule import Fault
-from tabletopic_kernel.drill.tables import ledger_before
+from tabletopic_kernel.drill.streams import PLANS
+from tabletopic_kernel.drill.tables import ledger_before, newest_ledger
 
 _MOST_PARTITIONS = 5
 # Snapshots; rollbacks go back four, and several may come together.
 _MOST_ROLLED_BACK = 16
+_MOST_LOST = 60  # records of a partition, each time
 _REFUSAL = "CREATE TRIGGER drill BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(FAIL, 'refused'); END"
 Doing = Callable[[Arena, str], str]  # the arena and a topic → what was done, in words
 
@@ -253,10 +255,31 @@ def _retention(arena: Arena, topic: str) -> str:
     ledger = ledger_before(arena.load(topic), _MOST_ROLLED_BACK)
     if ledger is None:
         return "the table has nothing yet"
-    ends = [TopicPartition(topic, partition, offset) for partition, offset in ledger.next_offsets.items()]
-    for future in _admin(arena).delete_records(ends, request_timeout=10).values():
-        future.result(15)
+    _delete_records(arena, topic, ledger.next_offsets)
     return f"records below {dict(ledger.next_offsets)} are gone"
+
+
+def _gap(arena: Arena, _: str) -> str:
+    """Of the topic whose settings say to go on behind a gap: these records are lost, and must be counted."""
+    (topic,) = (plan.topic for plan in PLANS if plan.settings.get("on_gap") == "go_on")
+    ledger = newest_ledger(arena.load(topic))
+    if ledger is None:
+        return "the table has nothing yet"
+    ends = dict(arena.streams[topic].ends)
+    marks = {
+        partition: min(ends.get(partition, 0), offset + arena.dice.randint(1, _MOST_LOST))
+        for partition, offset in ledger.next_offsets.items()
+    }
+    _delete_records(arena, topic, marks)
+    return f"{topic}: records below {marks} are gone, those from {dict(ledger.next_offsets)} perhaps unread"
+
+
+def _delete_records(arena: Arena, topic: str, before: Mapping[int, int]) -> None:
+    gone = arena.gone[topic]
+    gone |= {partition: max(offset, gone.get(partition, 0)) for partition, offset in before.items()}
+    places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+    for future in _admin(arena).delete_records(places, request_timeout=10).values():
+        future.result(15)
 
 
 _DOINGS: dict[Fault, Doing] = {
@@ -291,6 +314,7 @@ _DOINGS: dict[Fault, Doing] = {
     Fault.EVOLVE: _evolve,
     Fault.ADD_PARTITION: _add_partition,
     Fault.RETENTION: _retention,
+    Fault.GAP: _gap,
 }
 
 

@@ -38,7 +38,8 @@ without such a cause, or does not commit for {limit:.0f} s, is a difference.
 At the end each record that the broker acknowledged must be once a row or once a dead letter, with the value
 that was sent; the ledger must be at the topic's end; each file that a snapshot names must be there, and no
 file beside them that the product wrote. *Lost*, *twice*, *changed* and *orphans* count what is otherwise;
-the exit code is 1 then. *Skipped* are records that retention took before they were read.
+the exit code is 1 then. *Skipped* are records that retention took before they were read, of the topic whose
+settings say to go on behind a gap; they must be as many as its ledger counts.
 
 A time to recover is measured from the fault to the first commit of records of the topic that took longest,
 in a sample of the catalog ten times a second. Among other faults it contains theirs. A host that ended

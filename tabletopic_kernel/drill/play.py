@@ -316,4 +316,5 @@ class Drill:
         ends = arena.workbench.broker.end_offsets(list(arena.streams))
         for topic, stream in arena.streams.items():
             name, forgiven = arena.table_name(topic), arena.forgiven[topic]
-            yield judge(arena.catalog(), name, topic, stream.sent, ends[topic], forgiven)
+            gone = arena.gone[topic]
+            yield judge(arena.catalog(), name, topic, stream.sent, ends[topic], forgiven, gone)

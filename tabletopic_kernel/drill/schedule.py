@@ -47,6 +47,7 @@ class Fault(StrEnum):
     EVOLVE = "evolve"  # a new version of the schema
     ADD_PARTITION = "add_partition"
     RETENTION = "retention"  # the oldest records are deleted, up to what the table has
+    GAP = "gap"  # records are deleted before they are read, of a topic that goes on behind them
 
 
 F = Fault
@@ -57,7 +58,7 @@ GROUPS: dict[str, tuple[Fault, ...]] = {
     "disk": (F.FILL_DISK,),
     "foreign": tuple(one for one in F if one.startswith("foreign_")),
     "orders": (F.PAUSE, F.ALTER, F.COMMIT, F.DISABLE, F.REPLAY),
-    "topics": (F.EVOLVE, F.ADD_PARTITION, F.RETENTION),
+    "topics": (F.EVOLVE, F.ADD_PARTITION, F.RETENTION, F.GAP),
 }
 # After these a host, or what it needs, must start again: at most one in a round, and not in every one.
 HEAVY = frozenset({*GROUPS["hosts"], F.KILL_BROKER, F.KILL_REGISTRY, F.FREEZE_BROKER}) - {F.KILL_WORKERS}

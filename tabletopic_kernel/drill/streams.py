@@ -62,7 +62,7 @@ class StreamPlan:
 PLANS = (
     StreamPlan("orders", "avro", 3, False, {"partition_by": ["bucket(2, id)"]}),
     StreamPlan("payments", "protobuf", 2, True, {}),
-    StreamPlan("visits", "json", 2, False, {"value_format": "json"}, tombstones=0.0),
+    StreamPlan("visits", "json", 2, False, {"value_format": "json", "on_gap": "go_on"}, tombstones=0.0),
 )
 
 

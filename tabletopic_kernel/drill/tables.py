@@ -23,12 +23,14 @@ _METADATA_FILES = "SELECT table_namespace || '.' || table_name, metadata_locatio
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger in a snapshot's summary: commit id, next offset by partition, and what it counts."""
+    """The ledger in a snapshot's summary: commit id, next offset by partition, and what it counts.
+
+    ``skipped``: offsets whose records were gone before they were read.
+    """
 
     commit_id: str
     epoch: int
     next_offsets: Mapping[int, int]
-    refused: int
     skipped: int
 
     @property
@@ -49,8 +51,7 @@ def _ledger(summary: Mapping[str, str]) -> Ledger | None:
         summary["tabletopic.commit-id"],
         int(summary["tabletopic.epoch"]),
         {int(partition): offset for partition, offset in json.loads(summary["tabletopic.offsets"]).items()},
-        sum(json.loads(summary.get("tabletopic.refused", "{}")).values()),
-        sum(json.loads(summary.get("tabletopic.passed-over", "{}")).values()),
+        sum(json.loads(summary.get("tabletopic.lost", "{}")).values()),
     )
 
 

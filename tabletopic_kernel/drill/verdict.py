@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -65,6 +66,7 @@ def judge(
     sent: Sequence[Sent],
     ends: Mapping[int, int],
     forgiven_files: Collection[str],
+    gone: Mapping[int, int] = MappingProxyType({}),
 ) -> TopicVerdict:
     """Compare a topic's records with its tables.
 
@@ -72,6 +74,8 @@ def judge(
         sent: what the broker acknowledged.
         ends: the topic's end offsets.
         forgiven_files: files that other writers took out of the table; nobody has to delete these.
+        gone: partition → the offset below which records may have been deleted before they were read. What is
+            missing there must be what the ledger counts.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
     try:
@@ -91,7 +95,10 @@ def judge(
         place = (one.partition, one.offset)
         is_row = place in rows
         if not is_row and place not in letters:
-            lost += [place] if one.fate is not Fate.UNSURE else []
+            if one.offset < gone.get(one.partition, 0):
+                verdict.skipped += 1
+            elif one.fate is not Fate.UNSURE:
+                lost.append(place)
         elif one.fate is not Fate.UNSURE and is_row is (one.fate is Fate.LETTER):
             wrong.append(place)
         elif is_row and not _is_equal(rows[place], one):
@@ -157,7 +164,9 @@ def _check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) 
     if ledger is None:
         verdict.differences.append("the table has no ledger")
         return
-    verdict.skipped = ledger.skipped
+    if verdict.skipped != ledger.skipped:
+        told = f"{verdict.skipped:,} records were gone before they were read"
+        verdict.differences.append(f"{told}, the ledger counts {ledger.skipped:,}")
     if dict(ledger.next_offsets) != dict(ends):
         verdict.differences.append(
             f"the ledger is at {dict(ledger.next_offsets)}, the topic ends at {dict(ends)}"

@@ -69,13 +69,16 @@ def rows_of(sent: Sequence[Sent]) -> list[dict[str, Any]]:
     return found
 
 
-def fill(catalog: Catalog, rows: list[dict[str, Any]], letters: list[dict[str, int]], end: int = 12) -> None:
-    """Tables with these rows and dead letters, and a ledger that ends at ``end``."""
+def fill(
+    catalog: Catalog, rows: list[dict[str, Any]], letters: list[dict[str, int]], end: int = 12, lost: int = 0
+) -> None:
+    """Tables with these rows and dead letters, and a ledger that ends at ``end`` and has lost so many."""
     table = catalog.create_table("default.t", SCHEMA)
     summary = {
         "tabletopic.offsets": json.dumps({"0": end}),
         "tabletopic.commit-id": "c",
         "tabletopic.epoch": "1",
+        "tabletopic.lost": json.dumps({"0": lost}),
     }
     table.append(pa.Table.from_pylist(rows, schema=SCHEMA.as_arrow()), snapshot_properties=summary)
     stays = catalog.create_table("default.t__dead_letters", LETTERS)
@@ -142,6 +145,21 @@ def test_what_is_wrong_is_counted(catalog: Catalog) -> None:
     fill(catalog, [*rows[:4], rows[3], *rows[5:]], [LETTER])
     found = verdict(catalog)
     assert (found.lost, found.twice, found.changed) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "below", "differs"), [(2, 6, []), (1, 6, ["counts 1"]), (2, 5, ["lost: (0, 5)", "counts 2"])]
+)
+def test_what_retention_took_is_counted_exactly(
+    catalog: Catalog, lost: int, below: int, differs: list[str]
+) -> None:
+    """Records 4 and 5 are gone: the ledger says so, and there was a reason for both."""
+    rows = rows_of(SENT)
+    fill(catalog, [*rows[:4], *rows[6:]], [LETTER], lost=lost)
+    found = judge(catalog, "default.t", "t", SENT, {0: 12}, (), {0: below})
+    assert len(found.differences) == len(differs)
+    assert all(told in one for told, one in zip(differs, found.differences, strict=True))
+    assert found.skipped == below - 4
 
 
 def test_others_append_a_letter_as_the_product_would(catalog: Catalog) -> None:
