@@ -56,6 +56,9 @@ def run(
     if state_dir is not None and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
     removed = state_dir is None and not keep
+    options = [f"--faults {name}" for name in faults]
+    options += [f"--heavy {heavy:g}"] if heavy is not None else []
+    options += ["--hand-overs"] if hand_overs else []
     drill = Drill(
         folder,
         seed,
@@ -69,6 +72,7 @@ def run(
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
     )
+    drill.outcome.options = " ".join(options)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )

@@ -12,7 +12,7 @@ _ABOUT = """\
 # The drill
 
 `tabletopic drill` breaks everything on purpose, then compares every record with the tables. This page is
-what one long run wrote: `tabletopic drill --seed {seed} --rounds {rounds} --report docs/drill.md`.
+what one long run wrote: `{command} --report docs/drill.md`.
 
 ## What it does
 
@@ -51,7 +51,7 @@ people wait for fresh rows.
 def markdown(outcome: Outcome) -> str:
     """The page."""
     lines = [
-        _ABOUT.format(seed=outcome.seed, rounds=outcome.rounds, limit=STANDS_STILL_S, every=ALONE_EVERY),
+        _ABOUT.format(command=outcome.command, limit=STANDS_STILL_S, every=ALONE_EVERY),
         "## What it found",
         "",
         f"{'✓' if outcome.ok else '✗'} {headline(outcome)}.",

@@ -47,6 +47,13 @@ class Outcome:
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     verdicts: list[TopicVerdict] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    options: str = ""  # that shape the schedule, beside the seed
+
+    @property
+    def command(self) -> str:
+        """What makes the same schedule again."""
+        more = f" {self.options}" if self.options else ""
+        return f"tabletopic drill --seed {self.seed} --rounds {self.rounds}{more}"
 
     @property
     def ok(self) -> bool:
@@ -107,6 +114,7 @@ class Outcome:
         return {
             "ok": self.ok,
             "seed": self.seed,
+            "command": self.command,
             "seconds": round(self.ended_s - self.began_s, 1),
             "rounds": self.rounds,
             "faults": len(self.faults),

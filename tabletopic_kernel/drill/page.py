@@ -99,8 +99,7 @@ def page(outcome: Outcome) -> str:
     parts = [
         f"<p class='{sign}'>{'✓' if outcome.ok else '✗'} {escape(headline(outcome))}.</p>",
         f"<p>Seed {outcome.seed}, {when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s. "
-        f"The same seed makes the same schedule: <code>tabletopic drill --seed {outcome.seed} --rounds "
-        f"{outcome.rounds}</code></p>",
+        f"The same seed makes the same schedule: <code>{escape(outcome.command)}</code></p>",
         "".join(f"<p class='bad'>{escape(one)}</p>" for one in differences(outcome)),
         "<h2>Commit lag, and what happened when</h2>",
         plot,

@@ -82,12 +82,16 @@ def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:
 def test_the_report_in_all_forms() -> None:
     """JSON, page and Markdown tell the verdict, the seed and each step; what is told is escaped."""
     found = outcome()
+    found.options = "--faults foreign --heavy 0.1"
     assert found.ok
     told = json.loads(json.dumps(found.to_json()))
     assert (told["faults"], told["steps"]["sent"]["hit"], told["steps"]["claim"]["missed"]) == (2, 1, 1)
     html = page.page(found)
     assert "Drill report" in html
-    assert "--seed 7" in html
+    command = "tabletopic drill --seed 7 --rounds 1 --faults foreign --heavy 0.1"
+    assert told["command"] == command
+    assert command in html
+    assert command in kept.markdown(found)
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=.https?:", html)  # it needs no network
     assert "| sent | 1 | 0 |" in kept.markdown(found)
     found.verdicts[0].differ("records are <lost>", [(0, 1)])
