@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tabletopic_kernel.commit.dead_letters import DeadLetters
 from tabletopic_kernel.core.commit_cycle import Event, State
 from tabletopic_kernel.core.errors import LostOwnershipError, RetryableError, TableTopicError
 from tabletopic_kernel.core.ledger import StagedOffsets
+from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, TablePlan
 from tabletopic_kernel.ingest.worker import StagedBatch
@@ -143,6 +145,31 @@ def test_rows_and_letters_are_committed_under_one_id(rig: Rig) -> None:
     (event,) = [event for event in rig.control.written if event.type == "DeadLettered"]
     assert (event.counts, event.table) == ({"bad": 3}, ".".join(LETTERS))
     assert [sample.offset for sample in event.samples] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("disturb", [foreign.append_letter, foreign.expire, foreign.rewrite])
+def test_what_others_do_to_letters_neither_loses_nor_doubles(rig: Rig, disturb: Callable[..., str]) -> None:
+    """They append, expire or compact between commits, before a next owner and before it settles."""
+    dice, coordinator = random.Random(1), running(rig)
+    for start in (0, 4, 8):
+        stage(rig, coordinator, start, start + 4, {start + 1})
+        commit(rig, coordinator)
+        disturb(rig.catalog.real.load_table(LETTERS), dice)
+    batch = stage(rig, coordinator, 12, 16, {13})
+    assert coordinator._owner is not None
+    pending = coordinator._owner.plan_commit([batch])
+    assert pending is not None
+    coordinator._owner.letters.commit(batch.letters, coordinator._owner.ledger, pending.after)
+    disturb(rig.catalog.real.load_table(LETTERS), dice)
+    second = running(rig)
+    stage(rig, second, 12, 16, {14})
+    commit(rig, second)
+    assert second.state is State.RUNNING
+    found = rig.catalog.real.load_table(LETTERS).scan().to_arrow()
+    own = [one["offset"] for one in found.to_pylist() if one["partition"] != foreign.FOREIGN_PARTITION]
+    assert Counter([*rows(rig), *own]) == Counter(range(16))
+    theirs = len(found) - len(own)
+    assert theirs == (4 if disturb is foreign.append_letter else 0)
 
 
 def test_good_records_make_no_snapshot_of_letters(rig: Rig) -> None:
