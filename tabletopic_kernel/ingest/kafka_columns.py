@@ -48,7 +48,9 @@ def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
 
 
 def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
-    """Newest record timestamp by partition, in ms."""
+    """Newest record timestamp by partition, in ms; letters that others wrote may have none."""
+    if batch.column("timestamp").null_count:
+        batch = batch.filter(batch.column("timestamp").is_valid())
     if not len(batch):
         return
     timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from tabletopic_kernel.core.errors import UsageError
 from tabletopic_kernel.core.events import Replayed
 from tabletopic_kernel.core.settings import ReplayWish
 from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.drill import foreign
 from tests.commit.conftest import AVRO, answer_lost, never_arrived, refused
 from tests.commit.rig import Rig, drain
-from tests.commit.test_dead_letters import _fine, commit, letters, rows, running, stage, staged
+from tests.commit.test_dead_letters import LETTERS, _fine, commit, letters, rows, running, stage, staged
 
 LATE = 9  # a schema that is registered after its records
 
@@ -32,6 +34,11 @@ def with_letters(rig: Rig) -> Coordinator:
     commit(rig, coordinator)
     assert (rows(rig), letters(rig)) == ([0, 1], list(range(2, 10)))
     return coordinator
+
+
+def rows_but_nulls(rig: Rig) -> list[int]:
+    """As ``rows``, without records that have no value."""
+    return sorted(one for one in rig.table.table.scan().to_arrow()["a"].to_pylist() if one is not None)
 
 
 def replay(rig: Rig, coordinator: Coordinator, where: str | None = None) -> Replayed:
@@ -58,6 +65,19 @@ def test_letters_become_rows_or_stay(rig: Rig) -> None:
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
     assert (rows(rig)[-1], letters(rig)[-1], rig.offset()) == (10, 11, 12)
+
+
+def test_a_letter_without_a_timestamp(rig: Rig) -> None:
+    """Another program may have put it there: the column allows it, and the topic goes on."""
+    coordinator = with_letters(rig)
+    foreign.append_letter(rig.catalog.real.load_table(LETTERS), random.Random(1))
+    coordinator._owner.letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
+    stage(rig, coordinator, 10, 12, {11})
+    commit(rig, coordinator)
+    rig.now_ms = 4_000_000_000_000  # it was put there by the clock of the real world
+    event = replay(rig, coordinator)
+    assert (coordinator.state, coordinator.has_died, event.error) == (State.RUNNING, False, None)
+    assert rows_but_nulls(rig) == [0, 1, 2, 4, 5, 7, 8, 10]
 
 
 def test_where_chooses_letters(rig: Rig) -> None:
