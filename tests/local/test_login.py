@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -139,6 +140,34 @@ def _status(url: str) -> int:
         return error.code
 
 
+_KNOCKS = (
+    ("GET", "/"),
+    ("GET", "/apis/registry/v3/groups"),
+    ("POST", "/apis/registry/v3/groups"),
+    ("PUT", "/apis/ccompat/v7/config"),
+    ("POST", "/apis/ccompat/v7/subjects/x-value/versions"),
+    ("DELETE", "/apis/registry/v3/admin/rules"),
+)
+
+
+def _doors_without_login(pid: int) -> set[int]:
+    """What every port of a server answers, whatever it is for, to who reads and writes without a login."""
+    ports = {one.laddr.port for one in psutil.Process(pid).net_connections("tcp") if one.status == "LISTEN"}
+    assert len(ports) >= 2  # that of management is beside it
+    answers = set()
+    for port in ports:
+        for method, path in _KNOCKS:
+            body = b"{}" if method in ("POST", "PUT") else None
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, method=method)
+            asked.add_header("Content-Type", "application/json")
+            try:
+                with urllib.request.urlopen(asked, timeout=20) as answer:
+                    answers.add(int(answer.status))
+            except urllib.error.HTTPError as error:
+                answers.add(error.code)
+    return answers
+
+
 @pytest.mark.integration
 def test_only_who_reads_the_state_folder_is_let_in(folder: Path) -> None:
     """Data of a stack without a login are there with one, and again without; nobody else sees a thing."""
@@ -178,6 +207,8 @@ def test_only_who_reads_the_state_folder_is_let_in(folder: Path) -> None:
     )
     told = json.loads(done.stdout)
     assert (told["topics"], told["subjects"]) == ([], 401)
+    # The port of management, which shows health and metrics, has none of these.
+    assert _doors_without_login(kept["registry"]["process"]["pid"]) == {401, 404}
     if os.getuid() == 0:  # else we cannot become another; the ports were tried all the same
         assert told["uid"] != 0
         assert told["read"] == []
