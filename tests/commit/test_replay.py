@@ -97,7 +97,10 @@ def test_a_wrong_condition_is_refused(where: str) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
-@pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused])
+# A second each: what never arrived is to the host as an answer that was lost, with the rows of a refusal.
+@pytest.mark.parametrize(
+    "fault", [answer_lost, pytest.param(never_arrived, marks=pytest.mark.integration), refused]
+)
 @pytest.mark.parametrize("dies", [False, True])
 def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, dies: bool) -> None:
     """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
