@@ -10,15 +10,21 @@ from urllib.parse import quote
 
 import panel as pn
 
-from tabletopic_kernel.core.charts import OTHERS, lag_by_topic, largest_topics
-from tabletopic_kernel.core.next_steps import Face, for_face
-from tabletopic_kernel.core.projection import NO_HOST
-from tabletopic_kernel.dashboard import parts, plots
-from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles, part_css, table_css
-from tabletopic_kernel.dashboard.parts import Part
-from tabletopic_kernel.dashboard.topic_table import TopicTable
-from tabletopic_kernel.dashboard.view import View
-from tabletopic_kernel.shown import amounts
+from tabletopic_kernel.faces.live_dashboard.parts import parts, plots
+from tabletopic_kernel.faces.live_dashboard.parts.parts import Part
+from tabletopic_kernel.faces.live_dashboard.parts.theme import (
+    LIGHT,
+    Palette,
+    card_styles,
+    part_css,
+    table_css,
+)
+from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable
+from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.model.next_steps import Face, for_face
+from tabletopic_kernel.model.progress.charts import OTHERS, lag_by_topic, largest_topics
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
 
 MOST_LINES = 7
 _WINDOW_MS = 600_000
@@ -198,6 +204,6 @@ def page(view: View, colours: Palette = LIGHT) -> Any:
 if __name__.startswith(
     "bokeh_app"
 ):  # `panel serve dashboards/overview.py`; ?topic=NAME and ?theme=dark choose
-    from tabletopic_kernel.dashboard.session import open_page
+    from tabletopic_kernel.faces.live_dashboard.session import open_page
 
     open_page().servable()

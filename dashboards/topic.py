@@ -9,17 +9,17 @@ from typing import Any
 
 import panel as pn
 
-from tabletopic_kernel.core import charts
-from tabletopic_kernel.core.charts import OTHERS, Columns
-from tabletopic_kernel.core.history import History
-from tabletopic_kernel.dashboard import cards, parts
-from tabletopic_kernel.dashboard.look import LIGHT, Palette, card_styles
-from tabletopic_kernel.dashboard.parts import Part
-from tabletopic_kernel.dashboard.plots import Plot, fixed, lines_plot, recent, time_plot
-from tabletopic_kernel.dashboard.polls import WINDOWS_MS
-from tabletopic_kernel.dashboard.replay import Replay, ReplayBox
-from tabletopic_kernel.dashboard.view import View
-from tabletopic_kernel.shown import amounts
+from tabletopic_kernel.faces.live_dashboard.parts import cards, parts
+from tabletopic_kernel.faces.live_dashboard.parts.parts import Part
+from tabletopic_kernel.faces.live_dashboard.parts.plots import Plot, fixed, lines_plot, recent, time_plot
+from tabletopic_kernel.faces.live_dashboard.parts.replay import Replay, ReplayBox
+from tabletopic_kernel.faces.live_dashboard.parts.theme import LIGHT, Palette, card_styles
+from tabletopic_kernel.faces.live_dashboard.record.polls import WINDOWS_MS
+from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.model.progress import charts
+from tabletopic_kernel.model.progress.charts import OTHERS, Columns
+from tabletopic_kernel.model.progress.time_buckets import History
 
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000
@@ -281,6 +281,6 @@ def page(view: View, topic: str, colours: Palette = LIGHT, window: str = DEFAULT
 
 
 if __name__.startswith("bokeh_app"):  # `panel serve dashboards/topic.py`; ?topic=NAME and ?theme=dark choose
-    from tabletopic_kernel.dashboard.session import open_page
+    from tabletopic_kernel.faces.live_dashboard.session import open_page
 
     open_page().servable()

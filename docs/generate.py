@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 
 from docs import type_examples
 from docs.type_examples import Example, shown
-from tabletopic_kernel.cli import app
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.commit_cycle import TRANSITIONS, Action, Event, State
-from tabletopic_kernel.core.settings import LocalSettings, Settings, SparkSettings, TopicSettings
+from tabletopic_kernel.faces.cli import app
+from tabletopic_kernel.model.commit_cycle import TRANSITIONS, Action, Event, State
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.sections import LocalSettings, Settings, SparkSettings, TopicSettings
 
 ROOT = Path(__file__).parents[1]
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

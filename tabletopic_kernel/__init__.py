@@ -11,11 +11,11 @@ __version__ = "0.1.0"
 # Where each public name is made; loaded when first asked for.
 _ERRORS = ("ActionNeededError", "RetryableError", "SettingsError", "TableTopicError", "UsageError")
 _PUBLIC = {
-    **{name: ("core.errors", name) for name in _ERRORS},
-    "TableTopic": ("table_topic", "TableTopic"),
-    "Workbench": ("workbench", "Workbench"),
-    "bars": ("shown.picture", "bars"),
-    "lines": ("shown.picture", "lines"),
+    **{name: ("model.errors", name) for name in _ERRORS},
+    "TableTopic": ("workbench.topic", "TableTopic"),
+    "Workbench": ("workbench.workbench", "Workbench"),
+    "bars": ("faces.render.picture", "bars"),
+    "lines": ("faces.render.picture", "lines"),
     "produce_clickstream": ("_datasets.clickstream.produce", "produce"),
 }
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - names, all of them
@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, object]]:
-    from tabletopic_kernel.jupyter.server.app import TableTopicApp  # noqa: PLC0415 - for the Jupyter server only
+    from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp  # noqa: PLC0415 - for the Jupyter server only
 
     return [{"module": "tabletopic_kernel", "app": TableTopicApp}]
 
@@ -46,13 +46,13 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
 
 def load_ipython_extension(shell: object) -> None:
     """``%load_ext tabletopic_kernel``: ``%topic``, ``%%lake`` and ``%dashboard``."""
-    from tabletopic_kernel.jupyter import extension  # noqa: PLC0415 - for notebooks only
+    from tabletopic_kernel.faces.notebook import extension  # noqa: PLC0415 - for notebooks only
 
     extension.load(shell)  # type: ignore[arg-type]
 
 
 def unload_ipython_extension(shell: object) -> None:
     """``%unload_ext tabletopic_kernel``; a host in this kernel commits what is staged and stops."""
-    from tabletopic_kernel.jupyter import extension  # noqa: PLC0415
+    from tabletopic_kernel.faces.notebook import extension  # noqa: PLC0415
 
     extension.unload(shell)  # type: ignore[arg-type]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tabletopic_kernel.core import redact
-from tabletopic_kernel.local import jvm
+from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model import redact
 
 # Fixtures and hooks for every test: importing them is what puts them to work.
 from tests import skips

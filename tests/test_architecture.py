@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from docs import generate
-from tabletopic_kernel.cli import call, servers
-from tabletopic_kernel.commit.status import NO_HOST, TopicStatus
-from tabletopic_kernel.config import PROGRAM_VARIABLES, load_settings
-from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.workbench import Servers
+from tabletopic_kernel.faces.cli import call
+from tabletopic_kernel.faces.cli.commands import servers
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.workbench.config import PROGRAM_VARIABLES, load_settings
+from tabletopic_kernel.workbench.status import NO_HOST, TopicStatus
+from tabletopic_kernel.workbench.workbench import Servers
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -162,7 +163,7 @@ def test_the_program_s_own_variables() -> None:
 
 
 def test_one_door_for_deleting_files() -> None:
-    """Data files go by ``commit/sweep.py`` alone, which says why nobody needs them."""
+    """Data files go by ``table/sweep.py`` alone, which says why nobody needs them."""
     package = ROOT / "tabletopic_kernel"
     named = {
         path.relative_to(package).as_posix(): set(
@@ -172,9 +173,9 @@ def test_one_door_for_deleting_files() -> None:
         if (found := path.read_text(encoding="utf-8"))
     }
     assert {path: found for path, found in named.items() if found} == {
-        "adapters/catalog.py": {"delete_files", "io.delete("},
-        "commit/sweep.py": {"delete_files"},
-        "adapters/cluster_probe.py": {"io.delete("},  # its own files, as the next
+        "clients/catalog.py": {"delete_files", "io.delete("},
+        "table/sweep.py": {"delete_files"},
+        "clients/cluster_probe.py": {"io.delete("},  # its own files, as the next
         "doctor.py": {"io.delete("},
     }
 

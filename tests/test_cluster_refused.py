@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel import doctor
-from tabletopic_kernel.config import load_settings
-from tabletopic_kernel.core.errors import SettingsError
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench import doctor
+from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.workbench import Workbench
 
 ELSEWHERE = {
     "kafka": {"bootstrap.servers": "127.0.0.1:1"},
@@ -29,7 +29,7 @@ def test_no_host_is_made_where_executors_reach_nothing(tmp_path: Path) -> None:
 
 def test_enable_and_plan_refuse_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever switches a topic on is told the same."""
-    from tabletopic_kernel.commit import check
+    from tabletopic_kernel.workbench import plan as check
 
     monkeypatch.setattr(check, "plan_enable", lambda *_: check.Plan("clicks", "default.clicks", creates=True))
     workbench = Workbench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tabletopic_kernel.logs import log_to, read_logs
+from tabletopic_kernel.workbench.logs import log_to, read_logs
 
 
 def test_records_about_a_topic_are_found_with_their_traces(tmp_path: Path) -> None:

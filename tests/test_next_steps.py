@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import typer.main
 
-from tabletopic_kernel.cli.app import app
-from tabletopic_kernel.core.next_steps import BUTTONS, Face, for_face, values_for_face
-from tabletopic_kernel.jupyter.dashboard_magic import _make_parser as dashboard_parser
-from tabletopic_kernel.jupyter.lake_magic import _make_parser as lake_parser
-from tabletopic_kernel.jupyter.topic_words import make_parser
+from tabletopic_kernel.faces.cli.app import app
+from tabletopic_kernel.faces.notebook.dashboard_magic import _make_parser as dashboard_parser
+from tabletopic_kernel.faces.notebook.lake_magic import _make_parser as lake_parser
+from tabletopic_kernel.faces.notebook.topic_words import make_parser
+from tabletopic_kernel.model.next_steps import BUTTONS, Face, for_face, values_for_face
 
 _ROOT = Path(__file__).parents[1]
 _QUOTED = re.compile(r"`(?:tabletopic [^`]+|%(?:topic|%?lake|dashboard)(?: [^`]*)?)`")

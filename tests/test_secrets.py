@@ -16,12 +16,11 @@ from urllib.parse import quote
 import pytest
 from pyspark import SparkContext
 
-from tabletopic_kernel.adapters.registry import Registry
-from tabletopic_kernel.adapters.spark_launch import launch
-from tabletopic_kernel.cli import screen
-from tabletopic_kernel.config import load_settings
-from tabletopic_kernel.core.errors import RetryableError, TableTopicError
-from tabletopic_kernel.core.events import (
+from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.spark_launch import launch
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.progress.events import (
     Committed,
     ControlEvent,
     DeadLettered,
@@ -34,11 +33,12 @@ from tabletopic_kernel.core.events import (
     event_json,
     event_of_json,
 )
-from tabletopic_kernel.core.redact import HIDDEN, learn, redact
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.doctor import Check
-from tabletopic_kernel.logs import log_to
-from tabletopic_kernel.servers import find_servers
+from tabletopic_kernel.model.redact import HIDDEN, learn, redact
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.doctor import Check
+from tabletopic_kernel.workbench.logs import log_to
+from tabletopic_kernel.workbench.servers import find_servers
 from tests.config.test_shown import EMBEDDED_SECRETS, PAIRED_SECRETS, SECRET_KEYS
 
 MARK = "hunter2-Ä/'\"%+= x"

@@ -14,8 +14,8 @@ from importlib.resources import files
 from typing import Any, Final, Literal, get_args
 
 from tabletopic_kernel._datasets.clickstream.shop import DEVICE_TYPES, STEPS
-from tabletopic_kernel.core import wire
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.formats import wire
+from tabletopic_kernel.model.errors import UsageError
 
 SchemaVersion = Literal["v1", "v2"]
 SCHEMA_VERSIONS: Final[tuple[SchemaVersion, ...]] = get_args(SchemaVersion)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from tabletopic_kernel._datasets.clickstream import shop
 from tabletopic_kernel._datasets.clickstream.avro import SCHEMA_VERSIONS, Encoder, SchemaVersion, schema_text
 from tabletopic_kernel._datasets.clickstream.tallies import DeviceTally, Tallies
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.model.errors import UsageError
 
 __all__ = [
     "START",

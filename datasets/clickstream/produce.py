@@ -15,9 +15,9 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, SchemaVersion, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream, Prebuilt
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.adapters.kafka import Broker, make_producer
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
-from tabletopic_kernel.core.topic_names import check_table_topic
+from tabletopic_kernel.clients.kafka import Broker, make_producer
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.model.topic_names import check_table_topic
 
 # The caller's properties win over these. murmur2: a key lands where a Java producer would put it.
 _PRODUCER: Final = {

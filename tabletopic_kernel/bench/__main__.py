@@ -17,11 +17,11 @@ from tabletopic_kernel.bench.batches import seconds_of_batches
 from tabletopic_kernel.bench.cost import cpu_of_path, floor, running_host
 from tabletopic_kernel.bench.freshness import freshness_ms
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 
 _WARM_UP = 4_000_000  # records before counting begins: the JVM compiles its hot paths meanwhile
 _BATCH_AIMS_S = {4: 0.6, 10: 1.0, 100: 2.0}

@@ -10,9 +10,9 @@ from statistics import median
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.events import Committed, FilesStaged
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.progress.events import Committed, FilesStaged
+from tabletopic_kernel.workbench.workbench import Workbench
 
 _RECORDS = 2_000
 _BATCHES = 5

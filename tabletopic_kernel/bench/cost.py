@@ -17,16 +17,16 @@ import psutil
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
 from tabletopic_kernel.bench.load import Load
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.events import Committed, FilesStaged
-from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.ingest.conform import conform, file_schema
 from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.progress.events import Committed, FilesStaged
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.workbench.workbench import Workbench
 
 _LIMIT_S = 900.0
 _SAID = 2_000  # characters of a log
@@ -39,7 +39,7 @@ def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
     Raises:
         TableTopicError: it ended by itself; the end of what it said.
     """
-    command = [sys.executable, "-m", "tabletopic_kernel.cli", "serve", "--quiet"]
+    command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"]
     environment = {**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)}
     said = stack.state_dir / "logs" / "host.log"
     with said.open("w") as log:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabletopic_kernel._datasets.clickstream.produce import produce
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.events import Committed
 from tabletopic_kernel.local.progress import CountBar
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.progress.events import Committed
+from tabletopic_kernel.workbench.workbench import Workbench
 
 
 def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:

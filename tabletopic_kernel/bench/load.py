@@ -16,12 +16,12 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import send_in_circles
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_schema import load as load_protobuf
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decoders import Decoder, inferring_decoder, make_decoder
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.formats.decoder import Decoder, inferring_decoder, make_decoder
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load as load_protobuf
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.workbench.workbench import Workbench
 
 Format = Literal["avro", "protobuf", "json_schema", "json"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)

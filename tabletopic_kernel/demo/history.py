@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel.commit.covered import CoveredSchema
-from tabletopic_kernel.core.events import ControlEvent, SchemaEvolved
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.core.wire import SchemaKey
 from tabletopic_kernel.demo.proof import Ask
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
+from tabletopic_kernel.table.schemas.registered import CoveredSchema
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import contextlib
 import queue
 import threading
 
-from tabletopic_kernel.commit.status import TopicStatus
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.events import ControlEvent
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.progress.events import ControlEvent
+from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.workbench import Workbench
 
 _STATUS_EVERY_S = 1.0
 _REOPEN_S = 0.2

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Question, Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.core.ledger import Offsets
+from tabletopic_kernel.model.ledger import Offsets
 
 
 class Ask(Protocol):

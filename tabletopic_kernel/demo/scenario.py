@@ -15,11 +15,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.adapters.catalog import list_files
-from tabletopic_kernel.adapters.datafiles import data_root
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.errors import InternalError, UsageError
-from tabletopic_kernel.core.settings import Settings, table_identifier
+from tabletopic_kernel.clients.catalog import list_files
 from tabletopic_kernel.demo import history, pages, proof, words
 from tabletopic_kernel.demo.monitor import Monitor
 from tabletopic_kernel.demo.outcome import Outcome
@@ -27,8 +23,12 @@ from tabletopic_kernel.demo.screen import Screen, StreamView
 from tabletopic_kernel.demo.script import COMMIT_INTERVAL_MS, PARTITIONS, TOPIC, Script
 from tabletopic_kernel.demo.stage import Interrupted, Stage, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
+from tabletopic_kernel.model.errors import InternalError, UsageError
+from tabletopic_kernel.model.settings.sections import Settings, table_identifier
+from tabletopic_kernel.pipeline.write.data_files import data_root
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.workbench.workbench import Workbench
 
 
 def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> int:

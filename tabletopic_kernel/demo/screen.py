@@ -18,8 +18,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.commit.status import TopicStatus
 from tabletopic_kernel.local.progress import Step
+from tabletopic_kernel.workbench.status import TopicStatus
 
 _WIDTH = 100
 _LOG_EVERY_S = 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.model.errors import UsageError
 
 TOPIC = "clicks"
 PARTITIONS = 4

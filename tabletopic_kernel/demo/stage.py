@@ -10,13 +10,13 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
-from tabletopic_kernel.config import behind_hub
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.demo.hosts import HostProcess
-from tabletopic_kernel.demo.leash import Leash
-from tabletopic_kernel.demo.processes import ProcessTree
+from tabletopic_kernel.local.processes.hosts import HostProcess
+from tabletopic_kernel.local.processes.processes import ProcessTree
+from tabletopic_kernel.local.processes.watchdog import Leash
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.workbench.config import behind_hub
 
 # A JVM whose Python is gone ends within a second or two.
 _LEFT_LIMIT_S = 15.0

@@ -7,17 +7,6 @@ from collections.abc import Callable
 
 from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
-from tabletopic_kernel.core.events import (
-    CommitFailed,
-    Committed,
-    ControlEvent,
-    Enabled,
-    Failed,
-    SchemaEvolved,
-)
-from tabletopic_kernel.demo.hosts import HostProcess
 from tabletopic_kernel.demo.monitor import Monitor
 from tabletopic_kernel.demo.outcome import Story
 from tabletopic_kernel.demo.pages import short_change
@@ -32,7 +21,18 @@ from tabletopic_kernel.demo.script import (
     TOPIC,
     Script,
 )
-from tabletopic_kernel.workbench import Servers
+from tabletopic_kernel.local.processes.hosts import HostProcess
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.progress.events import (
+    CommitFailed,
+    Committed,
+    ControlEvent,
+    Enabled,
+    Failed,
+    SchemaEvolved,
+)
+from tabletopic_kernel.workbench.workbench import Servers
 
 _LOOK_EVERY_S = 0.1
 # States that come and go with every commit.

@@ -48,9 +48,9 @@ def run(
     import shutil  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 
-    from tabletopic_kernel.core.errors import UsageError  # noqa: PLC0415
     from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
     from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE, chosen  # noqa: PLC0415
+    from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
 
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     if state_dir is not None and folder.exists() and any(folder.iterdir()):

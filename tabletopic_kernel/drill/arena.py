@@ -16,16 +16,16 @@ import psutil
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.demo.hosts import HostProcess
-from tabletopic_kernel.demo.leash import Leash
 from tabletopic_kernel.drill.foreign import Reached
 from tabletopic_kernel.drill.streams import PLANS, Stream
 from tabletopic_kernel.drill.tables import Sampler
 from tabletopic_kernel.local.crash_points import CrashPoints
+from tabletopic_kernel.local.processes.hosts import HostProcess
+from tabletopic_kernel.local.processes.watchdog import Leash
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 
 HOSTS = 2
 _CATALOG_BUSY_S = 1

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.schedule import Fault
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
+from tabletopic_kernel.model.steps import Step
 
 # A topic that has not committed by then stands still.
 STANDS_STILL_S = 150.0

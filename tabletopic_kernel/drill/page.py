@@ -8,11 +8,11 @@ from html import escape
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.outcome import Outcome
 from tabletopic_kernel.drill.schedule import GROUPS
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
+from tabletopic_kernel.model.steps import Step
 
 _COLOURS = {"orders": "#0072b2", "payments": "#d55e00", "visits": "#009e73"}
 _GROUP_COLOURS = {

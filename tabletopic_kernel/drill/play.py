@@ -14,8 +14,6 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.core.errors import InternalError, TableTopicError, UsageError
-from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
 from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, StepHit
@@ -32,6 +30,8 @@ from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.progress import Report
+from tabletopic_kernel.model.errors import InternalError, TableTopicError, UsageError
+from tabletopic_kernel.model.steps import Step
 
 _FIRST_COMMIT_S = 600.0  # two hosts start at once, on a machine that may be busy
 _STEP_S = 15.0  # how long a round waits for its step

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.local.crash_points import Act
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.steps import Step
 
 
 class Fault(StrEnum):

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from tabletopic_kernel.core.errors import InternalError
+from tabletopic_kernel.model.errors import InternalError
 
 _PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 count = 3; }'
 _NOBODYS_ID = 0x7F000000

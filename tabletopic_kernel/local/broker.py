@@ -14,10 +14,12 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import jvm, login, ports, process
+from tabletopic_kernel.local import login, ports
 from tabletopic_kernel.local.files import write_whole
-from tabletopic_kernel.local.jars import Jars
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.local.java.jars import Jars
+from tabletopic_kernel.local.processes import process
+from tabletopic_kernel.model.errors import StackError
 
 NAME = "kafka"
 PORTS = ("client", "controller")

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tabletopic_kernel.core.steps import Step, install
+from tabletopic_kernel.model.steps import Step, install
 
 VARIABLE = "TABLETOPIC_DRILL"
 _LOOK_EVERY_S = 0.02

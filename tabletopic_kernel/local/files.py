@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.model.errors import StackError
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space, then try again",

@@ -10,8 +10,8 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local.files import write_whole
+from tabletopic_kernel.model.errors import StackError
 
 USER = "tabletopic"
 FILE = "password"

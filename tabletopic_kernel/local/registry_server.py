@@ -11,9 +11,10 @@ import base64
 import http.client
 from pathlib import Path
 
-from tabletopic_kernel.local import jvm, login, ports
+from tabletopic_kernel.local import login, ports
 from tabletopic_kernel.local.files import write_whole
-from tabletopic_kernel.local.jars import Jars
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.local.java.jars import Jars
 
 NAME = "registry"
 PORTS = ("http",)

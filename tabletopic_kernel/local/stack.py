@@ -15,14 +15,16 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import broker, jvm, login, ports, process, registry_server, state, watcher
+from tabletopic_kernel.local import broker, login, ports, registry_server, state
 from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.files import file_lock, logs_folder, need_space, stack_errors, tail
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.local.processes import process, watcher
+from tabletopic_kernel.local.processes.process import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
 from tabletopic_kernel.local.state import ServerRecord
+from tabletopic_kernel.model.errors import StackError
 
 # The registry takes longer to start, so it goes first.
 SERVERS = (registry_server.NAME, broker.NAME)

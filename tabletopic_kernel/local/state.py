@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local.files import write_whole
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.model.errors import StackError
 
 _FILE = "stack.json"
 _FORMAT = 1

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tabletopic_kernel.core.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.parameters import respelled
 

@@ -19,9 +19,10 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.adapters.catalog import reachable
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.clients.catalog import reachable
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, no_such_table
+from tabletopic_kernel.query.as_of import Moment, dotted, snapshot_at
 from tabletopic_kernel.query.duckdb_connection import (
     connect,
     give_secret,
@@ -29,7 +30,6 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
-from tabletopic_kernel.query.moment import Moment, dotted, snapshot_at
 from tabletopic_kernel.query.statements import check_reads
 from tabletopic_kernel.query.tables_in_sql import Name, quote, quote_default, tables_in, wants_table_list
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import duckdb
 
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.query.interrupt import result_of
 
 T = TypeVar("T")

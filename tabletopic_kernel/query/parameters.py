@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.model.errors import UsageError
 
 # What may hold a $ that means itself comes first: strings, quoted names, comments, $$…$$ strings.
 _TOKEN = re.compile(

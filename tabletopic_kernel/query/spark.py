@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from tabletopic_kernel.core.errors import ActionNeededError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.interrupt import result_of
 from tabletopic_kernel.query.parameters import respelled

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import duckdb
 
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.model.errors import UsageError
 
 _READS = frozenset({"SELECT", "EXPLAIN", "COPY", "CALL"})
 _WRITES = frozenset(

@@ -9,9 +9,9 @@ from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NotInsta
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tabletopic_kernel.adapters import catalog as module
-from tabletopic_kernel.adapters.catalog import open_catalog, reachable
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.clients import catalog as module
+from tabletopic_kernel.clients.catalog import open_catalog, reachable
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 
 
 def _of(module: str, base: type[Exception] = Exception, **more: object) -> Exception:

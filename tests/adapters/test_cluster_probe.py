@@ -17,11 +17,12 @@ import psutil
 import pyspark
 import pytest
 
-from tabletopic_kernel.adapters import cluster_probe, spark_launch
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.local import jvm, ports
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.clients import cluster_probe, spark_launch
+from tabletopic_kernel.local import ports
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 
 MASTER = "spark://127.0.0.1:1"
 SERVERS = {
@@ -210,11 +211,11 @@ PROGRAM = """
 import json
 import sys
 from pathlib import Path
-from tabletopic_kernel.adapters import cluster_probe
-from tabletopic_kernel.adapters.spark import SparkPlace, start_spark
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.settings import SparkSettings
-from tabletopic_kernel.local import jvm
+from tabletopic_kernel.clients import cluster_probe
+from tabletopic_kernel.clients.spark import SparkPlace, start_spark
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.local.java import jvm
 
 master, folder, conf = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 cluster_probe._WAIT_S = float(conf.pop("wait_s"))
@@ -299,9 +300,9 @@ def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) ->
 STOPPED = """
 import sys
 from pathlib import Path
-from tabletopic_kernel.adapters.spark import SparkPlace, forget, is_alive, start_spark
-from tabletopic_kernel.core.settings import SparkSettings
-from tabletopic_kernel.local import jvm
+from tabletopic_kernel.clients.spark import SparkPlace, forget, is_alive, start_spark
+from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.local.java import jvm
 
 folder = Path(sys.argv[1])
 home = str(jvm.spark_java_home(folder, jvm.spark_archive()))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tabletopic_kernel.adapters import kafka
-from tabletopic_kernel.core.errors import RetryableError, UsageError
+from tabletopic_kernel.clients import kafka
+from tabletopic_kernel.model.errors import RetryableError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.adapters.kafka_properties import check_properties
-from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.clients.kafka_properties import check_properties
+from tabletopic_kernel.model.errors import SettingsError
 
 
 def complaint(properties: dict[str, str]) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from tabletopic_kernel.adapters import protoc
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.core.protobuf_schema import ProtobufSchemaError, load
+from tabletopic_kernel.formats.protobuf.schema import protoc
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import ProtobufSchemaError, load
+from tabletopic_kernel.model.errors import RetryableError
 
 TEXT = """
 syntax = "proto3"; package a;

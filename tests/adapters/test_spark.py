@@ -10,10 +10,10 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.adapters import spark
-from tabletopic_kernel.adapters.spark import SparkPlace, start_spark
-from tabletopic_kernel.core.errors import SettingsError
-from tabletopic_kernel.core.settings import SparkSettings
+from tabletopic_kernel.clients import spark
+from tabletopic_kernel.clients.spark import SparkPlace, start_spark
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.sections import SparkSettings
 
 
 class Builder:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect, sync_playwright
 
-from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.local.processes.watchdog import Leash
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from playwright.sync_api import Page, Route
 
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     (

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import BrowserContext, FrameLocator, expect
 
-from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.local.stack import LocalStack
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.browser.lab_server import Lab
 from tests.browser.pages import DARK, SCREENSHOTS, LabPage, brightness
 
@@ -44,7 +44,14 @@ class Story:
 
     def produce(self, count: int, schema: str) -> None:
         """Send clicks to the topic."""
-        command = [sys.executable, "-m", "tabletopic_kernel.cli", "produce-clickstream", "--topic", "clicks"]
+        command = [
+            sys.executable,
+            "-m",
+            "tabletopic_kernel.faces.cli",
+            "produce-clickstream",
+            "--topic",
+            "clicks",
+        ]
         command += ["--count", str(count), "--schema", schema, "--seed", "11"]
         command += ["--state-dir", str(self.lab.state_dir)]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -152,7 +159,7 @@ def test_a_wrong_setting_is_told_at_its_field(story: Story) -> None:
 
 def test_a_killed_host_is_shown_and_another_goes_on(story: Story) -> None:
     """kill -9 of the host: the sidebar says so; after a click on Start the table goes on where it was."""
-    (host,) = [one for one in story.lab.children("tabletopic_kernel.cli", "serve") if one.is_running()]
+    (host,) = [one for one in story.lab.children("tabletopic_kernel.faces.cli", "serve") if one.is_running()]
     host.kill()
     head = story.page.sidebar.locator(".jp-TableTopic-header")
     expect(head).to_contain_text("failed", timeout=SOON_MS)

@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tabletopic_kernel.cli import main
-from tabletopic_kernel.commit.replay_plan import ReplayPlan
-from tabletopic_kernel.commit.status import TopicStatus
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.settings import Settings, TopicSettings, TopicWish
+from tabletopic_kernel.faces.cli import main
+from tabletopic_kernel.host.replay.plan import ReplayPlan
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, TopicWish
 from tabletopic_kernel.query.answer import Answer, TableRead
-from tabletopic_kernel.workbench import Servers
+from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.workbench import Servers
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeWorkbench:
     """The workbench that the program finds; settings come from an empty folder."""
     monkeypatch.chdir(tmp_path)
     bench = FakeWorkbench(Settings(state_dir=str(tmp_path / "state")))
-    monkeypatch.setattr("tabletopic_kernel.workbench.Workbench", lambda settings: bench)
+    monkeypatch.setattr("tabletopic_kernel.workbench.workbench.Workbench", lambda settings: bench)
     return bench
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import typer.main
 
-from tabletopic_kernel.cli import app, call
-from tabletopic_kernel.cli.servers import stop_event
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tabletopic_kernel.faces.cli import app, call
+from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
@@ -146,7 +146,7 @@ def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], 
 @pytest.mark.parametrize("words", ["config --json", "enable --help"])
 def test_a_closed_pipe_is_silent(tmp_path: Path, words: str) -> None:
     """`tabletopic … | head` prints no error when head has seen enough."""
-    script = f"{sys.executable} -m tabletopic_kernel.cli {words} | head -c 1; echo ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m tabletopic_kernel.faces.cli {words} | head -c 1; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240
     )
@@ -157,7 +157,7 @@ def test_a_closed_pipe_is_silent(tmp_path: Path, words: str) -> None:
 def test_nothing_heavy_is_loaded_at_the_start() -> None:
     """The program's own import brings in none of the libraries that cost a good part of a second."""
     heavy = ("pyspark", "pyiceberg", "pyarrow", "duckdb", "confluent_kafka", "pandas", "numpy", "datafusion")
-    code = f"import sys, tabletopic_kernel.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, tabletopic_kernel.faces.cli; print([m for m in {heavy!r} if m in sys.modules])"
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.dashboard import server
+from tabletopic_kernel.faces.live_dashboard import server
 
 
 def test_it_serves_with_the_settings_of_the_call(

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.grids import laid_out
-from tabletopic_kernel.shown.grid import Cell, Grid
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.grids import laid_out
+from tabletopic_kernel.faces.render.grid import Cell, Grid
 
 COLUMNS = Grid(
     ("column", "type", "doc"),

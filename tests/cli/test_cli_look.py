@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.cli import main
-from tabletopic_kernel.commit.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
-from tabletopic_kernel.commit.peek import PeekedRecord
-from tabletopic_kernel.table_topic import TableTopic
+from tabletopic_kernel.faces.cli import main
+from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
+from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.topic import TableTopic
 from tests.jupyter.magic_fakes import FakeWorkbench
 
 SNAPSHOT = TableSnapshot(2**62, 41, 1_700_000_000_000, "append", 5, 1, 900, 10, 2, 0, {0: 10}, 1)
@@ -23,7 +23,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeWorkbench:
     """The workbench that the program finds."""
     monkeypatch.chdir(tmp_path)
     bench = FakeWorkbench(tmp_path)
-    monkeypatch.setattr("tabletopic_kernel.workbench.Workbench", lambda settings: bench)
+    monkeypatch.setattr("tabletopic_kernel.workbench.workbench.Workbench", lambda settings: bench)
     return bench
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tabletopic_kernel.core.events import Replayed
+from tabletopic_kernel.model.progress.events import Replayed
 
 
 def outcome(**more: Any) -> Replayed:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from tabletopic_kernel.adapters import spark
-from tabletopic_kernel.cli import run
-from tabletopic_kernel.local import archive_later
+from tabletopic_kernel.clients import spark
+from tabletopic_kernel.faces.cli.commands import serve as run
+from tabletopic_kernel.local.java import archive_later
 
 
 @pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])

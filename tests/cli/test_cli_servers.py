@@ -12,17 +12,17 @@ from typing import Any
 import psutil
 import pytest
 
-from tabletopic_kernel import doctor
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.cli import screen
-from tabletopic_kernel.cli.call import Call
-from tabletopic_kernel.core.errors import StackError
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.local import state
-from tabletopic_kernel.local.detached_hosts import stop_detached
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.processes.detached_hosts import stop_detached
+from tabletopic_kernel.local.processes.process import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
-from tabletopic_kernel.servers import Away, Servers
+from tabletopic_kernel.model.errors import StackError
+from tabletopic_kernel.workbench import doctor
+from tabletopic_kernel.workbench.servers import Away, Servers
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
@@ -197,7 +197,7 @@ def test_no_hosts_in_the_background(tmp_path: Path) -> None:
 def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each check is a line, with its remedy below; one that fails makes the exit code 1."""
     checks = [doctor.Check("JDK", "ok", "21"), doctor.Check("broker", "warn", "away", "start it")]
-    monkeypatch.setattr("tabletopic_kernel.doctor.run_checks", lambda loaded: iter(checks))
+    monkeypatch.setattr("tabletopic_kernel.workbench.doctor.run_checks", lambda loaded: iter(checks))
     ended = run("doctor")
     assert ended.code == 0
     assert [line.split() for line in ended.out.splitlines()] == [
@@ -227,12 +227,12 @@ def test_doctor_works_where_nothing_runs(run: Callable[..., Any]) -> None:
 
 def test_a_check_that_breaks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whatever goes wrong inside a check is its result, and the others still run."""
-    from tabletopic_kernel.config import load_settings
+    from tabletopic_kernel.workbench.config import load_settings
 
     def broken(oldest: int = 0) -> Path:
         raise OSError("no such device")
 
-    monkeypatch.setattr("tabletopic_kernel.local.jvm.java", broken)
+    monkeypatch.setattr("tabletopic_kernel.local.java.jvm.java", broken)
     loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
     found = {check.name: check for check in doctor.run_checks(loaded)}
     assert found["JDK"].status == "fail"
@@ -244,7 +244,7 @@ def test_little_space_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     """A disk that is nearly full is a warning, a full one a failure."""
     from shutil import disk_usage
 
-    from tabletopic_kernel.config import load_settings
+    from tabletopic_kernel.workbench.config import load_settings
 
     real = disk_usage(tmp_path)
     loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)

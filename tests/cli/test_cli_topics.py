@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 
 def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
@@ -104,7 +104,7 @@ def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
     run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic is switched on by then: what is not known about hosts is no failure."""
-    monkeypatch.setattr("tabletopic_kernel.cli.call._HOSTS_WAIT_S", 0)
+    monkeypatch.setattr("tabletopic_kernel.faces.cli.call._HOSTS_WAIT_S", 0)
 
     def away() -> list[str]:
         raise RetryableError("coordinator not available")

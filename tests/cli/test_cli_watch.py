@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.cli.event_text import event_text
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.events import EVENT_ADAPTER, Progress, SchemaVersion
-from tabletopic_kernel.core.standing import Delay
+from tabletopic_kernel.faces.cli.event_text import event_text
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.events import EVENT_ADAPTER, Progress, SchemaVersion
+from tabletopic_kernel.model.progress.standing import Delay
 
 CONTRACT = {
     "topic",

@@ -47,7 +47,7 @@ Tabletopic = Callable[..., Outcome]
 @pytest.fixture
 def command(stack: StackInfo) -> list[str]:
     """The program as a process of its own, on the servers of the tests."""
-    return [sys.executable, "-m", "tabletopic_kernel.cli", "--state-dir", str(stack.state_dir)]
+    return [sys.executable, "-m", "tabletopic_kernel.faces.cli", "--state-dir", str(stack.state_dir)]
 
 
 @pytest.fixture

@@ -17,17 +17,17 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.adapters.kafka import TopicFacts
-from tabletopic_kernel.adapters.registry import RegisteredSchema
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.events import ControlEvent
-from tabletopic_kernel.core.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.core.partitions import partition_spec
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.worker import StagedBatch
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.kafka import TopicFacts
+from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.model.progress.events import ControlEvent
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.snapshot import TopicTable
 
 if TYPE_CHECKING:
     from tests.commit.rig import Rig

@@ -17,18 +17,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.start import next_ledger
-from tabletopic_kernel.commit.sweep import sweep
-from tabletopic_kernel.core.errors import (
+from tabletopic_kernel.host.resume_point import next_ledger
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.errors import (
     ActionNeededError,
     LostOwnershipError,
     OutcomeUnknownError,
 )
-from tabletopic_kernel.core.ledger import TAG, Ledger
-from tabletopic_kernel.core.partitions import partition_spec
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.worker import StagedBatch
+from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import sweep
 from tests.commit.conftest import (
     SCHEMA,
     FlakyCatalog,

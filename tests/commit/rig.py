@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.commit import coordinator, schedule
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.host import coordinator, schedule
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.commit.conftest import (
     IDENTIFIER,
     TOPIC,

@@ -10,22 +10,22 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.kafka import Broker, TopicFacts
-from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry
-from tabletopic_kernel.commit import newest_record
-from tabletopic_kernel.commit.candidate import read_candidate
-from tabletopic_kernel.commit.check import Plan, plan_enable
-from tabletopic_kernel.commit.peek import PeekedRecord
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.avro_schema import parse
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.partitions import partition_spec
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.table_columns import table_schema
-from tabletopic_kernel.core.types import iceberg_schema_of
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.kafka import Broker, TopicFacts
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry
+from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.types import iceberg_schema_of
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.candidate import read_candidate
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.workbench import newest_record
+from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.plan import Plan, plan_enable
 
 # The table that another topic, which is switched on too, will have.
 TAKEN = {("default", "a_b"): "a.b"}

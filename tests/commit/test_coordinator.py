@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core import steps
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError
-from tabletopic_kernel.core.ledger import StagedOffsets
-from tabletopic_kernel.core.steps import Step
-from tabletopic_kernel.ingest.plan import Needs
-from tabletopic_kernel.ingest.worker import StagedBatch
+from tabletopic_kernel.model import steps
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.steps import Step
+from tabletopic_kernel.pipeline.plan import Needs
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
 from tests.commit.conftest import (
     batch,
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import BadRecordError, RetryableError
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import BadRecordError, RetryableError
 from tests.commit.conftest import (
     answer_lost,
     batch,

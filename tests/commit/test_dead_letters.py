@@ -15,16 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.dead_letters import DeadLetters
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import LostOwnershipError, RetryableError, TableTopicError
-from tabletopic_kernel.core.ledger import StagedOffsets
 from tabletopic_kernel.drill import foreign
-from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.plan import Needs, RefusedRecord, TablePlan
-from tabletopic_kernel.ingest.worker import StagedBatch
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import LostOwnershipError, RetryableError, TableTopicError
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, TablePlan
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.dead_letters import DeadLetters
 from tests.commit.conftest import answer_lost, never_arrived, refused
 from tests.commit.rig import Rig, drain, made_rig
 
@@ -388,7 +388,7 @@ def _half_a_commit(coordinator: Coordinator, batch: StagedBatch) -> None:
 
 
 def _fresh_rig(monkeypatch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    from tabletopic_kernel.adapters.catalog import open_catalog
+    from tabletopic_kernel.clients.catalog import open_catalog
 
     root = factory.mktemp("letters")
     catalog = open_catalog(

@@ -18,15 +18,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.commit.owner import Owner
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.core.ledger import StagedOffsets
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import StageTask
-from tabletopic_kernel.ingest.worker import StagedBatch
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.commit.conftest import TOPIC, FakeBroker, FakeControl, FakeRegistry
 from tests.ingest.source import SOURCE

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError
-from tabletopic_kernel.commit.subjects import record_names, why_foreign
-from tabletopic_kernel.commit.unknown import UnknownSchemas
-from tabletopic_kernel.core.errors import BadRecordError, RetryableError
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.stage import Stage
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.model.errors import BadRecordError, RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.table.schemas.subjects import record_names, why_foreign
+from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.source import SOURCE
 from tests.ingest.whole_path import Path, avro_values
@@ -233,7 +233,7 @@ def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: 
     def fail(*_: Any) -> None:
         raise KeyError("odd")
 
-    monkeypatch.setattr("tabletopic_kernel.commit.writers.aliases_of", fail)
+    monkeypatch.setattr("tabletopic_kernel.table.schemas.versions.aliases_of", fail)
     values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
     assert [row["id"] for row in topic.send(*values)] == [6]
     assert topic.letters == {1: "bad_schema"}

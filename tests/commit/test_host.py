@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.commit import host as module
-from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
-from tabletopic_kernel.commit.host import Host
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.wishes import parse_wish
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, TopicWish
+from tabletopic_kernel.host import host as module
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.host.host import Host
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.settings_topic import parse_wish
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, TopicWish
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3

@@ -6,11 +6,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 
-from tabletopic_kernel.commit.layout import lay_out
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import HeadMovedError
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import HeadMovedError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.layout import lay_out
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.commit.conftest import IDENTIFIER
 from tests.commit.rig import Rig, drain
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.replay import letters_that
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.events import Replayed
-from tabletopic_kernel.core.settings import ReplayWish
-from tabletopic_kernel.core.wire import prefix
 from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.replay.replay import letters_that
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress.events import Replayed
+from tabletopic_kernel.model.settings.sections import ReplayWish
 from tests.commit.conftest import AVRO, answer_lost, never_arrived, refused
 from tests.commit.rig import Rig, drain
 from tests.commit.test_dead_letters import LETTERS, _fine, commit, letters, rows, running, stage, staged

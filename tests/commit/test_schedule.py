@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.commit.schedule import Schedule
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.host.schedule import Schedule
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 SETTINGS = TopicSettings(commit_interval_ms="400ms")  # type: ignore[arg-type]
 

@@ -11,19 +11,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.commit.covered import CoveredSchema
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.sweep import sweep
-from tabletopic_kernel.core.errors import (
+from tabletopic_kernel.model.columns.evolution import evolve
+from tabletopic_kernel.model.errors import (
     ActionNeededError,
     HeadMovedError,
     LostOwnershipError,
     OutcomeUnknownError,
     StartOverError,
 )
-from tabletopic_kernel.core.evolution import evolve
-from tabletopic_kernel.core.ledger import TAG, Ledger
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.registered import CoveredSchema
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import sweep
 from tests.commit.conftest import (
     IDENTIFIER,
     SCHEMA,

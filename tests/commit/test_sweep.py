@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.datafiles import data_root
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.commit.sweep import sweep
-from tabletopic_kernel.core.errors import (
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.errors import (
     HeadMovedError,
     LostOwnershipError,
     OutcomeUnknownError,
     RetryableError,
     StartOverError,
 )
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.core.partitions import partition_spec
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.write.data_files import data_root
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import sweep
 from tests.commit.conftest import SCHEMA, FlakyCatalog, answer_lost, batch, next_commit, write_rows
 from tests.commit.histories import STEPS, TableLife, live, place_of
 from tests.commit.rig import Rig, drain, made_rig

@@ -21,25 +21,25 @@ from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from tabletopic_kernel.adapters.catalog import create_table
-from tabletopic_kernel.adapters.kafka import Broker
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError
-from tabletopic_kernel.commit.control_log import ControlLog
-from tabletopic_kernel.commit.replay import stage_letters
-from tabletopic_kernel.commit.schemas import SchemaKeeper
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
-from tabletopic_kernel.core.dead_letter import SCHEMA as LETTERS
-from tabletopic_kernel.core.errors import ActionNeededError
-from tabletopic_kernel.core.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import KEY_HEADER, prefix
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import StageTask
+from tabletopic_kernel.clients.catalog import create_table
+from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
+from tabletopic_kernel.formats.wire import KEY_HEADER, prefix
+from tabletopic_kernel.host.control_topic import ControlLog
+from tabletopic_kernel.host.replay.replay import stage_letters
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
+from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 from tests.commit.conftest import IDENTIFIER, TOPIC, FakeBroker, FakeControl
 from tests.ingest.source import SOURCE
 

@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.io import pyarrow as io_pyarrow
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.core.commit_cycle import Event, State
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.model.commit_cycle import Event, State
 from tests.commit.conftest import answer_lost
 from tests.commit.rig import Rig, drain
 from tests.commit.test_dead_letters import commit, letters, rows, running, stage

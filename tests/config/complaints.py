@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError
 
 
 def complaint(load, *args: Any, **kwargs: Any) -> str:  # type: ignore[no-untyped-def]

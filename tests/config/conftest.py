@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.config import (
+from tabletopic_kernel.workbench.config import (
     LoadedSettings,
     load_settings,
 )

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.config import (
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.config import (
     DEFAULT,
     PROGRAM_VARIABLES,
     describe,
     load_settings,
 )
-from tabletopic_kernel.core.settings import Settings
 from tests.config.complaints import complaint
 
 # --- precedence -------------------------------------------------------------------------------------------
@@ -260,7 +260,9 @@ def test_other_variables_are_left_alone(load) -> None:
 def test_importing_is_light() -> None:
     """Reading settings loads none of the heavy clients."""
     heavy = ["confluent_kafka", "pyspark", "pyiceberg", "pyarrow", "duckdb", "datafusion"]
-    program = f"import sys, tabletopic_kernel.config; print([m for m in {heavy} if m in sys.modules])"
+    program = (
+        f"import sys, tabletopic_kernel.workbench.config; print([m for m in {heavy} if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.config import (
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.workbench.config import (
     check_kafka_properties,
 )
-from tabletopic_kernel.core.errors import SettingsError
 from tests.config.complaints import complaint
 
 

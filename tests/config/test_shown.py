@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.config import (
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.workbench.config import (
     DEFAULT,
     EMBEDDED,
     describe,
     load_settings,
 )
-from tabletopic_kernel.core.errors import SettingsError
 
 
 def test_describe_lists_every_setting_in_order(load) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.core import charts
-from tabletopic_kernel.core.events import Progress
-from tabletopic_kernel.core.history import History, pack
-from tabletopic_kernel.core.projection import Record
+from tabletopic_kernel.model.progress import charts
+from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.progress.progress_view import Record
+from tabletopic_kernel.model.progress.time_buckets import History, pack
 
 T0 = 1_700_000_000_000
 MINUTES_10 = 600_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.core.cluster import out_of_reach
-from tabletopic_kernel.core.settings import SparkSettings
+from tabletopic_kernel.model.settings.cluster import out_of_reach
+from tabletopic_kernel.model.settings.sections import SparkSettings
 
 FAR = {"bootstrap.servers": "broker-1:9092,broker-2:9092"}
 STORE = {"type": "rest", "uri": "https://catalog", "warehouse": "s3://lake"}

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tabletopic_kernel.core.commit_cycle import (
+from tabletopic_kernel.model.commit_cycle import (
     CLOSED_EVENT,
     TRANSITIONS,
     Action,
@@ -16,7 +16,7 @@ from tabletopic_kernel.core.commit_cycle import (
     next_goal,
     transition,
 )
-from tabletopic_kernel.core.errors import InternalError
+from tabletopic_kernel.model.errors import InternalError
 
 # Events that an action brings back within the same step, by action: they always follow it.
 OUTCOMES = {

@@ -23,10 +23,10 @@ from pyiceberg.types import (
     StructType,
 )
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.evolution import METADATA, evolve
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.table_columns import table_schema
+from tabletopic_kernel.model.columns.evolution import METADATA, evolve
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 SETTINGS = TopicSettings()
 PRIMITIVES: list[IcebergType] = [

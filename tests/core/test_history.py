@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core.history import ArrivalCurve, History, Tier, lag_of, pack
+from tabletopic_kernel.model.progress.time_buckets import ArrivalCurve, History, Tier, lag_of, pack
 
 TIERS = ((1_000, 5), (10_000, 3))
 COMMITS = st.lists(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.json_refs import JsonSchemaError
-from tabletopic_kernel.core.json_schema import parse_json_schema
-from tabletopic_kernel.core.json_types import MAX_LEVELS, REST
+from tabletopic_kernel.formats.json.schema.columns import parse_json_schema
+from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError
+from tabletopic_kernel.formats.json.types import MAX_LEVELS, REST
 
 
 def columns(schema: Any, references: dict[str, str] | None = None) -> dict[str, str]:

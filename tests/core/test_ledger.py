@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core.errors import InternalError
-from tabletopic_kernel.core.ledger import Ledger, StagedOffsets, check_contiguous
+from tabletopic_kernel.model.errors import InternalError
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets, check_contiguous
 
 OFFSETS = st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), max_size=20)
 LEDGERS = st.builds(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.core.avro_schema import AvroSchemaError, parse
-from tabletopic_kernel.core.evolution import evolve
-from tabletopic_kernel.core.json_schema import parse_json_schema
-from tabletopic_kernel.core.meaning import avro_meaning, json_meaning, meaning_in
-from tabletopic_kernel.core.types import iceberg_schema_of
+from tabletopic_kernel.formats.avro.schema import AvroSchemaError, parse
+from tabletopic_kernel.formats.json.schema.columns import parse_json_schema
+from tabletopic_kernel.formats.types import iceberg_schema_of
+from tabletopic_kernel.model.columns.evolution import evolve
+from tabletopic_kernel.model.columns.meaning import avro_meaning, json_meaning, meaning_in
 
 US = {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"}
 BITS = {"type": "bytes", "connect.name": "io.debezium.data.Bits", "connect.parameters": {"length": "5"}}

@@ -12,14 +12,14 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.partitions import (
+from tabletopic_kernel.model.columns.partitions import (
     NONE,
     next_spec,
     parse_partition,
     partition_spec,
     partition_texts,
 )
+from tabletopic_kernel.model.errors import UsageError
 
 SCHEMA = Schema(
     NestedField(1, "event_time", TimestamptzType()),

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.events import Progress
-from tabletopic_kernel.core.projection import FRESH_MS, NO_HOST, Commit, Record
-from tabletopic_kernel.core.settings import TopicWish
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, Commit, Record
+from tabletopic_kernel.model.settings.sections import TopicWish
 
 T0 = 1_700_000_000_000
 

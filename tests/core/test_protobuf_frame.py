@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_frame import header_of, headers_of, read_header
-from tabletopic_kernel.core.protobuf_schema import load
+from tabletopic_kernel.formats.protobuf.schema.message_indexes import header_of, headers_of, read_header
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
 
 SCHEMA = """
 syntax = "proto3"; package t;

@@ -21,8 +21,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_schema import (
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import (
     MAX_DEPTH,
     ProtobufSchemaError,
     load,
@@ -30,7 +30,7 @@ from tabletopic_kernel.core.protobuf_schema import (
     messages_of,
     parse,
 )
-from tabletopic_kernel.core.protobuf_types import iceberg_schema_of
+from tabletopic_kernel.formats.protobuf.schema.types import iceberg_schema_of
 
 IMPORTS = "".join(
     f'import "google/protobuf/{name}.proto"; '

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tabletopic_kernel.core.redact import HIDDEN, is_secret, mask, shown
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask, shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tabletopic_kernel.core.settings import (
+from tabletopic_kernel.model.settings.sections import (
     Settings,
     TopicSettings,
     TopicWish,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core.settings import Settings, TopicSettings
-from tabletopic_kernel.core.settings_paths import (
+from tabletopic_kernel.model.settings.paths import (
     Leaf,
     Value,
     dotted,
@@ -14,6 +13,7 @@ from tabletopic_kernel.core.settings_paths import (
     variable_forms,
     variable_path,
 )
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 
 
 def test_every_field_has_a_place() -> None:

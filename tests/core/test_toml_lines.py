@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core.toml_lines import toml_lines, toml_syntax_error
+from tabletopic_kernel.model.settings.toml_lines import toml_lines, toml_syntax_error
 
 DOCUMENT = '''\
 # [comment]

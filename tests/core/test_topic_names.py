@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.topic_names import check_table_topic, check_topic_name, internal_owner
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name, internal_owner
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from tabletopic_kernel.core.evolution import VALUE, evolve
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.table_columns import table_schema
-from tabletopic_kernel.core.transform import decoded_columns, value_columns
+from tabletopic_kernel.model.columns.evolution import VALUE, evolve
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.transform.columns import decoded_columns, value_columns
 
 
 def _schema(**types: IntegerType | LongType) -> Schema:

@@ -32,8 +32,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.core.avro_schema import MAX_DEPTH, AvroSchemaError, parse
-from tabletopic_kernel.core.types import arrow_schema_of, iceberg_schema_of
+from tabletopic_kernel.formats.avro.schema import MAX_DEPTH, AvroSchemaError, parse
+from tabletopic_kernel.formats.types import arrow_schema_of, iceberg_schema_of
 from tests.ingest.avro_cases import row_schema, rows
 
 

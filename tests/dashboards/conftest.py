@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.events import Progress, SchemaVersion
-from tabletopic_kernel.core.projection import Record
-from tabletopic_kernel.core.settings import TopicWish
-from tabletopic_kernel.dashboard.view import Retention, SnapshotFacts, TableFacts, View
+from tabletopic_kernel.faces.live_dashboard.record.view import Retention, SnapshotFacts, TableFacts, View
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.events import Progress, SchemaVersion
+from tabletopic_kernel.model.progress.progress_view import Record
+from tabletopic_kernel.model.settings.sections import TopicWish
 
 NOW = 1_700_000_600_000
 V1 = SchemaVersion(id=1, subject="clicks-value", version=1)

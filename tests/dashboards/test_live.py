@@ -19,14 +19,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tabletopic_kernel.commit.control_log import ControlLog, ensure_control_topic
-from tabletopic_kernel.commit.wishes import write_wish
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.settings import Settings, TopicWish
-from tabletopic_kernel.dashboard.look import DARK, LIGHT
+from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK, LIGHT
+from tabletopic_kernel.host.control_topic import ControlLog, ensure_control_topic
+from tabletopic_kernel.host.settings_topic import write_wish
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.sections import Settings, TopicWish
+from tabletopic_kernel.workbench.workbench import Workbench
 
 pytestmark = pytest.mark.integration
 
@@ -129,7 +129,7 @@ def topic(stack: StackInfo) -> Iterator[Told]:
 def started(stack: StackInfo, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     """A dashboard's process, and where it says that it listens."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tabletopic_kernel.dashboard", *arguments],
+        [sys.executable, "-m", "tabletopic_kernel.faces.live_dashboard", *arguments],
         env={**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)},
         stdout=subprocess.PIPE,
         text=True,

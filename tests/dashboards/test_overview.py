@@ -9,13 +9,13 @@ from bokeh.models import ColumnDataSource
 
 from tabletopic_kernel._dashboards.overview import OverviewPage, page, row, summary
 from tabletopic_kernel._dashboards.topic import page as topic_page
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.projection import Record
-from tabletopic_kernel.core.settings import TopicWish
-from tabletopic_kernel.core.standing import Delay
-from tabletopic_kernel.dashboard.look import DARK
-from tabletopic_kernel.dashboard.topic_table import TopicTable, cells_that_changed
-from tabletopic_kernel.dashboard.view import View
+from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK
+from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable, cells_that_changed
+from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.progress_view import Record
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import TopicWish
 from tests.dashboards.conftest import NOW, progress, told
 
 

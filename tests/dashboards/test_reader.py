@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.dashboard.known import Known
-from tabletopic_kernel.dashboard.live import Live
+from tabletopic_kernel.faces.live_dashboard.record.known import Known
+from tabletopic_kernel.faces.live_dashboard.record.live import Live
+from tabletopic_kernel.model.settings.sections import Settings
 
 
 def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:

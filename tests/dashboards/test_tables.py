@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.dashboard.tables import commits_of, facts_of
+from tabletopic_kernel.faces.live_dashboard.record.tables import commits_of, facts_of
+from tabletopic_kernel.model.ledger import Ledger
 
 
 def test_snapshots_of_ours_and_of_others(tmp_path: Path) -> None:

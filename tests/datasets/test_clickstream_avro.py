@@ -18,7 +18,7 @@ from tabletopic_kernel._datasets.clickstream.generator import (
     schema_text,
 )
 from tabletopic_kernel._datasets.clickstream.shop import DEVICE_TYPES, STEPS
-from tabletopic_kernel.core import wire
+from tabletopic_kernel.formats import wire
 
 SCHEMAS = {version: fastavro.parse_schema(json.loads(schema_text(version))) for version in ("v1", "v2")}
 INT = st.integers(-(2**31) + 1, 2**31 - 1)

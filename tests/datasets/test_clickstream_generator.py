@@ -25,8 +25,8 @@ from tabletopic_kernel._datasets.clickstream.generator import (
     Tallies,
 )
 from tabletopic_kernel._datasets.clickstream.shop import STEPS
-from tabletopic_kernel.core import wire
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.formats import wire
+from tabletopic_kernel.model.errors import UsageError
 
 MANY = 100_000
 # sha256 over key, time and body of the first 5,000 events of seed 7. They change with the generator only:

@@ -16,9 +16,9 @@ from tabletopic_kernel._datasets.clickstream import produce as module
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import produce
-from tabletopic_kernel.adapters import kafka
-from tabletopic_kernel.core import wire
-from tabletopic_kernel.core.errors import RetryableError, UsageError
+from tabletopic_kernel.clients import kafka
+from tabletopic_kernel.formats import wire
+from tabletopic_kernel.model.errors import RetryableError, UsageError
 
 MOCK_REGISTRY = {"url": "mock://clickstream"}
 # Each client of the mock registry has one of its own, and counts ids from 1.

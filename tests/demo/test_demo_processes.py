@@ -15,9 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.core.errors import StackError, UsageError
-from tabletopic_kernel.demo import hosts, run
-from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.demo import run
+from tabletopic_kernel.local.processes import hosts
+from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.model.errors import StackError, UsageError
 
 
 @pytest.mark.integration
@@ -38,7 +39,7 @@ def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) 
 
 _ORPHAN = """
 import os, signal, subprocess, time
-from tabletopic_kernel.demo.processes import ProcessTree
+from tabletopic_kernel.local.processes.processes import ProcessTree
 
 before = subprocess.Popen(["sh", "-c", "sleep 300 & wait"], start_new_session=True)
 tree = ProcessTree()

@@ -8,10 +8,10 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tabletopic_kernel.commit.covered import CoveredSchema
-from tabletopic_kernel.core.events import SchemaEvolved
-from tabletopic_kernel.core.ledger import Ledger
 from tabletopic_kernel.demo import history
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.progress.events import SchemaEvolved
+from tabletopic_kernel.table.schemas.registered import CoveredSchema
 from tests.demo.made_up import METADATA, rows_of_events
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.demo import hosts, proof, run, scenario
+from tabletopic_kernel.demo import proof, run, scenario
 from tabletopic_kernel.demo.outcome import Outcome
 from tabletopic_kernel.demo.script import Script
+from tabletopic_kernel.local.processes import hosts
+from tabletopic_kernel.model.errors import UsageError
 from tests.demo.made_up import EVENTS, answer
 
 
@@ -70,7 +71,7 @@ def test_too_few_events_are_refused(tmp_path: Path) -> None:
 
 def test_hosts_see_the_demo_s_servers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's own settings, from the environment or a file further up, do not reach them."""
-    from tabletopic_kernel.config import load_settings
+    from tabletopic_kernel.workbench.config import load_settings
 
     (tmp_path / "tabletopic.toml").write_text('[kafka]\nbootstrap.servers = "prod:9092"\n')
     folder = tmp_path / "state"

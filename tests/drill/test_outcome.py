@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill import kept, page
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.outcome import Outcome, StepHit
@@ -13,6 +12,7 @@ from tabletopic_kernel.drill.schedule import Fault
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
+from tabletopic_kernel.model.steps import Step
 
 SAMPLES = [Sample(1, 10, 0), Sample(2, 10, 5), Sample(3, 4, 11), Sample(4, 4, 12), Sample(5, 9, 7)]
 

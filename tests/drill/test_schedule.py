@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.steps import Step
 from tabletopic_kernel.drill.schedule import GROUPS, HEAVY, PROVOKED_BY, Fault, Round, chosen, rounds
 from tabletopic_kernel.local.crash_points import Act
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.steps import Step
 
 ALL = frozenset(Fault)
 

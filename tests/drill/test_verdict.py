@@ -23,10 +23,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tabletopic_kernel.core import dead_letter
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.streams import Fate, Sent, value_of
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
+from tabletopic_kernel.model import dead_letter
 
 PLACE = StructType(
     NestedField(6, "partition", IntegerType()),

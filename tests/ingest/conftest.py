@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.commit import projected
-from tabletopic_kernel.ingest.sql_projection import SqlProjection
+from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+from tabletopic_kernel.table.schemas import projection_columns as projected
 
 
 @pytest.fixture(autouse=True)

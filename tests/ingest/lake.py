@@ -22,9 +22,9 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.commit.snapshot import base_properties
-from tabletopic_kernel.ingest.conform import conform, file_schema
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.snapshot import base_properties
 from tests.ingest.avro_cases import plain_rows
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from tabletopic_kernel.core.wire import PREFIX_BYTES, prefix
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder
+from tabletopic_kernel.formats.wire import PREFIX_BYTES, prefix
 from tests.ingest.measuring import report
 
 RECORDS = 50_000

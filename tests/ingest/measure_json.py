@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decode_json import JsonDecoder, JsonSchemaDecoder
+from tabletopic_kernel.formats.json.decoder import JsonDecoder, JsonSchemaDecoder
+from tabletopic_kernel.formats.wire import prefix
 from tests.ingest.measuring import report
 
 RECORDS = 50_000

@@ -16,17 +16,17 @@ import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.catalog import create_table, open_catalog
-from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
-from tabletopic_kernel.core.dead_letter import SCHEMA as LETTERS
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.table_columns import table_schema
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decoders import inferring_decoder, make_decoder
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan
-from tabletopic_kernel.ingest.stage import Stage
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan
+from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 from tests.ingest import measure_avro, measure_json, measure_protobuf
 from tests.ingest.source import SOURCE
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.stage import StageTask
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.pipeline.stage import StageTask
 from tests.ingest.avro_cases import zigzag
 from tests.ingest.measure_letters import Format, batch, make_plan
 from tests.ingest.protobuf_cases import text

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.sql_projection import SqlProjection
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.projection.projection import SqlProjection
 from tests.ingest.measuring import report
 from tests.ingest.test_sql_projection import EVERY_TYPE, record
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf.message_factory import GetMessageClass
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
+from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tests.ingest.measuring import report
 
 RECORDS = 50_000

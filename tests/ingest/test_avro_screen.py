@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core.avro_schema import parse
-from tabletopic_kernel.ingest import decode_avro
-from tabletopic_kernel.ingest.avro_screen import Screen
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder, _Work
+from tabletopic_kernel.formats.avro import decoder as decode_avro
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder, _Work
+from tabletopic_kernel.formats.avro.prefilter import Screen
+from tabletopic_kernel.formats.avro.schema import parse
 from tests.ingest.avro_cases import SCHEMA_ID, framed, plain_rows, row_schema, rows, zigzag
 
 CALM = settings(max_examples=100)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.ingest.conform import conform, part
+from tabletopic_kernel.pipeline.conform import conform, part
 
 INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
 INNER_WIDE = pa.struct(

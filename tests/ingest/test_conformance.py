@@ -22,12 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.core.json_types import REST
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder
-from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder
-from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
-from tabletopic_kernel.ingest.decoders import Decoder
-from tabletopic_kernel.ingest.verdicts import NotRows
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder
+from tabletopic_kernel.formats.decoder import Decoder
+from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
+from tabletopic_kernel.formats.json.types import REST
+from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
+from tabletopic_kernel.formats.rejection import NotRows
 from tests.ingest import avro_cases, json_cases, protobuf_cases, test_decode_avro, test_decode_json
 from tests.ingest import test_decode_protobuf as of_protobuf
 from tests.ingest.avro_cases import plain_rows

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.ingest.daemon import read_archives_once
+from tabletopic_kernel.pipeline.worker.daemon import read_archives_once
 
 
 @pytest.fixture

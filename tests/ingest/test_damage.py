@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder
-from tabletopic_kernel.ingest.decode_json import JsonDecoder, JsonSchemaDecoder
-from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
-from tabletopic_kernel.ingest.decoders import Decoder
-from tabletopic_kernel.ingest.verdicts import Refusal
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder
+from tabletopic_kernel.formats.decoder import Decoder
+from tabletopic_kernel.formats.json.decoder import JsonDecoder, JsonSchemaDecoder
+from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
+from tabletopic_kernel.formats.rejection import Refusal
 from tests.ingest import test_decode_avro_fuzz as of_avro
 from tests.ingest import test_decode_json_fuzz as of_json
 from tests.ingest import test_decode_protobuf_fuzz as of_protobuf

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.core.avro_schema import parse
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.transform import NotAnEnvelopeError, value_columns
-from tabletopic_kernel.core.types import iceberg_schema_of
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.json_payload import payloads
-from tabletopic_kernel.ingest.transform import make_step
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.json.payload import payloads
+from tabletopic_kernel.formats.types import iceberg_schema_of
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.transform.columns import NotAnEnvelopeError, value_columns
+from tabletopic_kernel.pipeline.transform.transform import make_step
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.whole_path import Path, avro_values, without
 

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.core.avro_schema import AvroSchemaError
-from tabletopic_kernel.core.wire import PREFIX_BYTES
-from tabletopic_kernel.ingest import avro_fast, decode_avro
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder, _Work
-from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.avro import decoder as decode_avro
+from tabletopic_kernel.formats.avro import fast as avro_fast
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder, _Work
+from tabletopic_kernel.formats.avro.schema import AvroSchemaError
+from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.ingest.avro_cases import (
     DAY_ONE,
     LAST_DAY,

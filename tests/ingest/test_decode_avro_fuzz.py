@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.ingest.decode_avro import AvroDecoder
-from tabletopic_kernel.ingest.verdicts import NotRows, Refusal
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder
+from tabletopic_kernel.formats.rejection import NotRows, Refusal
 from tests.ingest.avro_cases import PREFIX, SCHEMA_ID, framed, plain_rows, row_schema, rows, zigzag
 from tests.ingest.damage import SCALE, Damage, byte, cut, cut_front, flip, grow, insert, swap
 from tests.ingest.test_decode_avro import STRING_AND_INT, exact_batch, expected, fast_batch, good, text

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from tabletopic_kernel.core.json_refs import JsonSchemaError
-from tabletopic_kernel.core.json_types import REST
-from tabletopic_kernel.ingest import decode_json
-from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder
-from tabletopic_kernel.ingest.json_fast import FastRows
-from tabletopic_kernel.ingest.json_records import Records
-from tabletopic_kernel.ingest.verdicts import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.json import decoder as decode_json
+from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
+from tabletopic_kernel.formats.json.fast import FastRows
+from tabletopic_kernel.formats.json.records import Records
+from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError
+from tabletopic_kernel.formats.json.types import REST
+from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.damage import SCALE
 from tests.ingest.json_cases import PREFIX, SCHEMA_ID, framed, rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder
+from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
 from tests.ingest.json_cases import PREFIX, SCHEMA_ID
 from tests.ingest.test_decode_json import STRING_AND_INT
 from tests.ingest.test_infer_json import settled, texts

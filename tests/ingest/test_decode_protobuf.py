@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.ingest import decode_protobuf
-from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
+from tabletopic_kernel.formats.protobuf import decoder as decode_protobuf
+from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.damage import SCALE
 from tests.ingest.protobuf_cases import (
@@ -418,8 +418,8 @@ def test_json_text() -> None:
 def _class_of(decoder: ProtobufDecoder) -> Any:
     from google.protobuf.message_factory import GetMessageClass
 
-    from tabletopic_kernel.adapters.protoc import compile_schema
-    from tabletopic_kernel.core.protobuf_schema import load
+    from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+    from tabletopic_kernel.formats.protobuf.schema.tree import load
 
     files, _ = compile_schema(JSON)
     return GetMessageClass(load(files).FindMessageTypeByName(decoder.message))

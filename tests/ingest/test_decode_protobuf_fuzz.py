@@ -13,10 +13,10 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
-from tabletopic_kernel.ingest.verdicts import NotRows, Refusal
+from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
+from tabletopic_kernel.formats.rejection import NotRows, Refusal
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.damage import SCALE, Damage, byte, cut, cut_front, flip, grow, insert, swap
 from tests.ingest.protobuf_cases import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.ingest import decoders
-from tabletopic_kernel.ingest.decoders import BadSchemaError, cached_decoder, make_decoder
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.formats import decoder as decoders
+from tabletopic_kernel.formats.decoder import BadSchemaError, cached_decoder, make_decoder
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.errors import RetryableError
 
 
 def _proto(count: int, kind: str) -> str:

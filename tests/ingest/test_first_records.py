@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import StageTask
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
 from tests.ingest.source import SOURCE
 from tests.ingest.whole_path import Path, without
 

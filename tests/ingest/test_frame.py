@@ -21,12 +21,12 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.core.wire import KEY_HEADER, VALUE_HEADER, prefix
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.frame import Group, split
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
+from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.pipeline.split_by_schema import Group, split
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("6da336d8-f1d3-0f98-4c47-d03ee8a14a10")

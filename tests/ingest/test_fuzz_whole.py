@@ -22,18 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.kafka import Broker
-from tabletopic_kernel.adapters.registry import RegisteredSchema, Registry, UnknownSchemaError
-from tabletopic_kernel.commit.control_log import ControlLog
-from tabletopic_kernel.commit.schemas import SchemaKeeper
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.core.dead_letter import INTERNAL_ERROR
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.core.wire import GUID_MAGIC, KEY_HEADER, VALUE_HEADER, SchemaKey, prefix
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.stage import Stage
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.wire import GUID_MAGIC, KEY_HEADER, VALUE_HEADER, SchemaKey, prefix
+from tabletopic_kernel.host.control_topic import ControlLog
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tests.commit.conftest import FakeBroker, FakeControl
 from tests.ingest import damage
 from tests.ingest.source import SOURCE

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, IntegerType, ListType, LongType, NestedField, StringType
 
-from tabletopic_kernel.core.evolution import evolve
-from tabletopic_kernel.core.json_infer import MAX_COLUMNS, merged_columns, value_struct
-from tabletopic_kernel.core.json_types import REST, JsonType, ListOf, Struct, Text
-from tabletopic_kernel.ingest import decode_json
-from tabletopic_kernel.ingest.decode_json import JsonDecoder
+from tabletopic_kernel.formats.json import decoder as decode_json
+from tabletopic_kernel.formats.json.decoder import JsonDecoder
+from tabletopic_kernel.formats.json.infer import MAX_COLUMNS, merged_columns, value_struct
+from tabletopic_kernel.formats.json.types import REST, JsonType, ListOf, Struct, Text
+from tabletopic_kernel.model.columns.evolution import evolve
 from tests.ingest.damage import SCALE
 from tests.ingest.test_decode_json import exact_batch, fast_rows
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.registry import RegisteredSchema
-from tabletopic_kernel.core.errors import ActionNeededError
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import prefix
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.whole_path import Path
 

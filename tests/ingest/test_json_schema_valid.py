@@ -13,8 +13,8 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decode_json import JsonSchemaDecoder
+from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
+from tabletopic_kernel.formats.wire import prefix
 
 FOO = {"properties": {"foo": {"type": "string"}}, "unevaluatedProperties": False}
 BAR = {"properties": {"bar": {"type": "string"}}}

@@ -11,33 +11,30 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.registry import RegisteredSchema
-from tabletopic_kernel.core.dead_letter import INTERNAL_ERROR
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest import (
-    avro_exact,
-    avro_fast,
-    debezium,
-    decode_avro,
-    decode_json,
-    decode_protobuf,
-    group_rows,
-    json_exact,
-    json_fast,
-    json_payload,
-    protobuf_exact,
-    protobuf_fast,
-    sql_projection,
-    stage,
-    transform,
-)
-from tabletopic_kernel.ingest import keys as keys_module
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.narrow import MIN_ALIKE, narrowed
-from tabletopic_kernel.ingest.plan import StageResult
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.formats.avro import decoder as decode_avro
+from tabletopic_kernel.formats.avro import exact as avro_exact
+from tabletopic_kernel.formats.avro import fast as avro_fast
+from tabletopic_kernel.formats.json import decoder as decode_json
+from tabletopic_kernel.formats.json import exact as json_exact
+from tabletopic_kernel.formats.json import fast as json_fast
+from tabletopic_kernel.formats.json import payload as json_payload
+from tabletopic_kernel.formats.protobuf import decoder as decode_protobuf
+from tabletopic_kernel.formats.protobuf import exact as protobuf_exact
+from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline import keys as keys_module
+from tabletopic_kernel.pipeline import stage
+from tabletopic_kernel.pipeline.decode import group_rows
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.decode.narrow import MIN_ALIKE, narrowed
+from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.projection import projection as sql_projection
+from tabletopic_kernel.pipeline.transform import debezium, transform
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.source import SOURCE
 from tests.ingest.whole_path import Path, avro_values

@@ -12,10 +12,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.adapters.registry import Registry
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.ingest.decode_protobuf import ProtobufDecoder
+from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tests.ingest.avro_cases import plain_rows
 
 SCHEMA = """

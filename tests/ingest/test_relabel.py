@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tabletopic_kernel.ingest.relabel import relabel
+from tabletopic_kernel.pipeline.decode.rename import relabel
 
 INNER = pa.struct([("x", pa.int32()), ("y", pa.large_string())])
 COLUMNS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.adapters import spark
-from tabletopic_kernel.ingest.source import SourceSpec, reader_options
+from tabletopic_kernel.clients import spark
+from tabletopic_kernel.pipeline.source import SourceSpec, reader_options
 
 
 def options(partitions: int, **more: int) -> dict[str, str]:

@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.core.errors import ActionNeededError, ProjectionError
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.ingest import sql_projection
-from tabletopic_kernel.ingest.conform import conform, file_schema
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import Needs
-from tabletopic_kernel.ingest.sql_child import ChildProjection, planned_columns
-from tabletopic_kernel.ingest.sql_guard import LimitError
-from tabletopic_kernel.ingest.sql_projection import SqlProjection
-from tabletopic_kernel.ingest.sql_statement import connect, statement
-from tabletopic_kernel.ingest.stage import Stage
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.plan import Needs
+from tabletopic_kernel.pipeline.projection import projection as sql_projection
+from tabletopic_kernel.pipeline.projection.child import ChildProjection, planned_columns
+from tabletopic_kernel.pipeline.projection.guard import LimitError
+from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+from tabletopic_kernel.pipeline.projection.statement import connect, statement
+from tabletopic_kernel.pipeline.stage import Stage
 from tests.commit.conftest import FakeRegistry
 from tests.ingest.source import SOURCE
 from tests.ingest.test_debezium import EVENTS, plain
@@ -303,10 +303,10 @@ def test_a_statement_that_takes_too_much_of_all_records_ends_with_a_reason(
 
 _STUCK = """
 import pyarrow as pa
-from tabletopic_kernel.core.errors import ProjectionError
-from tabletopic_kernel.ingest import sql_guard
-from tabletopic_kernel.ingest.sql_statement import connect
-from tabletopic_kernel.ingest.stuck import has_to_end
+from tabletopic_kernel.model.errors import ProjectionError
+from tabletopic_kernel.pipeline.projection import guard as sql_guard
+from tabletopic_kernel.pipeline.projection.statement import connect
+from tabletopic_kernel.pipeline.projection.stuck import has_to_end
 sql_guard.RECORD_S = sql_guard._GRACE_S = sql_guard._LOOK_S = 0.2
 def ask(query):
     connection = connect()

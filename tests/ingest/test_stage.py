@@ -20,18 +20,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from tabletopic_kernel.adapters.catalog import create_table, open_catalog
-from tabletopic_kernel.commit.snapshot import TopicTable, base_properties
-from tabletopic_kernel.core.dead_letter import SCHEMA as LETTERS
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.table_columns import table_schema
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest import stage
-from tabletopic_kernel.ingest.decoders import make_decoder
-from tabletopic_kernel.ingest.loaded import load_plan
-from tabletopic_kernel.ingest.plan import StagePlan, StageResult
-from tabletopic_kernel.ingest.stage import StageTask
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline import stage
+from tabletopic_kernel.pipeline.decode.loaded import load_plan
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 from tests.ingest.source import SOURCE
 
 AVRO = {

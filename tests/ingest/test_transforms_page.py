@@ -11,8 +11,8 @@ import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.core.settings import TopicSettings
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.ingest.test_debezium import event, plain
 from tests.ingest.whole_path import Path
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
-from tabletopic_kernel.ingest.trouble import explain_no_table, explain_trouble, reason_of
+from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
+from tabletopic_kernel.pipeline.worker.explain import explain_no_table, explain_trouble, reason_of
 
 
 def test_it_says_which_records_no_table_comes_from() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.ingest.turns import Place, Turns
+from tabletopic_kernel.pipeline.worker.turns import Place, Turns
 
 WAIT_S = 240
 

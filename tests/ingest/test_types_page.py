@@ -18,17 +18,17 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from docs import type_examples
 from docs.type_examples import JSON_DEFINITIONS, PROTOBUF_TYPES, Example
-from tabletopic_kernel.adapters.catalog import open_catalog
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.core.settings import TopicSettings
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.decoders import inferring_decoder, make_decoder
-from tabletopic_kernel.ingest.plan import WHOLE_TOPIC, StagePlan, StageResult
-from tabletopic_kernel.ingest.stage import StageTask
-from tabletopic_kernel.ingest.writer_schema import WriterSchema
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.ingest.avro_cases import plain_rows
 from tests.ingest.lake import as_pyiceberg_reads, duckdb_rows
 from tests.ingest.test_stage import batch

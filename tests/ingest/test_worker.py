@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import ActionNeededError, BadRecordError, RetryableError
-from tabletopic_kernel.ingest import worker as module
-from tabletopic_kernel.ingest.plan import RefusedRecord, StageResult
-from tabletopic_kernel.ingest.source import SourceSpec
-from tabletopic_kernel.ingest.turns import Turns
-from tabletopic_kernel.ingest.worker import Worker
+from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
+from tabletopic_kernel.pipeline.source import SourceSpec
+from tabletopic_kernel.pipeline.worker import worker as module
+from tabletopic_kernel.pipeline.worker.turns import Turns
+from tabletopic_kernel.pipeline.worker.worker import Worker
 
 WAIT_S = 240
 

@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.adapters.kafka import Broker
-from tabletopic_kernel.adapters.registry import Registry
-from tabletopic_kernel.commit.control_log import ControlLog
-from tabletopic_kernel.commit.schemas import SchemaKeeper
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.ingest.loaded import LoadedPlan
-from tabletopic_kernel.ingest.plan import StageResult
-from tabletopic_kernel.ingest.stage import Stage
+from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.host.control_topic import ControlLog
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.commit.conftest import FakeBroker, FakeControl, FakeRegistry
 from tests.ingest.source import SOURCE
 

@@ -15,10 +15,10 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from tabletopic_kernel.commit.host import Host
-from tabletopic_kernel.core.settings import Settings
+from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 
 METADATA = "_kafka_metadata"
 

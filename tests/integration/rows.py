@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
 
 FAST = {"commit_interval_ms": "500ms"}

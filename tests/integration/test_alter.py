@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.events import SchemaEvolved
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress.events import SchemaEvolved
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender, rows_by_place
 from tests.integration.rows import FAST, V1, check_rows, row_v1
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema
 
-from tabletopic_kernel.core.wire import prefix
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
 from tests.integration.rows import FAST, field, record
 

@@ -20,10 +20,10 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass
 
-from tabletopic_kernel.adapters.protoc import compile_schema
-from tabletopic_kernel.core.protobuf_schema import load
-from tabletopic_kernel.core.wire import KEY_HEADER, VALUE_HEADER, prefix
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load
+from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, prefix
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
 from tests.integration.rows import FAST
 

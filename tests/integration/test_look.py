@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.commit.host import Host
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.host.host import Host
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.waiting import wait_until
 
 pytestmark = pytest.mark.integration

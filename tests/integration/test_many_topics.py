@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from tabletopic_kernel.core.events import Committed, Enabled
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.progress.events import Committed, Enabled
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]

@@ -25,9 +25,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from tabletopic_kernel.adapters.kafka import make_consumer
-from tabletopic_kernel.commit.control_log import CONTROL_TOPIC
-from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC
+from tabletopic_kernel.clients.kafka import make_consumer
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tests.integration.rows import field, record
 
@@ -142,7 +142,7 @@ master = "local[2]"
 
 def _tabletopic(folder: Path, *words: str) -> str:
     """Everything that a command says."""
-    command = [sys.executable, "-m", "tabletopic_kernel.cli", *words]
+    command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
     return done.stdout + done.stderr
 
@@ -153,7 +153,7 @@ def _serving(folder: Path) -> Iterator[tuple[psutil.Popen, Path]]:
     out = folder / "terminal"
     with out.open("wb") as terminal:
         host = psutil.Popen(
-            [sys.executable, "-m", "tabletopic_kernel.cli", "serve"],
+            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
             cwd=folder, stdout=terminal, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tabletopic_kernel.commit.host import Host
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.host.host import Host
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
 from tests.integration.rows import FAST, V1, V2, check_rows, row_v1, row_v2
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.ingest.test_debezium import COLUMNS, MORE, envelope, event
 from tests.integration.conftest import Sender, letters_by_place, rows_by_place
 

@@ -20,8 +20,8 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from tabletopic_kernel.jupyter.server.backend import Backend
-from tabletopic_kernel.jupyter.server.handler import BACKEND
+from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.jupyter_server.handler import BACKEND
 
 BASE_URL = "/user/alice/"
 TOKEN = "secret"

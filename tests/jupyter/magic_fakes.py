@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tabletopic_kernel.commit.check import Plan, PlanColumn
-from tabletopic_kernel.commit.status import TopicStatus
-from tabletopic_kernel.core import events
-from tabletopic_kernel.core.errors import UsageError
-from tabletopic_kernel.core.settings import Settings, TopicWish
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.sections import Settings, TopicWish
 from tabletopic_kernel.query.answer import Answer, TableRead
-from tabletopic_kernel.workbench import Servers, Workbench
+from tabletopic_kernel.workbench.plan import Plan, PlanColumn
+from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.workbench import Servers, Workbench
 
 
 def status(**more: Any) -> TopicStatus:

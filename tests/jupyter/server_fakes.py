@@ -11,15 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tabletopic_kernel.commit.check import Plan, PlanColumn
-from tabletopic_kernel.commit.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
-from tabletopic_kernel.commit.replay_plan import ReplayPlan
-from tabletopic_kernel.commit.status import TopicStatus
-from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC
-from tabletopic_kernel.core.errors import TableTopicError, UnknownTopicError
-from tabletopic_kernel.core.events import Committed, ControlEvent, Enabled, Progress
-from tabletopic_kernel.core.settings import ReplayWish, Settings, TopicSettings, TopicWish
-from tabletopic_kernel.workbench import Servers
+from tabletopic_kernel.host.replay.plan import ReplayPlan
+from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
+from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
+from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress
+from tabletopic_kernel.model.settings.sections import ReplayWish, Settings, TopicSettings, TopicWish
+from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
+from tabletopic_kernel.workbench.plan import Plan, PlanColumn
+from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.workbench import Servers
 
 # More than JavaScript's numbers hold.
 SNAPSHOT = 2**62 + 1

@@ -8,9 +8,9 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tabletopic_kernel.core.settings import Settings
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 from tests.jupyter.kernels import TableTopicKernel
 from tests.recovery.waiting import wait_until

@@ -52,7 +52,7 @@ async def _run(live: LiveServer, kernel_id: str) -> str:
     try:
         await client.wait_for_ready(timeout=100)
         client.execute(
-            "import os\nfrom tabletopic_kernel.config import load_settings\n"
+            "import os\nfrom tabletopic_kernel.workbench.config import load_settings\n"
             "print(os.getcwd(), load_settings().settings.state_dir)"
         )
         while True:

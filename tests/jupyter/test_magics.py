@@ -15,12 +15,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 from traitlets.config import Config
 
-from tabletopic_kernel.core.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
-from tabletopic_kernel.core.settings import TopicWish
-from tabletopic_kernel.core.standing import Delay
-from tabletopic_kernel.jupyter import extension
-from tabletopic_kernel.jupyter.kernel_host import KernelHost
-from tabletopic_kernel.jupyter.lake_magic import LakeMagics
+from tabletopic_kernel.faces.notebook import extension
+from tabletopic_kernel.faces.notebook.kernel_host import KernelHost
+from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import TopicWish
 from tabletopic_kernel.query.answer import Answer
 from tests.jupyter.magic_fakes import FakeWorkbench, status
 

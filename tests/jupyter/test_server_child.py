@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.jupyter.server.child import Child
+from tabletopic_kernel.faces.jupyter_server.child import Child
+from tabletopic_kernel.model.errors import StackError
 from tests.jupyter.live_server import until
 
 IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]

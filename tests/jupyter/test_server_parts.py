@@ -17,25 +17,25 @@ from typing import ClassVar
 import psutil
 import pytest
 
-from tabletopic_kernel.core.errors import ActionNeededError, StackError, UsageError
-from tabletopic_kernel.core.projection import NO_HOST
-from tabletopic_kernel.core.settings import Settings, TopicWish
-from tabletopic_kernel.core.standing import Delay
-from tabletopic_kernel.jupyter.server import overview as overview_module
-from tabletopic_kernel.jupyter.server.app import TableTopicApp
-from tabletopic_kernel.jupyter.server.backend import Backend
-from tabletopic_kernel.jupyter.server.bodies import SampleBody, read_body, read_limit
-from tabletopic_kernel.jupyter.server.dashboard import Dashboard
-from tabletopic_kernel.jupyter.server.host import HeadlessHost
-from tabletopic_kernel.jupyter.server.overview import Overview, row_of, row_of_other
-from tabletopic_kernel.jupyter.server.place import NoServersError, Place
-from tabletopic_kernel.jupyter.server.servers import Doing, Sample, Servers
+from tabletopic_kernel.faces.jupyter_server import overview as overview_module
+from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
+from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.jupyter_server.bodies import SampleBody, read_body, read_limit
+from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
+from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
+from tabletopic_kernel.faces.jupyter_server.overview import Overview, row_of, row_of_other
+from tabletopic_kernel.faces.jupyter_server.servers import Doing, Sample, Servers
+from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local import state
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.processes.process import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.state import ServerRecord
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import Settings, TopicWish
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.jupyter.live_server import until
 from tests.jupyter.server_fakes import status
 

@@ -20,7 +20,8 @@ from tornado.httpclient import HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
-from tabletopic_kernel.local import keeper, ports, process
+from tabletopic_kernel.local import ports
+from tabletopic_kernel.local.processes import keeper, process
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tests.jupyter.live_server import private_jupyter, until
 
@@ -72,7 +73,7 @@ class Jupyter:
         found = {}
         for one in psutil.Process(self.process.pid).children():
             words = one.cmdline()
-            for name in ("serve", "tabletopic_kernel.dashboard"):
+            for name in ("serve", "tabletopic_kernel.faces.live_dashboard"):
                 if name in words:
                     found[name.rsplit(".", 1)[-1]] = one
         return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.jupyter.server.refresher import Refresher
+from tabletopic_kernel.faces.jupyter_server.refresher import Refresher
 from tests.jupyter.live_server import until
 
 

@@ -19,12 +19,12 @@ import psutil
 import pytest
 import yaml
 
-from tabletopic_kernel.commit import status as status_module
-from tabletopic_kernel.core.errors import ActionNeededError, InternalError, RetryableError, UsageError
-from tabletopic_kernel.core.settings import TopicSettings, TopicWish
-from tabletopic_kernel.jupyter.server import handlers
-from tabletopic_kernel.jupyter.server.dashboard import DashboardProxy
-from tabletopic_kernel.jupyter.server.place import NoServersError, Place
+from tabletopic_kernel.faces.jupyter_server import handlers
+from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
+from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
+from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings, TopicWish
+from tabletopic_kernel.workbench import status as status_module
 from tests.jupyter.live_server import BASE_URL, TOKEN, LiveServer, forget_afterwards, private_jupyter, until
 from tests.jupyter.server_fakes import SNAPSHOT, FakeWorkbench, status
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.local import class_archive, jvm
+from tabletopic_kernel.local.java import class_archive, jvm
 from tabletopic_kernel.local.progress import Step
 
 # Making it takes for ever here.
 _MAKER = """
 import sys, time
-from tabletopic_kernel.local import archive_later
+from tabletopic_kernel.local.java import archive_later
 archive_later.jvm.make_spark_archive = lambda: time.sleep(50)
 archive_later.main(int(sys.argv[1]))
 """

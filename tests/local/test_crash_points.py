@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.core import steps
-from tabletopic_kernel.core.steps import Step, reach
 from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order, obey
+from tabletopic_kernel.model import steps
+from tabletopic_kernel.model.steps import Step, reach
 
 _REACH = """
 import sys
-from tabletopic_kernel.core.steps import Step, reach
+from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.local.crash_points import obey
 
 obey()

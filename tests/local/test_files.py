@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local import files
+from tabletopic_kernel.model.errors import StackError
 
 
 @pytest.mark.parametrize(

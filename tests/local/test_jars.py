@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import jars
+from tabletopic_kernel.local.java import jars
 from tabletopic_kernel.local.progress import Step, silent
+from tabletopic_kernel.model.errors import StackError
 
 
 def _registry_archive() -> bytes:

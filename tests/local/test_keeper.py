@@ -12,13 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local import broker, detached_hosts, keeper, process
+from tabletopic_kernel.local import broker
+from tabletopic_kernel.local.processes import detached_hosts, keeper, process
 
 _IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
 _JUPYTER = """
 import sys
 from pathlib import Path
-from tabletopic_kernel.local import keeper
+from tabletopic_kernel.local.processes import keeper
 print(keeper.start(Path(sys.argv[1])).pid, flush=True)
 sys.stdin.read()
 """

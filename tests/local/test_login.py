@@ -17,17 +17,17 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tabletopic_kernel.adapters.kafka import Broker, make_consumer
-from tabletopic_kernel.adapters.registry import Registry
-from tabletopic_kernel.config import load_settings, wants_login
-from tabletopic_kernel.core.errors import SettingsError, StackError
-from tabletopic_kernel.core.settings import LocalSettings, Settings
+from tabletopic_kernel.clients.kafka import Broker, make_consumer
+from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.local import login
 from tabletopic_kernel.local.broker import Broker as BrokerServer
-from tabletopic_kernel.local.jars import Jars
+from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.registry_server import RegistryServer
 from tabletopic_kernel.local.stack import LocalStack
-from tabletopic_kernel.servers import find_servers
+from tabletopic_kernel.model.errors import SettingsError, StackError
+from tabletopic_kernel.model.settings.sections import LocalSettings, Settings
+from tabletopic_kernel.workbench.config import load_settings, wants_login
+from tabletopic_kernel.workbench.servers import find_servers
 
 HUB = {"JUPYTERHUB_USER": "me"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local import process
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.processes import process
+from tabletopic_kernel.local.processes.process import ProcessId
 
 SLEEP = "import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"

@@ -7,15 +7,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.core.errors import RetryableError, SettingsError, StackError
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.local import files, jvm, ports, stack, state
-from tabletopic_kernel.local.jars import Jars
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local import files, ports, stack, state
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.local.java.jars import Jars
+from tabletopic_kernel.local.processes.process import ProcessId
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
-from tabletopic_kernel.servers import find_servers
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.servers import find_servers
+from tabletopic_kernel.workbench.workbench import Workbench
 
 
 @pytest.fixture(autouse=True)

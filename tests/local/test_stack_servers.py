@@ -20,10 +20,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from tabletopic_kernel.adapters.kafka import Broker
-from tabletopic_kernel.core.errors import StackError
-from tabletopic_kernel.local import ports, process, watcher
+from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.local import ports
+from tabletopic_kernel.local.processes import process, watcher
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
+from tabletopic_kernel.model.errors import StackError
 
 pytestmark = pytest.mark.integration
 
@@ -335,7 +336,7 @@ print("rows", spark.table("lake.spark_reads.t").count())
 """
     from pyiceberg.catalog import load_catalog
 
-    from tabletopic_kernel.local import jvm
+    from tabletopic_kernel.local.java import jvm
 
     load_catalog(**stack.catalog).create_namespace("spark_reads")
     jars = ",".join(map(str, jvm.spark_jars()))

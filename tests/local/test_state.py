@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.core.errors import StackError
 from tabletopic_kernel.local import state
-from tabletopic_kernel.local.process import ProcessId
+from tabletopic_kernel.local.processes.process import ProcessId
 from tabletopic_kernel.local.state import ServerRecord
+from tabletopic_kernel.model.errors import StackError
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.core.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
 from tabletopic_kernel.query.answer import TableRead
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.duckdb import DuckLake

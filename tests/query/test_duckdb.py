@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.duckdb_connection import connect, give_secret
 

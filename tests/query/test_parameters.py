@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabletopic_kernel.core.errors import UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.parameters import bound, names_in, respelled
 
 

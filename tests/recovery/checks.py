@@ -10,9 +10,9 @@ from urllib.parse import urlparse
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tabletopic_kernel.core.ledger import Ledger
-from tabletopic_kernel.core.settings import TopicSettings, table_identifier
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import letters_by_place, rows_by_place
 from tests.recovery.stream import V3, Stream, value_of
 from tests.recovery.waiting import LIMIT_S, wait_until

@@ -8,12 +8,12 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tabletopic_kernel.cli.event_text import event_line
-from tabletopic_kernel.core.errors import TableTopicError
-from tabletopic_kernel.core.settings import Settings
-from tabletopic_kernel.demo.leash import Leash
+from tabletopic_kernel.faces.cli.event_text import event_line
+from tabletopic_kernel.local.processes.watchdog import Leash
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
 

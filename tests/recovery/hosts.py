@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.demo.leash import Leash
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.waiting import wait_until
 
 # Settings of a person's own cluster must not get here; these only say where programs lie.
@@ -33,7 +33,7 @@ class HostProcess:
         self.output = folder.with_name(f"{folder.name}-host-{number}.log")
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tabletopic_kernel.cli", "serve", "--quiet"],
+                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"],
                 cwd=temporary,  # no tabletopic.toml is near
                 env={
                     **ours,
@@ -149,8 +149,8 @@ class Hosts:
 
     def share(self) -> dict[int, set[int]] | None:
         """Settings partitions by pid, once the live hosts alone hold all of them and each has some."""
-        from tabletopic_kernel.commit.host import GROUP
-        from tabletopic_kernel.commit.wishes import SETTINGS_TOPIC
+        from tabletopic_kernel.host.host import GROUP
+        from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 
         try:
             members = self._bench.broker.group_members(GROUP)

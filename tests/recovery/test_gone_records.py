@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition
 
-from tabletopic_kernel.commit.status import TopicStatus
-from tabletopic_kernel.core.events import GapDetected
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.progress.events import GapDetected
+from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import rows_by_place
 from tests.recovery.checks import newest_ledger, wait_for_commits, wait_until_lag_is_0
 from tests.recovery.hosts import Hosts

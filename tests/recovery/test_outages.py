@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tabletopic_kernel.core.events import Failed
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.model.progress.events import Failed
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (
     check_exact,
     newest_ledger,

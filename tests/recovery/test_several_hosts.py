@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tabletopic_kernel.commit.wishes import partition_of
-from tabletopic_kernel.workbench import Workbench
+from tabletopic_kernel.host.settings_topic import partition_of
+from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (
     check_exact,
     check_owners,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.core import steps
-from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.model import steps
+from tabletopic_kernel.model.steps import Step
 from tests.simulation.faults import CALLS, KINDS, STEP_KINDS, fits
 
 if TYPE_CHECKING:

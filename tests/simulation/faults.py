@@ -19,7 +19,7 @@ from pyiceberg.exceptions import (
 )
 from sqlalchemy.exc import OperationalError
 
-from tabletopic_kernel.core.errors import RetryableError
+from tabletopic_kernel.model.errors import RetryableError
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -54,7 +54,7 @@ KINDS = {
     "dies": 5,  # the process, before it is done
     "dies after": 5,  # the process, before the answer comes
 }
-# What happens at a named step of the protocol (``core/steps.py``), between two calls.
+# What happens at a named step of the protocol (``model/steps.py``), between two calls.
 STEP_KINDS = {"dies": 4, "slow": 6}
 _ONLY_COMMITS = {"comes late", "refused"}
 OUTAGES = ("catalog", "storage", "broker", "registry", "spark")

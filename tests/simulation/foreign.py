@@ -19,9 +19,9 @@ from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.commit.snapshot import TOPIC_PROPERTY
-from tabletopic_kernel.ingest.conform import conform, file_schema
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.snapshot import TOPIC_PROPERTY
 from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tabletopic_kernel.adapters.kafka import TopicFacts
-from tabletopic_kernel.adapters.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.clients.kafka import TopicFacts
+from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError
 
 TOPIC = "clicks"
 CLUSTER = "cluster"

@@ -40,7 +40,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tabletopic_kernel.adapters import manifests, staged_files
+from tabletopic_kernel.clients import manifests, staged_files
 from tests.simulation.store import SPELLINGS, STORE_PROPERTY, MemoryIO, Store
 
 MAIN = ("default", "clicks")

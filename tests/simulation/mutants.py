@@ -17,19 +17,20 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
-from tabletopic_kernel.adapters.catalog import delete_files, list_files
-from tabletopic_kernel.adapters.datafiles import data_root, epochs_root
-from tabletopic_kernel.adapters.registry import UnknownSchemaError
-from tabletopic_kernel.commit import listener, owner, start
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.dead_letters import DeadLetters
-from tabletopic_kernel.commit.owner import Owner
-from tabletopic_kernel.commit.replay import Replay
-from tabletopic_kernel.commit.schemas import SchemaKeeper
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.commit_cycle import Event
-from tabletopic_kernel.core.errors import RetryableError
-from tabletopic_kernel.core.ledger import Ledger
+from tabletopic_kernel.clients.catalog import delete_files, list_files
+from tabletopic_kernel.clients.registry import UnknownSchemaError
+from tabletopic_kernel.host import listener, owner
+from tabletopic_kernel.host import resume_point as start
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.replay.replay import Replay
+from tabletopic_kernel.model.commit_cycle import Event
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.pipeline.write.data_files import data_root, epochs_root
+from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.simulation.store import place
 
 Patch = Callable[[], AbstractContextManager[Any]]

@@ -11,10 +11,10 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.adapters.datafiles import DataFileWriter
-from tabletopic_kernel.commit.snapshot import TopicTable
-from tabletopic_kernel.core.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.core.settings import ReplayWish, TopicWish
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.model.settings.sections import ReplayWish, TopicWish
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.simulation.faults import OUTAGES
 from tests.simulation.kafka import BAD, HOLE, LEARNED, UNKNOWN
 from tests.simulation.lake import NEIGHBOUR

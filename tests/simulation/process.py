@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.commit.coordinator import Coordinator
-from tabletopic_kernel.commit.services import Services
-from tabletopic_kernel.core.commit_cycle import Event, State
-from tabletopic_kernel.core.settings import TopicWish
-from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.steps import Step
 from tests.simulation.faults import Died, Fault
 from tests.simulation.kafka import TOPIC, ModelBroker, ModelControl
 from tests.simulation.lake import GuardedCatalog

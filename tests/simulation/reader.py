@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from tabletopic_kernel.core.commit_cycle import State
+from tabletopic_kernel.model.commit_cycle import State
 from tests.simulation.kafka import BAD, HOLE, UNKNOWN
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.model.steps import Step
 from tests.simulation.faults import CALLS, KINDS, STEP_KINDS, fits
 
 if TYPE_CHECKING:

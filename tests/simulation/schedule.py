@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from tabletopic_kernel.core.steps import Step
+from tabletopic_kernel.model.steps import Step
 from tests.simulation import foreign
 from tests.simulation.faults import CALLS, KINDS, STEP_KINDS, fits
 from tests.simulation.store import SPELLINGS

@@ -1,6 +1,6 @@
 """The worker as a model: reads the topic, stages with the product's own ``Stage``, tells the listener.
 
-It does what ``ingest/worker.py`` does around a batch, without Spark and without threads: where the real one
+It does what ``pipeline/worker/worker.py`` does around a batch, without Spark and without threads: where the real one
 waits for a plan, this one has a turn that does nothing.
 """
 
@@ -11,15 +11,15 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.commit.listener import PlanRequest, WorkerListener
-from tabletopic_kernel.core.errors import RetryableError, TableTopicError
-from tabletopic_kernel.core.ledger import StagedOffsets
-from tabletopic_kernel.core.steps import Step, reach
-from tabletopic_kernel.ingest.loaded import load_plan
-from tabletopic_kernel.ingest.plan import Needs, StagePlan
-from tabletopic_kernel.ingest.source import SourceSpec
-from tabletopic_kernel.ingest.stage import Stage
-from tabletopic_kernel.ingest.worker import StagedBatch
+from tabletopic_kernel.host.listener import PlanRequest, WorkerListener
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.decode.loaded import load_plan
+from tabletopic_kernel.pipeline.plan import Needs, StagePlan
+from tabletopic_kernel.pipeline.source import SourceSpec
+from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

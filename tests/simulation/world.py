@@ -16,10 +16,11 @@ from unittest import mock
 
 from pyiceberg.table import Table
 
-from tabletopic_kernel.commit import coordinator, writers
-from tabletopic_kernel.core.commit_cycle import State
-from tabletopic_kernel.core.settings import ReplayWish, TopicSettings, TopicWish
-from tabletopic_kernel.ingest.decoders import cached_decoder
+from tabletopic_kernel.formats.decoder import cached_decoder
+from tabletopic_kernel.host import coordinator
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, TopicWish
+from tabletopic_kernel.table.schemas import versions as writers
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside

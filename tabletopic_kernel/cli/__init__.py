@@ -1,8 +1,0 @@
-"""The command line: each command parses, calls one method of the workbench or the stack, and renders.
-
-Nothing heavy is imported before a command needs it: ``tabletopic status`` has to answer at once.
-"""
-
-from tabletopic_kernel.cli.app import app, main
-
-__all__ = ["app", "main"]

@@ -1,0 +1,167 @@
+"""Whether the executors of a Spark cluster and this process see the same storage: tried with small files."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO, load_file_io
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
+
+_LOG = logging.getLogger(__name__)
+_GROUP = "tabletopic-probe"
+# For a cluster that has other things to do, and executors that fetch the jars first. A host that is stopped
+# waits for it, too.
+_WAIT_S = 120.0
+_MOST_TASKS = 16
+_REMEDY = "name a [catalog] warehouse that all machines of the cluster and this one share"
+# As Python says it when it starts a worker, and when it loads a task there.
+_NO_MODULE = re.compile(r"No module named '?[\w.]+'?|Can't get attribute .*|cannot import name .*")
+_NO_PYTHON = re.compile(r"Cannot run program \"[^\"]*\".*")
+_TOLD = re.compile(r"^\s*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """One round: where its files lie, and how they are reached."""
+
+    properties: Mapping[str, str]
+    prefix: str
+
+    @property
+    def io(self) -> FileIO:
+        return load_file_io(dict(self.properties), self.prefix)
+
+    @property
+    def of_driver(self) -> str:
+        return f"{self.prefix}-driver"
+
+    def of_task(self, number: int) -> str:
+        return f"{self.prefix}-{number}"
+
+    def run(self, number: int) -> tuple[str, str]:
+        """On an executor: read the driver's file and write one's own; the machine, and what went wrong."""
+        try:
+            text = _read(self.io, self.of_driver)
+            _write(self.io, self.of_task(number), text)
+        except Exception as error:  # of any storage; the driver tells it
+            return socket.gethostname(), f"{type(error).__name__}: {error}"
+        return socket.gethostname(), ""
+
+
+def check_shared_storage(session: SparkSession, properties: Mapping[str, str], warehouse: str) -> None:
+    """See that executors read in ``warehouse`` what this process writes, and the other way round.
+
+    There is a task for each processor that the cluster gives now; executors that come later are not tried,
+    nor is anything where this process may not write to the warehouse itself, as with credentials that a
+    catalog lends for one table at a time. The look at each staged file before its commit is left for these.
+
+    Args:
+        session: of a cluster.
+        properties: PyIceberg's, of the storage.
+        warehouse: a location.
+
+    Raises:
+        ActionNeededError: they do not share it, and the message names the machine and what it said; or they
+            cannot run this program at all.
+        RetryableError: the cluster did not run the probe.
+    """
+    # Executors need no more of the catalog's properties than its storage's.
+    own = {key: value for key, value in properties.items() if key not in ("uri", "name", "type")}
+    probe = _Probe(own, f"{warehouse.rstrip('/')}/.tabletopic-probe-{uuid.uuid4().hex}")
+    token = uuid.uuid4().bytes
+    tasks = max(1, min(_MOST_TASKS, int(session.sparkContext.defaultParallelism)))
+    try:
+        _write(probe.io, probe.of_driver, token)
+    except OSError as error:
+        _LOG.warning("whether the cluster shares %s was not tried: %s", warehouse, error)
+        return
+    try:
+        for number, (machine, fault) in enumerate(_run(session, probe.run, tasks)):
+            if fault:
+                raise ActionNeededError(
+                    f"the executors do not write where this host reads: the one on {machine} cannot use "
+                    f"{warehouse}, where tables lie ({fault}); {_REMEDY}"
+                )
+            if _found(probe.io, probe.of_task(number)) != token:
+                raise ActionNeededError(
+                    f"the executors do not write where this host reads: what the one on {machine} writes to "
+                    f"{warehouse} does not arrive there; {_REMEDY}"
+                )
+    finally:
+        for place in (probe.of_driver, *map(probe.of_task, range(tasks))):
+            with contextlib.suppress(OSError):
+                probe.io.delete(place)
+
+
+def _run(session: SparkSession, work: Callable[[int], tuple[str, str]], tasks: int) -> list[tuple[str, str]]:
+    """``work`` of each number below ``tasks``, on the executors."""
+    context = session.sparkContext
+    master = str(context.master)
+    done: Future[list[tuple[str, str]]] = Future()
+
+    def collect() -> None:
+        try:
+            # A task that still fetches jars as it is cancelled goes on: the next trial finds them there.
+            context.setJobGroup(_GROUP, "whether the storage is shared")
+            done.set_result(context.parallelize(range(tasks), tasks).map(work).collect())
+        except Exception as error:  # Py4J wraps whatever went wrong
+            done.set_exception(error)
+
+    thread = InheritableThread(target=collect, name="cluster probe")
+    thread.daemon = True
+    thread.start()
+    try:
+        return done.result(_WAIT_S)
+    except TimeoutError as error:
+        context.cancelJobGroup(_GROUP)
+        raise RetryableError(
+            f"the cluster {master} has run nothing within {_WAIT_S:.0f} s: has it a free worker with "
+            "the memory and processors that are asked for?"
+        ) from error
+    except Exception as error:
+        raise _explained(str(error), master) from error
+
+
+def _explained(text: str, master: str) -> TableTopicError:
+    """What a failed job says, as an error for people."""
+    if found := _NO_MODULE.search(text):
+        return ActionNeededError(
+            f"the executors of {master} do not have this program in this version ({found[0]}); install the "
+            f"same one on each of their machines, for {sys.executable}"
+        )
+    if found := _NO_PYTHON.search(text):
+        return ActionNeededError(
+            f"the executors of {master} do not have this host's Python ({found[0]}); install it with this "
+            "program on each of their machines, at the same path"
+        )
+    told = _TOLD.search(text)
+    why = told[1] if told else text.strip().splitlines()[0]
+    return RetryableError(f"the cluster {master} cannot run table topics: {why}")
+
+
+def _write(io: FileIO, place: str, text: bytes) -> None:
+    with io.new_output(place).create() as stream:
+        stream.write(text)
+
+
+def _read(io: FileIO, place: str) -> bytes:
+    with io.new_input(place).open() as stream:
+        return stream.read()
+
+
+def _found(io: FileIO, place: str) -> bytes | None:
+    try:
+        return _read(io, place)
+    except OSError:
+        return None

@@ -1,0 +1,344 @@
+"""The broker, through librdkafka: topics, offsets, and its properties in Spark's words."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import struct
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    UnknownTopicError,
+)
+from tabletopic_kernel.model.topic_names import check_topic_name
+
+T = TypeVar("T")
+TIMEOUT_S = 10.0
+_RECONNECT_S = 2.0
+# librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
+# errors with a remedy instead.
+_LOG = logging.getLogger("tabletopic.librdkafka")
+_NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+_UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """What the broker says of a topic: identity (I8), and by partition the first and the end offset."""
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    first: dict[int, int]
+    end: dict[int, int]
+    internal: bool = False  # the broker says that it is one of Kafka's own
+
+
+def make_admin(properties: Mapping[str, str]) -> AdminClient:
+    """An admin client; raises SettingsError on properties that librdkafka refuses."""
+    return _made(AdminClient, properties, {})
+
+
+def make_consumer(properties: Mapping[str, str], **more: Any) -> Consumer:
+    """A consumer; ``more`` has underscores for dots, and wins. Raises as ``make_admin``."""
+    return _made(Consumer, properties, more)
+
+
+def make_producer(properties: Mapping[str, str], **more: Any) -> Producer:
+    """A producer; see ``make_consumer``."""
+    return _made(Producer, properties, more)
+
+
+def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], more: Mapping[str, Any]) -> T:
+    if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
+        raise SettingsError(
+            "[kafka] bootstrap.servers is not set and no local stack runs; see `tabletopic up`"
+        )
+    ours = {key.replace("_", "."): value for key, value in more.items()}
+    try:
+        return kind({"log_level": 0, "logger": _LOG, **properties, **ours})
+    except KafkaException as error:
+        raise SettingsError(f"[kafka] {error.args[0].str()}") from error
+
+
+def assigned(raw: bytes) -> list[tuple[str, int]]:
+    """(topic, partition) pairs of a member's assignment; empty before it has one.
+
+    Source: Kafka's ConsumerProtocolAssignment: version, [topic, [partition]], user data; big-endian.
+
+    >>> assigned(bytes.fromhex("0001" "00000001" "0001" "78" "00000002" "00000000" "00000007" "00000000"))
+    [('x', 0), ('x', 7)]
+    """
+    if not raw:
+        return []
+    pairs: list[tuple[str, int]] = []
+    (topics,) = struct.unpack_from(">i", raw, 2)
+    at = 6
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", raw, at)
+        topic = raw[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (count,) = struct.unpack_from(">i", raw, at)
+        pairs += [(topic, partition) for partition in struct.unpack_from(f">{count}i", raw, at + 4)]
+        at += 4 + 4 * count
+    return pairs
+
+
+class Broker:
+    """Questions to one cluster."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = dict(properties)
+        self.admin = make_admin(properties)
+        self._renewing = threading.Lock()
+        self._worn_out: list[AdminClient] = []
+        self.address = self.properties.get("bootstrap.servers", "")
+
+    def topics(self) -> list[str]:
+        """All topics; raises RetryableError when the broker does not answer."""
+        return sorted(self.partition_counts())
+
+    def partition_counts(self) -> dict[str, int]:
+        """The number of partitions of every topic, by name; raises as ``topics``."""
+        try:
+            found = self.admin.list_topics(timeout=TIMEOUT_S).topics
+            return {name: len(found[name].partitions) for name in sorted(found)}
+        except KafkaException as error:
+            raise self._trouble(error) from error
+
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        described = self._wait(self.admin.describe_cluster(request_timeout=TIMEOUT_S))
+        return str(described.cluster_id)
+
+    def facts(self, topic: str) -> TopicFacts:
+        """Identity and offsets of a topic, read-committed.
+
+        Raises:
+            UsageError: there is no such topic.
+            RetryableError: the broker does not answer.
+        """
+        described = self._describe(topic)
+        partitions = [partition.id for partition in described.partitions]
+        return TopicFacts(
+            topic=topic,
+            cluster_id=self.cluster_id(),
+            topic_id=str(described.topic_id),
+            first=self._offsets(topic, partitions, OffsetSpec.earliest()),
+            end=self._offsets(topic, partitions, OffsetSpec.latest()),
+            internal=bool(described.is_internal),
+        )
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's id: another one under the same name has another. Raises as ``facts``."""
+        return str(self._describe(topic).topic_id)
+
+    def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """End offsets by topic and partition, read-committed; unknown topics are left out."""
+        wanted = list(topics)
+        if not wanted:
+            return {}
+        described = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        asked: dict[TopicPartition, OffsetSpec] = {}
+        for topic, future in described.items():
+            try:
+                description = future.result()
+            except KafkaException as error:
+                if error.args[0].code() in _UNKNOWN_TOPIC:
+                    continue
+                raise self._trouble(error) from error
+            for partition in description.partitions:
+                asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
+        result: dict[str, dict[int, int]] = {}
+        for place, offset in self._list_offsets(asked).items():
+            result.setdefault(place[0], {})[place[1]] = offset
+        return result
+
+    def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
+        """The first offset at or after a time, by partition; the end offset where there is none."""
+        chosen = list(partitions)
+        found = self._offsets(topic, chosen, OffsetSpec.for_timestamp(timestamp_ms))
+        end = self._offsets(topic, chosen, OffsetSpec.latest())
+        return {p: end[p] if found[p] < 0 else found[p] for p in chosen}
+
+    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic of ours unless it is there (replication as the broker's default)."""
+        check_topic_name(topic)
+        if topic in self.topics():
+            return
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
+        try:
+            self.admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._trouble(error) from error
+        deadline = time.monotonic() + TIMEOUT_S
+        while topic not in self.end_offsets([topic]):  # the answer comes before every broker knows
+            if time.monotonic() > deadline:
+                raise RetryableError(f"the broker at {self.address} made {topic} and does not show it")
+            time.sleep(0.1)
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's configuration, e.g. ``retention.ms``."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self._wait(self.admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource])
+        return {name: entry.value for name, entry in found.items()}
+
+    def group_members(self, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Client id and assigned (topic, partition) pairs of every live member of a group."""
+        deadline = time.monotonic() + _RECONNECT_S
+        while True:
+            try:
+                # Not describe_consumer_groups: a client that was there when the broker was restarted never
+                # gets an answer again, and librdkafka 2.16 aborts the process when that client is let go.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    found: list[Any] = self.admin.list_groups(group, timeout=TIMEOUT_S)
+                break
+            except KafkaException as error:
+                # After a restart the first question only finds out that the connection is gone.
+                if error.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > deadline:
+                    raise self._trouble(error) from error
+            time.sleep(0.1)
+        return [(member.client_id, assigned(member.assignment)) for one in found for member in one.members]
+
+    def _describe(self, topic: str) -> Any:
+        check_topic_name(topic)  # librdkafka tells a bad name by an error like that of a broker that is away
+        asked = self.admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
+        try:
+            return asked[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() in _UNKNOWN_TOPIC:
+                raise UnknownTopicError(
+                    f"there is no topic {topic!r} at {self.address}; create it first, or check the name"
+                ) from None
+            raise self._trouble(error) from error
+
+    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(topic, partition): spec for partition in partitions}
+        return {partition: offset for (_, partition), offset in self._list_offsets(asked).items()}
+
+    def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
+        deadline = time.monotonic() + TIMEOUT_S
+        waiting = dict(asked)
+        while waiting:
+            futures = self.admin.list_offsets(
+                waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+            )
+            for place, future in futures.items():
+                try:
+                    found[place.topic, place.partition] = future.result().offset
+                except KafkaException as error:
+                    # A new topic's partitions have no leader for a moment.
+                    if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                        raise self._trouble(error) from error
+            waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
+            if waiting:
+                time.sleep(0.1)
+        return found
+
+    def _wait(self, future: concurrent.futures.Future[T]) -> T:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise self._trouble(error) from error
+
+    def _renew(self, worn_out: AdminClient) -> None:
+        """Another client, where the broker answers one.
+
+        A client that was there while the broker stood still finds no controller again, ever, though it gets
+        metadata. It is kept: letting go of it may abort the process.
+        """
+        with self._renewing:
+            if self.admin is not worn_out:
+                return
+            fresh = make_admin(self.properties)
+            with contextlib.suppress(KafkaException):
+                fresh.list_topics(timeout=_RECONNECT_S)
+                self._worn_out.append(worn_out)
+                self.admin = fresh
+
+    def _trouble(self, error: KafkaException) -> RetryableError | ActionNeededError:
+        problem = error.args[0]
+        if problem.code() == KafkaError._TIMED_OUT:
+            self._renew(self.admin)
+        name = problem.name() if hasattr(problem, "name") else ""
+        if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
+            return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
+        told = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
+        return RetryableError(
+            f"the broker at {self.address} does not answer ({told}); "
+            "is it running, and is [kafka] bootstrap.servers right?"
+        )
+
+
+# librdkafka property → Kafka's Java clients, for those whose names or values differ.
+_JAVA_RENAMED = {
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+    "security.protocol": "security.protocol",
+    "bootstrap.servers": "bootstrap.servers",
+    "client.rack": "client.rack",
+    "client.dns.lookup": "client.dns.lookup",
+}
+
+
+def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The connection part of librdkafka properties as Kafka's Java client wants it.
+
+    Tuning of librdkafka has no meaning there and is left out.
+    """
+    java = {_JAVA_RENAMED[name]: value for name, value in properties.items() if name in _JAVA_RENAMED}
+    if "metadata.broker.list" in properties:
+        java.setdefault("bootstrap.servers", properties["metadata.broker.list"])
+    if "ssl.ca.location" in properties:
+        java["ssl.truststore.type"] = "PEM"
+    if "ssl.endpoint.identification.algorithm" in java:
+        algorithm = java["ssl.endpoint.identification.algorithm"]
+        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
+    if mechanism:
+        java["sasl.mechanism"] = mechanism
+    if "sasl.username" in properties:
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        quoted = {name: _jaas(properties.get(f"sasl.{name}", "")) for name in ("username", "password")}
+        java["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required "
+            f"username={quoted['username']} password={quoted['password']};"
+        )
+    return java
+
+
+def _jaas(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

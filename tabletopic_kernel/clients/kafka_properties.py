@@ -1,0 +1,72 @@
+"""What librdkafka says about properties, before anything connects."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException, Producer
+
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, shown
+
+# Without addresses a client has nothing to connect to.
+_ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
+# librdkafka lists its names nowhere; these are the ones people set, to find the nearest to a typing error.
+_COMMON = """
+    acks auto.offset.reset batch.size bootstrap.servers client.dns.lookup client.id client.rack
+    compression.type connections.max.idle.ms debug delivery.timeout.ms enable.auto.commit enable.idempotence
+    enable.ssl.certificate.verification fetch.max.bytes group.id group.instance.id isolation.level linger.ms
+    max.partition.fetch.bytes max.poll.interval.ms message.max.bytes metadata.max.age.ms
+    queue.buffering.max.messages receive.message.max.bytes request.timeout.ms retries retry.backoff.ms
+    sasl.kerberos.keytab sasl.kerberos.principal sasl.kerberos.service.name sasl.mechanism sasl.mechanisms
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.method
+    sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
+    session.timeout.ms socket.connection.setup.timeout.ms socket.keepalive.enable socket.timeout.ms
+    ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites
+    ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem
+    ssl.keystore.location ssl.keystore.password statistics.interval.ms transaction.timeout.ms transactional.id
+""".split()  # noqa: SIM905 - a list literal would be a page
+
+
+def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
+    """Raise SettingsError with a line for every property that librdkafka refuses; no connection is made.
+
+    ``origins`` says where each property was set. Secrets are in no message.
+    """
+    kafka = {name: value for name, value in properties.items() if name not in _ADDRESSES}
+    problems = []
+    for name, value in kafka.items():
+        complaint = _complaint({name: value})
+        # "Failed to create": alone it lacks its companions; all of them together are tried below.
+        if complaint and not complaint.startswith("Failed to create"):
+            problems.append(f"{origins.get(name, 'default')}: {_reason(name, complaint, kafka)}")
+    if not problems and (complaint := _complaint(kafka)):
+        problems.append(f"[kafka]: {_without_secrets(complaint, kafka)}")
+    if problems:
+        raise SettingsError("\n".join(problems))
+
+
+def _complaint(properties: Mapping[str, str]) -> str | None:
+    try:
+        Producer({**properties, "log_level": "0"})
+    except KafkaException as error:
+        return str(error.args[0].str()).strip()
+    return None
+
+
+def _reason(name: str, complaint: str, kafka: Mapping[str, str]) -> str:
+    if complaint.startswith("No such configuration property"):
+        close = difflib.get_close_matches(name.lower().replace("_", "."), _COMMON)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see CONFIGURATION.md of librdkafka"
+        return f"librdkafka has no property {name}; {hint}"
+    if is_secret(name):
+        return f"kafka.{name} = {HIDDEN}: librdkafka refuses this value"
+    return f'kafka.{name} = "{shown(name, kafka[name])}": {_without_secrets(complaint, kafka)}'
+
+
+def _without_secrets(text: str, kafka: Mapping[str, str]) -> str:
+    for name, value in kafka.items():
+        if value and shown(name, value) != value:
+            text = text.replace(value, shown(name, value))
+    return text

@@ -1,0 +1,335 @@
+"""The schema registry, through Confluent's client: any compatible server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TypeVar
+
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from tabletopic_kernel.clients.registry_answers import (
+    OddAnswerError,
+    Worth,
+    checked,
+    checked_list,
+    checked_place,
+    checked_places,
+    kind_of,
+    worth_of,
+)
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.model.redact import mask
+
+T = TypeVar("T")
+# Of subject, version and schema. A 404 without such a code comes from something that is no registry, and
+# says nothing about a schema: with a wrong url every record would become a dead letter (I9).
+_NOT_FOUND = frozenset({40401, 40402, 40403})
+_ODD_S = 60.0  # so long an answer that has no form of a schema is held to be broken
+_MOST_LEVELS = 100  # of references
+_INVALID = 422  # the schema itself cannot be read
+# The client's own retries would hold a thread; waiting is the coordinator's business (I9).
+_CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
+
+
+class UnknownSchemaError(TableTopicError):
+    """The registry answers and has no such schema or subject."""
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One schema with what the registry says of it; ``references`` maps names to texts, resolved.
+
+    ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
+    empty then, and the version 0. ``subjects`` are all that have it, also deleted ones; None: they were not
+    asked for. ``places`` are subjects and versions that have it. ``sources`` are the references as the
+    registry has them.
+    """
+
+    id: SchemaKey
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...]
+    subject: str
+    version: int
+    subjects: tuple[str, ...] | None = None
+    sources: tuple[SchemaReference, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+
+    def seen_from(self, subject: str) -> RegisteredSchema:
+        """The same schema with its version in a subject; as it is where the subject does not have it."""
+        own = [version for name, version in self.places if name == subject]
+        return replace(self, subject=subject, version=max(own)) if own else self
+
+
+class Registry:
+    """Schemas by id and by subject.
+
+    Args:
+        properties: of confluent_kafka's SchemaRegistryClient, at least ``url``.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.url = mask(properties.get("url", ""))  # for messages; the client has the login
+        try:
+            self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **properties})
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"the [registry] settings are not usable: {error}") from error
+        self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema with this id, its references resolved; its version is the highest in any subject.
+
+        Raises:
+            UnknownSchemaError: no such id.
+            RetryableError: the registry does not answer, or not with a schema.
+        """
+        what = f"schema id {schema_id}"
+        schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id)))
+        try:
+            # Deleted subjects too: what was written with the schema can still be read.
+            ask = self._client.get_schema_versions
+            places = self._ask(what, lambda: checked_places(ask(schema_id, deleted=True)))
+        except UnknownSchemaError:
+            places = []
+        subject, version = max(places, key=lambda place: place[1], default=("", 0))
+        subjects = tuple(dict.fromkeys(one for one, _ in places))
+        found = self._resolved(schema_id, schema, subject, version)
+        found = replace(found, subjects=subjects, places=tuple(places))
+        self._believe(found, schema.schema_type or "AVRO")
+        return found
+
+    def _believe(self, found: RegisteredSchema, told: str) -> None:
+        """See that a schema that was given by its id is one; raises RetryableError where it may be none.
+
+        What is doubtful must be no other schema by subject and version. What has not even the form of a
+        schema must be the same there, and for a minute: a registry checks what it is given, so it is more
+        likely that the answer is broken.
+        """
+        worth = worth_of(told, found.text, dict(found.references))
+        if worth is Worth.GOOD:
+            self._odd.pop(found.id, None)
+            return
+        same = self._is_same(found)
+        first, text = self._odd.setdefault(found.id, (time.monotonic(), found.text))
+        is_new = text != found.text or time.monotonic() - first < _ODD_S
+        if same is False or (worth is Worth.NO_SCHEMA and (same is None or is_new)):
+            if text != found.text:
+                self._odd[found.id] = (time.monotonic(), found.text)
+            raise RetryableError(
+                f"the registry at {self.url} gave something else than a schema for id {found.id}: "
+                f"{found.text[:80]!r}; it is asked again"
+            )
+
+    def _is_same(self, found: RegisteredSchema) -> bool | None:
+        """Whether the schema is the same by subject and version; None: that cannot be told."""
+        if not found.subject:
+            return None
+        what, ask = f"version {found.version} of {found.subject}", self._client.get_version
+        try:
+            place = self._ask(
+                what,
+                lambda: checked_place(
+                    ask(found.subject, found.version, deleted=True), found.subject, found.version
+                ),
+            )
+        except UnknownSchemaError:
+            return None
+        except RetryableError as error:
+            if isinstance(error.__cause__, SchemaRegistryError):  # it does not give this away
+                return None
+            raise
+        is_id = not isinstance(found.id, int) or place.schema_id == found.id
+        return bool(is_id and place.schema.schema_str == found.text)
+
+    def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
+        """The schema with this GUID, its references resolved; its version is that in ``subject``, 0 without.
+
+        Raises:
+            UnknownSchemaError: no such GUID, or the registry has none.
+            RetryableError: the registry does not answer.
+        """
+        try:
+            schema = self._ask(f"schema GUID {guid}", lambda: checked(self._client.get_schema_by_guid(guid)))
+        except RetryableError as error:
+            cause = error.__cause__
+            if not isinstance(cause, SchemaRegistryError) or cause.http_status_code != HTTPStatus.NOT_FOUND:
+                raise
+            self.check()  # a page that is not there: of no registry, or of one that has no GUIDs
+            raise UnknownSchemaError(
+                f"the registry at {self.url} has no GUIDs, so nobody can tell what {guid} is: have records "
+                "name their schema by its id"
+            ) from error
+        try:
+            place = self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, schema))
+            version = place.version or 0
+        except UnknownSchemaError:
+            subject, version = "", 0
+        subjects = (subject,) if subject else ()
+        found = replace(self._resolved(guid, schema, subject, version), subjects=subjects)
+        self._believe(found, schema.schema_type or "AVRO")
+        return found
+
+    def has(self, subject: str, schema: RegisteredSchema) -> bool:
+        """Whether a subject has a schema; raises RetryableError when the registry does not answer."""
+        wanted = Schema(schema.text, schema.kind, list(schema.sources))
+        try:
+            self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, wanted, deleted=True))
+        except UnknownSchemaError:
+            return False
+        return True
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest schema of a subject; None where the subject does not exist.
+
+        Raises:
+            RetryableError: the registry does not answer.
+        """
+        try:
+            found = self._ask(
+                f"subject {subject}", lambda: checked_place(self._client.get_latest_version(subject), subject)
+            )
+        except UnknownSchemaError:
+            return None
+        newest = self._resolved(found.schema_id, found.schema, subject, found.version)
+        told = found.schema.schema_type or "AVRO"
+        if worth_of(told, newest.text, dict(newest.references)) is not Worth.GOOD:
+            again = self.by_id(newest.id) if isinstance(newest.id, int) else newest
+            if again.text != newest.text:
+                raise RetryableError(
+                    f"the registry at {self.url} gave something else than its newest schema for {subject}: "
+                    f"{newest.text[:80]!r}; it is asked again"
+                )
+        return newest
+
+    def by_version(self, subject: str, version: int) -> RegisteredSchema:
+        """One version of a subject.
+
+        Raises:
+            UnknownSchemaError: no such subject or version.
+            RetryableError: the registry does not answer.
+        """
+        what = f"version {version} of {subject}"
+        ask = self._client.get_version
+        found = self._ask(what, lambda: checked_place(ask(subject, version), subject, version))
+        return self._resolved(found.schema_id, found.schema, subject, version)
+
+    def versions(self, subject: str) -> list[int]:
+        """The versions that a subject has, oldest first; empty where it does not exist.
+
+        Raises:
+            RetryableError: the registry does not answer.
+        """
+        try:
+            ask = self._client.get_versions
+            return sorted(self._ask(f"subject {subject}", lambda: checked_list(ask(subject), int)))
+        except UnknownSchemaError:
+            return []
+
+    def verdict(self, subject: str, kind: str, text: str) -> str:
+        """Whether the registry would take a schema as the next version of a subject, in words.
+
+        Raises:
+            RetryableError: the registry does not answer.
+        """
+        try:
+            latest = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
+        except UnknownSchemaError:
+            return f"the registry has no subject {subject} yet and takes any valid schema"
+        schema = Schema(text, kind, latest.schema.references)
+        rule = self._rule(subject)
+        try:
+            # Against all versions: those that the subject's rule does not mean are left out by the registry.
+            ask = self._client.test_compatibility_all_versions
+            takes = self._ask("a verdict", lambda: ask(subject, schema))
+        except RetryableError as error:
+            if (
+                isinstance(error.__cause__, SchemaRegistryError)
+                and error.__cause__.http_status_code == _INVALID
+            ):
+                return f"the registry would refuse it: {error.__cause__.error_message}"
+            raise
+        if takes:
+            return f"the registry would take it as the next version of {subject} ({rule})"
+        return f"the registry would refuse it: it breaks the rule of {subject} ({rule})"
+
+    def _rule(self, subject: str) -> str:
+        """The compatibility level of a subject, or the one for all."""
+        for where in (subject, None):
+            try:
+                return str(self._client.get_compatibility(where))
+            except SchemaRegistryError:  # none of its own
+                continue
+        return "rule unknown"
+
+    def check(self) -> list[str]:
+        """The subjects there are; the cheapest question that proves the registry answers."""
+        subjects: list[str] = self._ask("subjects", lambda: checked_list(self._client.get_subjects(), str))
+        return subjects
+
+    def _resolved(self, schema_id: SchemaKey, schema: Schema, subject: str, version: int) -> RegisteredSchema:
+        references: dict[str, str] = {}
+        self._collect(schema, references, ())
+        return RegisteredSchema(
+            id=schema_id,
+            kind=kind_of(schema.schema_type or "AVRO", schema.schema_str or ""),
+            text=schema.schema_str or "",
+            references=tuple(references.items()),
+            subject=subject,
+            version=version,
+            sources=tuple(schema.references or ()),
+        )
+
+    def _collect(self, schema: Schema, into: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
+        """Add the schemas that one refers to; ``above`` are those that led to it."""
+        for reference in schema.references or []:
+            name, place = reference.name or "", (reference.subject or "", reference.version or -1)
+            if name in into or place in above:  # in a circle: the format says what it thinks of that
+                continue
+            if len(above) >= _MOST_LEVELS:
+                raise UnknownSchemaError(
+                    f"the registry at {self.url} has a chain of more than {_MOST_LEVELS} references"
+                )
+            found = self._referred(*place)
+            self._collect(found, into, (*above, place))  # what it needs itself comes first
+            into[name] = found.schema_str or ""
+
+    def _referred(self, subject: str, version: int) -> Schema:
+        ask, told = self._client.get_version, version if version > 0 else None
+        found = self._ask(
+            f"{subject} version {version}",
+            lambda: checked_place(ask(subject, version, deleted=True), subject, told),
+        )
+        schema: Schema = found.schema
+        return schema
+
+    def _ask(self, what: str, call: Callable[[], T]) -> T:
+        self._client.clear_caches()  # it keeps whatever it is given, for ever
+        try:
+            return call()
+        except OddAnswerError as error:
+            raise RetryableError(
+                f"the registry at {self.url} gave something else than {what}: {error}; it is asked again"
+            ) from error
+        except SchemaRegistryError as error:
+            if error.error_code in _NOT_FOUND:
+                raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
+            raise RetryableError(
+                f"the registry at {self.url} refused to give {what}: {error}; is [registry] url right?"
+            ) from error
+        except Exception as error:  # its HTTP library's errors have no public base class
+            raise RetryableError(
+                f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
+                "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
+            ) from error
+
+
+def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
+    """The schema that records name by ``key``, as ``subject`` has it; raises as ``by_id`` and ``by_guid``."""
+    if isinstance(key, str):
+        return registry.by_guid(key, subject)
+    return registry.by_id(key).seen_from(subject)

@@ -1,0 +1,142 @@
+"""What an answer of a registry is worth: a schema, something doubtful, or no schema at all.
+
+A registry checks what it is given, so a text that is no schema comes from a broken registry, or from
+something else that answers in its place. That is trouble, and is asked again (I9).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+from confluent_kafka.schema_registry import Schema
+
+from tabletopic_kernel.formats.avro import schema as avro_schema
+from tabletopic_kernel.formats.json.schema import columns as json_schema
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+
+KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
+# A .proto file that says anything has one of these.
+_PROTO: Final = re.compile(
+    r"\b(?:message|enum|service|extend)\s+[A-Za-z_.]|\b(?:syntax|edition)\s*=|\b(?:import|package|option)\b[^;]*;"
+)
+
+
+class OddAnswerError(Exception):
+    """An answer that says it is good and is not what was asked for."""
+
+
+class Worth(Enum):
+    """What a schema's text is worth."""
+
+    GOOD = "a schema of the format that the registry says"
+    DOUBTFUL = "of another format than the registry says, or not valid to us"
+    NO_SCHEMA = "not even of the form of a schema"
+
+
+def kind_of(told: str, text: str) -> str:
+    """The format of a schema: Apicurio calls all versions of a subject what the first one was."""
+    tree = _tree(text)
+    if tree is None:
+        return "PROTOBUF"
+    if isinstance(tree, bool):  # any value, or none
+        return "JSON"
+    if not isinstance(tree, dict) or tree.get("type") in ("record", "enum", "fixed"):
+        return "AVRO"
+    if "type" not in tree or tree["type"] in ("object", "integer", "number"):
+        return "JSON"
+    return "AVRO" if told == "PROTOBUF" else told
+
+
+def worth_of(told: str, text: str, references: Mapping[str, str]) -> Worth:
+    """What a schema's text is worth.
+
+    Raises:
+        RetryableError: the Protobuf compiler could not be run.
+    """
+    kind = kind_of(told, text)
+    if kind == "PROTOBUF" and not (_PROTO.search(text) or _is_base64(text)):
+        return Worth.NO_SCHEMA
+    try:
+        match kind:
+            case "AVRO":
+                avro_schema.parse(text, references)
+            case "JSON":
+                json_schema.parse_json_schema(text, references)
+            case _:
+                compile_schema(text, references)
+    except RetryableError:
+        raise
+    except (ActionNeededError, ValueError, TypeError, RecursionError):
+        return Worth.DOUBTFUL
+    return Worth.GOOD if kind == told else Worth.DOUBTFUL
+
+
+def checked(schema: Schema) -> Schema:
+    """The schema of an answer; raises OddAnswerError if its parts are not what they must be."""
+    if not isinstance(schema.schema_str, str):
+        raise OddAnswerError(f"the schema's text is {_told(schema.schema_str)}")
+    if (schema.schema_type or "AVRO") not in KINDS:
+        raise OddAnswerError(f"the schema's type is {_told(schema.schema_type)}")
+    for one in schema.references or []:
+        if not (isinstance(one.name, str) and isinstance(one.subject, str) and _is_number(one.version)):
+            raise OddAnswerError(f"a reference is {_told(one)}")
+    return schema
+
+
+def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
+    """The version of a subject that was asked for; raises OddAnswerError if it is another, or none."""
+    checked(found.schema)
+    if found.subject not in (subject, None):
+        raise OddAnswerError(f"it is of the subject {_told(found.subject)}")
+    if not _is_number(found.schema_id) or not _is_number(found.version):
+        raise OddAnswerError(f"its id is {_told(found.schema_id)}, its version {_told(found.version)}")
+    if version is not None and found.version != version:
+        raise OddAnswerError(f"it is version {_told(found.version)}")
+    return found
+
+
+def checked_places(found: Any) -> list[tuple[str, int]]:
+    """Subjects and versions of a schema; raises OddAnswerError if they are none."""
+    places = [(one.subject, one.version) for one in found]
+    for subject, version in places:
+        if not isinstance(subject, str) or not _is_number(version):
+            raise OddAnswerError(f"version {_told(version)} of the subject {_told(subject)}")
+    return places
+
+
+def checked_list(found: Any, kind: type) -> Any:
+    """A list of subjects or versions; raises OddAnswerError if it is none."""
+    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+        raise OddAnswerError(f"a list was expected and not {_told(found)}")
+    return found
+
+
+def _tree(text: str) -> Any:
+    """The JSON of a text; None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_base64(text: str) -> bool:
+    """Whether it may be a file in base64, which is how Python's serializer registers one."""
+    try:
+        return len(base64.b64decode(text, validate=True)) > 1
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _told(value: Any) -> str:
+    return repr(value)[:80]

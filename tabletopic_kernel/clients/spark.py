@@ -1,0 +1,296 @@
+"""The Spark session that runs the workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.clients.catalog import catalog_name
+from tabletopic_kernel.clients.spark_launch import (
+    environment,
+    java_escaped,
+    java_option,
+    launch,
+    not_started,
+)
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.redact import SECRET_NAME
+from tabletopic_kernel.model.settings.sections import SparkSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+# Errors of other programs may quote a URL with its login, or a password.
+appender.file.layout.alwaysWriteExceptions = false
+appender.file.layout.pattern = %replace{{%replace{{%d{{ISO8601}} %p %c{{1}}: %m%n%ex}}{{(://)[^\\s/?#]*@}}{{$1***@}}}}\
+{{(?i)((?:password|secret|token|credential|access[._-]?key)[\\w.-]*=)[^\\s,;&)]+}}{{$1***}}
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+_CHECKPOINT = "tabletopic-checkpoint-"
+
+# Why each: see the comment at its side; a person's [spark] conf wins over all of them.
+_DEFAULTS = {
+    # What is hidden where Spark shows properties: by a word of their name, or as a login in a URL.
+    "spark.redaction.regex": rf"(?i){SECRET_NAME}|/[^\s/?#:@]*:[^\s/?#]*@",
+    "spark.ui.enabled": "false",  # a port and memory nobody asked for
+    "spark.ui.showConsoleProgress": "false",  # bars of Spark's own would land in people's cells
+    "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
+    "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.stopActiveRunOnRestart": "true",
+    # Until the length of a topic's records is known; the worker sets the number by it after the first batch.
+    # The bytes bound a Python worker's memory, whatever comes (ADR 0011).
+    ARROW_RECORDS: "2000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024**2),
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "tabletopic_kernel.pipeline.worker.daemon",  # its workers have loaded everything
+    # A Python worker keeps the memory that it will need again for the next group of records: the kernel would
+    # have to clear every page anew, a fifth of its CPU time (ADR 0014). Spark ends workers that are idle.
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2),  # numpy's and Python's
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
+    # A consumer reads one partition. With fewer in the cache than a topic has partitions, each batch makes
+    # all of them anew. Those that were idle for five minutes are closed; each may hold a fetch in memory.
+    "spark.kafka.consumer.cache.capacity": "400",
+    # Of the checkpoint's files: without checksums, which would be files beside them. For each file that it
+    # makes Hadoop starts a program that sets its permissions.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
+    "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
+}
+# A tenth of the JVM's work less (ADR 0013): a collector without barriers at each store, and no second look at
+# the bounds of vectors, which Spark's writer keeps anyway.
+_COLLECTOR = "-XX:+UseParallelGC"
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# A person's own are added to ours, which Spark cannot do without.
+_JOINED = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.jars": ","}
+
+
+@dataclass(frozen=True)
+class SparkPlace:
+    """Where the session finds what it needs: JDK, jars, and a folder for logs and temporary files."""
+
+    java_home: str
+    jars: tuple[str, ...]
+    folder: Path
+
+
+def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str, str]) -> SparkSession:
+    """The session of this process; made on the first call.
+
+    Raises:
+        RetryableError: the cluster does not answer, or has ended the application.
+        SettingsError: Spark did not start with these settings; its log says why.
+    """
+    place.folder.mkdir(parents=True, exist_ok=True)
+    log = place.folder / "spark.log"
+    known = log.stat().st_size if log.exists() else 0
+    log4j = place.folder / "spark-log4j2.properties"
+    # As Java reads properties: Latin-1, and what is not in it escaped; a backslash would begin an escape.
+    log4j.write_text(_LOG4J.format(log=java_escaped(str(log))), "ascii")
+    local = settings.is_local
+    ours = {
+        **_DEFAULTS,
+        "spark.driver.extraJavaOptions": _java_options(log4j, settings.conf),
+        # On the class path itself they can be in the class archive; only a cluster needs them sent.
+        **(
+            {"spark.driver.extraClassPath": ":".join(place.jars)}
+            if settings.is_in_process
+            else {"spark.jars": ",".join(place.jars)}
+        ),
+        "spark.local.dir": str(place.folder / "spark-local"),
+        "spark.sql.warehouse.dir": str(place.folder / "spark-warehouse"),
+        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+        **spark_catalog(catalog),
+    }
+    conf = {**ours, **settings.conf}
+    for key, between in _JOINED.items():
+        if key in settings.conf and (own := ours.get(key)):
+            conf[key] = f"{own}{between}{settings.conf[key]}"
+    conf = {"spark.app.name": "tabletopic", "spark.master": settings.master, **conf}
+    builder = SparkSession.builder
+    # Again: a person's own JVM may run already, and has none of them.
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
+    started: Future[SparkSession] = Future()
+
+    def start() -> None:
+        _forget_dead_jvm()
+        with environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
+            try:
+                launch(conf, place.folder)
+                started.set_result(builder.getOrCreate())
+            except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
+                _forget_stopped_context()
+                started.set_exception(not_started(error, settings.effective_master, log, known))
+
+    # In a thread of its own: in the main one pyspark takes over Ctrl-C and answers it by cancelling every
+    # job there is, the table topics' too.
+    threading.Thread(target=start, name="spark start", daemon=True).start()
+    session = started.result()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
+    """Ours, before a person's ``own``; the JVM refuses to start with two collectors."""
+    chosen = re.search(r"-XX:\+Use\w+GC\b", own.get("spark.driver.extraJavaOptions", ""))
+    log = java_option(f"-Dlog4j2.configurationFile={log4j}")
+    return " ".join([log, *([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
+
+
+def warm_up(session: SparkSession, limit_s: int = 120) -> None:
+    """Let a few made-up rows go the way of a topic's, so that its first batch need not wait for loading.
+
+    Raises:
+        RetryableError: they did not arrive.
+    """
+    checkpoint = new_checkpoint(session)
+    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    try:
+        query = (
+            rows.writeStream.foreachBatch(_through_python)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        ended = query.awaitTermination(limit_s)
+    except Exception as error:  # Py4J wraps whatever the JVM throws
+        raise RetryableError(f"Spark did not warm up: {error}") from error
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    if not ended:
+        query.stop()
+        raise RetryableError(f"Spark did not warm up within {limit_s} s")
+
+
+def _through_python(frame: DataFrame, _: int) -> None:
+    frame.coalesce(1).mapInArrow(_same, frame.schema).collect()
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether the session can still be used: its JVM can be killed, a cluster can end the application."""
+    context = session.sparkContext
+    return _runs(context._gateway) and not _is_stopped(context)
+
+
+def forget(session: SparkSession) -> None:
+    """Let go of a session that can no longer be used."""
+    with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+        session.stop()
+    _forget_dead_jvm()
+
+
+def _runs(gateway: Any) -> bool:
+    process = getattr(gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def _is_stopped(context: SparkContext) -> bool:
+    """Whether the JVM has ended the application, which pyspark does not notice by itself."""
+    jsc: Any = context._jsc
+    if jsc is None:
+        return True
+    try:
+        return bool(jsc.sc().isStopped())
+    except Exception:  # Py4J: the JVM does not answer
+        return not _runs(context._gateway)
+
+
+def _forget_stopped_context() -> None:
+    """Let go of an application that has ended as it began; else each later session would get it again."""
+    context = SparkContext._active_spark_context
+    if context is not None and _is_stopped(context):
+        with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+            context.stop()
+
+
+def _forget_dead_jvm() -> None:
+    """Let go of a JVM that is gone, perhaps before it had a session, so that the next one is another.
+
+    pyspark keeps it at class level and has no public way to drop what cannot be stopped any more.
+    """
+    gateway: Any = SparkContext._gateway
+    if gateway is None or _runs(gateway):
+        return
+    with contextlib.suppress(Exception):
+        gateway.proc.stdin.close()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+
+
+def new_checkpoint(session: SparkSession) -> Path:
+    """A folder for a query's checkpoint, beside Spark's own temporary files; the caller removes it.
+
+    Those that a killed process left are removed here.
+    """
+    parent = Path(session.conf.get("spark.local.dir") or tempfile.gettempdir())
+    parent.mkdir(parents=True, exist_ok=True)
+    for folder in parent.glob(f"{_CHECKPOINT}*"):
+        if not psutil.pid_exists(int(folder.name.removeprefix(_CHECKPOINT).split("-")[0])):
+            shutil.rmtree(folder, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_CHECKPOINT}{os.getpid()}-", dir=parent))
+
+
+def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
+    """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog."""
+    if not properties:
+        return {}
+    name = catalog_name(properties)
+    prefix = f"spark.sql.catalog.{name}"
+    kind = properties.get("type", "rest" if properties.get("uri", "").startswith("http") else "sql")
+    conf = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc" if kind == "sql" else kind,
+        f"{prefix}.cache-enabled": "false",  # else Spark does not see PyIceberg's commits
+    }
+    uri = properties.get("uri", "")
+    if kind == "sql":
+        # Same file, other driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
+        path = uri.removeprefix("sqlite://").split("?")[0]
+        conf[f"{prefix}.uri"] = f"jdbc:sqlite:{path.replace('//', '/', 1)}?busy_timeout=30000"
+        conf[f"{prefix}.jdbc.schema-version"] = "V1"
+    elif uri:
+        conf[f"{prefix}.uri"] = uri
+    passed = ("warehouse", "credential", "token", "s3.", "glue.", "client.", "io-impl")
+    conf.update({f"{prefix}.{key}": value for key, value in properties.items() if key.startswith(passed)})
+    return conf

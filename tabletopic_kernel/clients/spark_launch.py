@@ -1,0 +1,121 @@
+"""How Spark's JVM gets its properties: by files that nobody else can read.
+
+pyspark puts each property that it is given onto the command line of the JVM, which every user of the machine
+can read. So the JVM is started without any, and finds them in a file, which is removed once it has been read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
+from tabletopic_kernel.model.redact import mask
+
+# In Spark's log, when a cluster's manager ends an application.
+_ENDED = re.compile(r"Application has been killed\. Reason: (.+)")
+
+_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+
+
+def launch(conf: Mapping[str, str], folder: Path) -> None:
+    """Start pyspark's JVM with these properties, unless this process has one; raises what pyspark raises.
+
+    ``folder`` is for the files that it reads; only their owner may.
+    """
+    if SparkContext._gateway is not None:
+        return
+    with tempfile.TemporaryDirectory(prefix="spark-start-", dir=folder) as private:
+        file = Path(private) / "spark.properties"
+        seen = _without_secret_options(conf, Path(private) / "jvm.options")
+        file.write_text("".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in seen.items()), "ascii")
+        own = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+        # With a file of properties Spark leaves out spark-defaults.conf, unless it is told not to.
+        options = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+        with environment(PYSPARK_SUBMIT_ARGS=f"{options} {own}"):
+            SparkContext._ensure_initialized()
+
+
+def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
+    """Why Spark did not start; of its log what stands behind the first ``known`` bytes counts."""
+    told = str(error)
+    if "stopped SparkContext" not in told:
+        lines = [line for line in told.splitlines() if not line.startswith("An error occurred while calling")]
+        why = next((line.removeprefix(": ").strip() for line in lines if line.strip(": ")), told)
+        return SettingsError(f"Spark did not start ({why}); see {log}")
+    new = log.read_bytes()[known:].decode("utf-8", "replace") if log.exists() else ""
+    reasons = _ENDED.findall(new)
+    why = f" ({reasons[-1].strip()})" if reasons else ""
+    return RetryableError(
+        f"Spark's cluster {master} does not answer, or has ended this application{why}: see whether its "
+        f"master runs and can start executors; {log} has more"
+    )
+
+
+def _without_secret_options(conf: Mapping[str, str], file: Path) -> dict[str, str]:
+    """The properties; in ``file`` the JVM's options that hold secrets, as it gets these as words."""
+    seen, hidden = dict(conf), list[str]()
+    for key in _OPTIONS:
+        if mask(text := conf.get(key, "")) == text:
+            continue
+        words = shlex.split(text)
+        hidden += [word for word in words if mask(word) != word]
+        seen[key] = " ".join(java_option(word) for word in words if mask(word) == word)
+        seen[key] += f" {java_option(f'-XX:VMOptionsFile={file}')}"
+    if hidden:
+        file.write_text("\n".join(map(_vm_option, hidden)), "utf-8")
+    return seen
+
+
+def java_option(option: str) -> str:
+    """An option as Spark takes it among others in one text, where a space would end it.
+
+    >>> print(java_option('-Dx=/my folder/"y"'))
+    "-Dx=/my folder/\\"y\\""
+    """
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _vm_option(option: str) -> str:
+    """An option as the JVM reads it from a file: no escapes, but either kind of quotes."""
+    return '"\'"'.join(f"'{part}'" for part in option.split("'"))
+
+
+def java_escaped(text: str) -> str:
+    """Text as the value of a Java property in a file."""
+    utf16 = text.replace("\\", "\\\\").encode("utf-16-be")
+    units = (int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2))
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
+
+
+def _escaped(text: str) -> str:
+    """As ``java_escaped``, for a key too, and whatever the text begins with."""
+    escaped = java_escaped(text)
+    for plain, told in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f"), (" ", "\\ ")):
+        escaped = escaped.replace(plain, told)
+    for mark in "=:#!":
+        escaped = escaped.replace(mark, f"\\{mark}")
+    return escaped
+
+
+@contextlib.contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """Set variables while a child is started, then put back what was there."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,1 +1,0 @@
-"""Words and rules: no I/O, no clock, no threads."""

@@ -1,0 +1,1 @@
+"""Whatever people look at: terminal, notebook, JupyterLab, dashboard."""

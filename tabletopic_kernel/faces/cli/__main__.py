@@ -1,0 +1,7 @@
+"""``python -m tabletopic_kernel.faces.cli``: the program, also where its script is not on the path."""
+
+import sys
+
+from tabletopic_kernel.faces.cli import main
+
+sys.exit(main())

@@ -1,0 +1,111 @@
+"""The program ``tabletopic``: its global options and its groups of commands."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import (
+    BROKEN_PIPE,
+    INTERRUPTED,
+    WRONG_USE,
+    Call,
+    ConfigOption,
+    DebugOption,
+    StateDirOption,
+)
+from tabletopic_kernel.faces.cli.commands import dashboard, drill, replay, servers, topics, watch
+from tabletopic_kernel.faces.cli.commands import demo as data
+from tabletopic_kernel.faces.cli.commands import inspect as look
+from tabletopic_kernel.faces.cli.commands import query as ask
+from tabletopic_kernel.faces.cli.commands import serve as run
+from tabletopic_kernel.faces.cli.manual import Group
+
+DISTRIBUTION = "tabletopic"
+
+app = typer.Typer(
+    name="tabletopic",
+    cls=Group,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (servers, topics, run, watch, look, replay, dashboard, ask, data, drill):
+    group.add_to(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"tabletopic {version(DISTRIBUTION)}")
+        except PackageNotFoundError:
+            typer.echo("tabletopic (not installed)")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+]
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    debug: DebugOption = False,
+    version: VersionOption = False,
+) -> None:
+    """Kafka topics that are Iceberg tables.
+
+    Begin with [bold]tabletopic up[/], then [bold]tabletopic produce-clickstream[/],
+    [bold]tabletopic enable clicks[/], [bold]tabletopic serve[/] and
+    [bold]tabletopic query "SELECT count(*) FROM clicks"[/].
+    """
+    context.obj = Call(config, state_dir, debug)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our arrows still gets the words
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As scripts start what they put into the background; who interrupts us all the same, means it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _run(arguments)
+    except typer.TyperException as error:
+        _tell_wrong_use(error)
+        return WRONG_USE
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # who read the help has left
+            return BROKEN_PIPE
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # before a command began
+        return INTERRUPTED
+    finally:
+        sys.stderr.flush()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    given = list(arguments) if arguments is not None else None
+    ended = app(args=given, prog_name="tabletopic", standalone_mode=False)
+    return ended if isinstance(ended, int) else 0
+
+
+def _tell_wrong_use(error: typer.TyperException) -> None:
+    """A wrong command line is told as every other error, with where its words are explained."""
+    context = getattr(error, "ctx", None)
+    manual = f"{context.command_path if context else 'tabletopic'} --help"
+    told = error.format_message().rstrip(".")
+    if told:  # else the program's name alone was given: its help is the answer
+        screen.error(f"{told} See `{manual}`" if told.endswith("?") else f"{told}; see `{manual}`")

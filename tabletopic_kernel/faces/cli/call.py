@@ -1,0 +1,252 @@
+"""What every command has in common: the global options, the workbench, errors and exit codes."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.manual import Command
+from tabletopic_kernel.model.errors import RetryableError, StackError, TableTopicError, UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.local.progress import Report
+    from tabletopic_kernel.local.stack import LocalStack
+    from tabletopic_kernel.workbench.config import LoadedSettings
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+DEBUG_VARIABLE = "TABLETOPIC_DEBUG"
+FAILED, WRONG_USE = 1, 2
+# As shells tell a death by signal: 128 + SIGINT, 128 + SIGPIPE.
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+_HOSTS_WAIT_S = 3.0
+
+_PANEL = "Options of every command"
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="Settings file; without it, the nearest tabletopic.toml upwards.",
+        rich_help_panel=_PANEL,
+    ),
+]
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        file_okay=False,
+        help="Folder of the local stack and of local state.  (usually .tabletopic)",
+        rich_help_panel=_PANEL,
+    ),
+]
+DebugOption = Annotated[
+    bool,
+    typer.Option(
+        "--debug", help=f"Show the trace of an error; so does {DEBUG_VARIABLE}=1.", rich_help_panel=_PANEL
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the program: its global options, and what is made of them when first asked for."""
+
+    config: Path | None = None
+    state_dir: Path | None = None
+    debug: bool = False
+
+    def under(self, other: Call) -> Call:
+        """With the options that stood after the command, which win."""
+        return Call(other.config or self.config, other.state_dir or self.state_dir, self.debug or other.debug)
+
+    @cached_property
+    def loaded(self) -> LoadedSettings:
+        """The settings in force."""
+        from tabletopic_kernel.workbench.config import load_settings
+
+        environ = dict(os.environ)
+        if self.config is not None:
+            environ["TABLETOPIC_CONFIG"] = str(self.config)
+        state_dir = None if self.state_dir is None else str(self.state_dir)
+        return load_settings({"state_dir": state_dir}, environ=environ)
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """The workbench of these settings."""
+        from tabletopic_kernel.workbench.config import check_kafka_properties
+        from tabletopic_kernel.workbench.workbench import Workbench
+
+        if self.loaded.settings.kafka:
+            check_kafka_properties(self.loaded)
+        return Workbench(self.loaded.settings)
+
+    def hosts(self) -> list[str] | None:
+        """Ids of the live hosts; None where the broker cannot say at the moment."""
+        deadline = time.monotonic() + _HOSTS_WAIT_S
+        while True:
+            try:
+                return self.workbench.hosts()
+            except StackError:  # it has ended, and does not come back by itself
+                return None
+            except RetryableError:  # a broker that has just started does not know its groups yet
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(0.5)
+
+    def tell_away(self) -> None:
+        """A remark beside the data where a server of the local stack does not run."""
+        if away := str(self.workbench.servers.away()):
+            screen.note(away)
+
+    def stack(self, report: Report, **ports: int | None) -> LocalStack:
+        """The local stack of these settings."""
+        from tabletopic_kernel.local.stack import LocalStack
+        from tabletopic_kernel.workbench.config import wants_login
+
+        settings = self.loaded.settings
+        return LocalStack(Path(settings.state_dir), report, wants_login=wants_login(settings), **ports)
+
+    def command(self, *words: str) -> str:
+        """Another command that works on the same cluster, as a person can copy it."""
+        options: list[str] = []
+        if self.config is not None:
+            options += ["--config", str(self.config)]
+        if self.state_dir is not None:
+            options += ["--state-dir", str(self.state_dir)]
+        return shlex.join(["tabletopic", *words[:1], *options, *words[1:]])
+
+
+def command(
+    app: typer.Typer, panel: str, name: str | None = None, *, more: Sequence[inspect.Parameter] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as a command of a help panel: its first parameter is the ``Call``.
+
+    The command gets the global options too, so that they may stand before or after its name. ``more`` are
+    options made by a program; the function gets them as the dictionary ``given``.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function, eval_str=True)
+        own = [one for one in list(signature.parameters.values())[1:] if one.name != "given"]
+
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            context: typer.Context = values.pop("context")
+            after = Call(values.pop("config"), values.pop("state_dir"), values.pop("debug"))
+            before = context.obj if isinstance(context.obj, Call) else Call()
+            if more:
+                values["given"] = {one.name: values.pop(one.name) for one in more}
+            call = before.under(after)
+            told(functools.partial(function, call, **values), debug=call.debug)
+
+        common = [
+            _keyword("config", ConfigOption, None),
+            _keyword("state_dir", StateDirOption, None),
+            _keyword("debug", DebugOption, False),
+            _keyword("context", typer.Context, inspect.Parameter.empty),
+        ]
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+        run.__signature__ = signature.replace(parameters=[*parameters, *more, *common])  # type: ignore[attr-defined]
+        app.command(name, cls=Command, rich_help_panel=panel)(run)
+        return function
+
+    return register
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def told(work: Callable[[], None], *, debug: bool) -> None:
+    """Do the work; what goes wrong is one message on stderr and an exit code.
+
+    Raises:
+        typer.Exit: with the code.
+    """
+    debug = debug or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+    _quiet_libraries(debug)
+    try:
+        work()
+        sys.stdout.flush()
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        _forget_stdout()
+        raise typer.Exit(BROKEN_PIPE) from None
+    except TableTopicError as error:
+        if debug:
+            screen.trace()
+        screen.error(str(error))
+        raise typer.Exit(WRONG_USE if isinstance(error, UsageError) else FAILED) from None
+    except Exception as error:
+        if debug:
+            screen.trace()
+        screen.error(f"unexpected {type(error).__name__}: {_first_line(error)}")
+        if not debug:
+            screen.note(
+                f"this should not happen; run it again with --debug (or {DEBUG_VARIABLE}=1) for the trace"
+            )
+        raise typer.Exit(FAILED) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
+def _forget_stdout() -> None:
+    """Whoever read our output has left: what is still buffered must not fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _quiet_libraries(debug: bool) -> None:
+    """Libraries speak through logging and warnings; people asked us. With debug they may."""
+    import logging
+    import warnings
+
+    from tabletopic_kernel.workbench.logs import without_secrets
+
+    if debug:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(without_secrets)
+        return
+    logging.getLogger().addHandler(logging.NullHandler())
+    warnings.simplefilter("ignore")
+
+
+def duration_ms(option: str, text: str) -> int:
+    """Milliseconds of an option's ``500ms``, ``5s``, ``2m``; a bare number is seconds. Raises UsageError."""
+    from tabletopic_kernel.model.settings.sections import parse_duration_ms
+
+    try:
+        return int(str(parse_duration_ms(text)))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def not_in_time(what: str, seconds: float) -> RetryableError:
+    """The error of a wait that was too short."""
+    return RetryableError(f"after {seconds:g} s {what}")

@@ -1,0 +1,148 @@
+"""``query``: SQL over the tables."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import Call, JsonOption, command
+from tabletopic_kernel.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.query.answer import Answer
+
+_SHOWN_ROWS = 50
+_FOLDABLE_COLUMNS = 3  # so few are readable too where their text breaks
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    command(app, "Table topics")(query)
+
+
+def query(
+    call: Call,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="The query; - reads it from standard input.")],
+    engine: Annotated[
+        Literal["duckdb", "spark", "athena"],
+        typer.Option(help="DuckDB is quick and only reads; Spark also writes; Athena reads a Glue catalog."),
+    ] = "duckdb",
+    at: Annotated[
+        str | None, typer.Option(metavar="SNAPSHOT|TIME", help="Read the tables as they were (DuckDB).")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help=f"Rows to give, 0 for all.  ({_SHOWN_ROWS}; all with --json or --csv)"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+) -> None:
+    """Ask the tables in SQL.
+
+    A table is called by its name, by namespace.table, or by
+    catalog.namespace.table. Each query sees the newest snapshots. DuckDB
+    reads; write with --engine spark.
+
+    Example:  tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    text = sys.stdin.read() if sql == "-" else sql
+    if limit is None and not (as_json or as_csv):
+        limit = _SHOWN_ROWS
+    if engine == "spark":
+        screen.note("starting Spark, some 10 s …")
+    answer = call.workbench.query(text, engine, at=at, limit=limit or None)
+    if as_json:
+        _show_json(answer)
+    elif as_csv:
+        _show_csv(answer)
+    else:
+        _show_table(answer)
+    _show_freshness(answer)
+
+
+def _show_table(answer: Answer) -> None:
+    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+
+    rows = answer.rows
+    if rows.num_columns == 0 or (
+        rows.num_columns == 1 and rows.num_rows == 0 and rows.column_names[0] in ("Count", "Success")
+    ):
+        screen.note("done")
+        return
+    table = screen.grid()
+    for field in rows.schema:
+        table.add_column(
+            Text(field.name), justify="right" if values.is_number(field.type) else "left", overflow="fold"
+        )
+    cells = [[_cell(value) for value in row] for row in values.rows_of(rows)]
+    for row in cells:
+        table.add_row(*row)
+    out = screen.console()
+    if cells and screen.natural_width(out, table) > out.width and rows.num_columns > _FOLDABLE_COLUMNS:
+        _show_records(out, rows.column_names, cells)
+    else:
+        out.print(table)
+    count = f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}"
+    if answer.truncated:
+        screen.note(f"the first {count}; there are more (--limit 0 gives all)")
+    else:
+        screen.note(count)
+
+
+def _cell(value: object) -> Text:
+    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+
+    return Text(values.text(value), style="dim" if value is None else "")
+
+
+def _show_records(out: Console, names: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Too wide for a table: one value a line."""
+    for number, row in enumerate(rows, 1):
+        out.print(Rule(f"row {number}", align="left", style="dim", characters="─"))
+        record = screen.facts({})
+        for name, value in zip(names, row, strict=True):
+            record.add_row(Text(name), value)
+        out.print(record)
+
+
+def _show_json(answer: Answer) -> None:
+    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+
+    names = values.unique_names(answer.rows.column_names)
+    _write(values.json_lines(names, values.rows_of(answer.rows)))
+
+
+def _show_csv(answer: Answer) -> None:
+    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.rows.column_names)
+    writer.writerows([values.csv_text(value) for value in row] for row in values.rows_of(answer.rows))
+
+
+def _write(pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        sys.stdout.write(piece)
+
+
+def _show_freshness(answer: Answer) -> None:
+    for read in answer.tables:
+        if read.snapshot_ms is None:
+            screen.note(f"{read.table}: no snapshot yet")
+        else:
+            screen.note(
+                f"{read.table}: snapshot {read.snapshot_id} of {screen.clock(read.snapshot_ms)}, "
+                f"{screen.age(read.snapshot_ms)}"
+            )

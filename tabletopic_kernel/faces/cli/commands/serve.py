@@ -1,0 +1,171 @@
+"""``serve``: a host in a process of its own."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import Call, command
+from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.model.errors import TableTopicError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.host.host import Host
+
+_LOOK_EVERY_S = 0.2
+_REOPEN_S = 2.0
+_JOIN_S = 60.0
+_LAST_WORDS_S = 0.5
+_DULL = frozenset({"Heartbeat", "FilesStaged"})
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    command(app, "Table topics")(serve)
+
+
+def serve(
+    call: Call,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Run in the background; `down` stops it.")
+    ] = False,
+    mark: Annotated[str | None, typer.Option(hidden=True)] = None,
+    with_parent: Annotated[
+        int | None,
+        typer.Option("--with-parent", metavar="PID", help="End with this process, which starts it."),
+    ] = None,
+) -> None:
+    """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
+
+    Several hosts share the topics between them; when one is gone, the others
+    take over. On the way out what is staged is committed. It is safe to kill.
+
+    Example:  tabletopic serve
+    """
+    if detach:
+        _serve_detached(call)
+        return
+    with stop_event() as asked:
+        _serve(call, quiet, asked, with_parent)
+
+
+def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | None) -> None:
+    from tabletopic_kernel.local.crash_points import obey
+
+    obey()
+    workbench = call.workbench
+    _log_to(workbench.servers.state_dir, call.debug)
+    host = workbench.host()
+    args = (call, host, quiet)
+    threading.Thread(target=_start_spark, args=args, name="spark start", daemon=True).start()
+    began_ms = time.time_ns() // 1_000_000
+    host.start()
+    over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
+    if not quiet:
+        screen.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
+        teller.start()
+    try:
+        waited_for = None
+        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(with_parent):
+            if not quiet and host.waits_for != waited_for:
+                waited_for = host.waits_for
+                screen.note(f"waiting: {waited_for}" if waited_for else "the broker answers")
+        if not quiet:
+            screen.note("leaving: committing what is staged …")
+    finally:
+        host.stop()
+        over.set()
+        if not quiet:
+            teller.join(_LAST_WORDS_S * 4)
+    host.wait(0)  # raises what ended it
+
+
+def _is_orphan(with_parent: int | None) -> bool:
+    """Whether the process that was to be our parent is gone: the system then gives us another one."""
+    return with_parent is not None and os.getppid() != with_parent
+
+
+def _serve_detached(call: Call) -> None:
+    from tabletopic_kernel.faces.cli.detached import start_detached
+
+    log, pid = start_detached(call)
+    screen.show(f"host {pid} runs in the background; it prints to {screen.plain(log)}")
+    screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
+
+
+def _start_spark(call: Call, host: Host, quiet: bool) -> None:
+    """Early, beside joining the group; what goes wrong the topics tell when they need it."""
+    from tabletopic_kernel.clients.spark import warm_up
+    from tabletopic_kernel.local.java.archive_later import make_later
+    from tabletopic_kernel.local.progress import TerminalReport, silent
+
+    began = time.monotonic()
+    try:
+        session = call.workbench.host_spark(silent if quiet else TerminalReport())
+        if not quiet:
+            screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+        # Without a topic it gets ready for its first, which may be another host's until that one dies. With
+        # some, these come first, and warm it up as well.
+        if host.wait_until_joined(_JOIN_S) and not host.coordinators():
+            warm_up(session)
+    except TableTopicError as error:
+        screen.error(str(error))
+        return
+    make_later()
+
+
+def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
+    """Print this host's events until the end, also over outages of the broker."""
+    from tabletopic_kernel.faces.cli.event_text import event_line
+
+    out = screen.console()
+    ends_at = float("inf")
+
+    def going() -> bool:
+        nonlocal ends_at
+        if over.is_set() and ends_at == float("inf"):
+            ends_at = time.monotonic() + _LAST_WORDS_S
+        return time.monotonic() < ends_at
+
+    host.wait_until_joined(_JOIN_S)
+    _hint_if_idle(call)
+    while going():
+        try:
+            for event in call.workbench.events(None, since_ms, going):
+                since_ms = max(since_ms, event.at_ms + 1)
+                if event.host == host.id and event.type not in _DULL:
+                    out.print(event_line(event))
+        except BrokenPipeError:  # nobody listens any more; the work goes on
+            return
+        except Exception as error:  # the broker is away; events are only news
+            logging.getLogger(__name__).warning("events: %s", error)
+        over.wait(_REOPEN_S)
+
+
+def _hint_if_idle(call: Call) -> None:
+    try:
+        if not call.workbench.wishes():
+            screen.note(f"no table topics yet; make one: {call.command('enable', 'TOPIC')}")
+    except TableTopicError as error:
+        logging.getLogger(__name__).warning("wishes: %s", error)
+
+
+def _log_to(state_dir: Path, debug: bool) -> None:
+    """What the libraries and threads log goes to a file of the state folder."""
+    from tabletopic_kernel.workbench.logs import log_to
+
+    log_to(state_dir, "serve.log", logging.NOTSET)
+    if not debug:
+        logging.getLogger().setLevel(logging.WARNING)

@@ -1,0 +1,264 @@
+"""``status`` and ``events``: how the table topics do, and what happened."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import Call, JsonOption, command, duration_ms
+from tabletopic_kernel.model.errors import RetryableError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.workbench.status import TopicStatus
+
+OptionalTopic = Annotated[
+    str | None, typer.Argument(metavar="[TOPIC]", help="One topic only.", show_default=False)
+]
+_STATE_STYLE = {
+    "running": "green",
+    "staged": "green",
+    "committing": "green",
+    "failed": "bold red",
+    "paused": "dim",
+    "stopped": "dim",
+}
+_NUMBERS = ("lag", "behind", "rows", "files", "commits", "rows/s")
+_DISPENSABLE = ("files", "commits", "schema", "rows/s")
+_REFRESH_S = 1.0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this group's commands."""
+    for function in (status, events):
+        command(app, "Watching")(function)
+
+
+def status(
+    call: Call,
+    topic: OptionalTopic = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh each second until Ctrl-C.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far each table is behind its topic, and what runs it.
+
+    With --json: a list, or with TOPIC one object: topic, table, state, error,
+    lag_records, lag_seconds, next_offsets, end_offsets, schema_versions,
+    snapshot_id, commits, rows_per_second and more. Of a topic that runs and is
+    late, delay and delay_reason say why.
+
+    Example:  tabletopic status --watch
+    """
+    if watch:
+        _watch(call, topic, as_json)
+        return
+    found = call.workbench.status(topic)
+    if as_json:
+        _show_json(found, topic)
+    else:
+        out = screen.console()
+        out.print(_page(call, found, topic, out))
+        call.tell_away()
+
+
+def _show_json(found: Sequence[TopicStatus], topic: str | None) -> None:
+    plain = [one.to_json() for one in found]
+    screen.show_json(plain if topic is None else plain[0])
+
+
+def _watch(call: Call, topic: str | None, as_json: bool) -> None:
+    from rich.live import Live
+
+    if as_json:
+        while True:
+            for one in call.workbench.status(topic):
+                screen.show_json_line(one.to_json())
+            time.sleep(_REFRESH_S)
+    out = screen.console()
+    if not out.is_terminal:
+        while True:
+            out.print(_page(call, call.workbench.status(topic), topic, out))
+            time.sleep(_REFRESH_S)
+    with Live(console=out, auto_refresh=False) as live:
+        while True:
+            began = time.monotonic()
+            live.update(_page_or_trouble(call, topic, out), refresh=True)
+            time.sleep(max(0.0, _REFRESH_S - (time.monotonic() - began)))
+
+
+def _page_or_trouble(call: Call, topic: str | None, out: Console) -> RenderableType:
+    """Who watches wants to see when the servers are back, too."""
+    try:
+        return _page(call, call.workbench.status(topic), topic, out)
+    except RetryableError as error:
+        return Text(f"{error}; trying again …", style="yellow")
+
+
+def _page(call: Call, found: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
+    from tabletopic_kernel.model.redact import mask
+
+    servers = call.workbench.servers
+    footer = Text(
+        f"bootstrap servers  {servers.kafka.get('bootstrap.servers', '')}\n"
+        f"registry URL       {mask(servers.registry.get('url', ''))}",
+        style="dim",
+        overflow="fold",
+    )
+    if not found:
+        hint = f"no table topics yet; make one: {call.command('enable', 'TOPIC')}"
+        return Group(Text(hint), Text(), footer)
+    if topic is not None:
+        return Group(_detail(found[0]), Text(), footer)
+    return Group(_overview(found, out), *_troubles(found), Text(), footer)
+
+
+def _overview(found: Sequence[TopicStatus], out: Console) -> RenderableType:
+    """One line for each topic; in a narrow terminal without the columns that people miss least."""
+    columns = list(_COLUMNS)
+    for dispensable in (*_DISPENSABLE, None):
+        table = screen.grid(*columns, right=_NUMBERS)
+        for one in found:
+            table.add_row(*(_COLUMNS[name](one) for name in columns))
+        if dispensable is None or screen.natural_width(out, table) <= out.width:
+            return table
+        columns.remove(dispensable)
+    raise AssertionError("the loop ends with None")
+
+
+def _troubles(found: Sequence[TopicStatus]) -> list[RenderableType]:
+    """Errors, each with its topic; what makes many topics late alike is told once."""
+    from tabletopic_kernel.faces.render.topics import delays
+
+    errors: list[RenderableType] = [
+        Text.assemble((f"{one.topic}: ", "bold"), (one.error, _error_style(one)))
+        for one in found
+        if one.error
+    ]
+    late = [Text.assemble((f"{names}: ", "bold"), (reason, "yellow")) for names, reason in delays(found)]
+    return [*errors, *late]
+
+
+def _error_style(one: TopicStatus) -> str:
+    return "bold red" if one.state == "failed" else "yellow"
+
+
+def _state(one: TopicStatus) -> Text:
+    word = (one.delay or one.state).replace("_", " ")
+    return Text(word, style="yellow" if one.delay else _STATE_STYLE.get(one.state, "yellow"))
+
+
+def _versions(one: TopicStatus) -> str:
+    return ", ".join(f"v{version['version']}" for version in one.schema_versions) or "-"
+
+
+def _detail(one: TopicStatus) -> RenderableType:
+    from tabletopic_kernel.faces.cli.grids import cell_text
+    from tabletopic_kernel.faces.render.topics import not_rows
+
+    table = screen.facts({})
+    for name, value in (
+        ("topic", Text(one.topic)),
+        ("table", Text(one.table)),
+        ("state", _state(one)),
+        ("host", Text(one.host or "none")),
+        ("lag", Text(f"{screen.number(one.lag_records)} records, {screen.seconds(one.lag_seconds)}")),
+        ("rate", Text(f"{screen.number(one.rows_per_second)} rows/s")),
+        ("rows", Text(f"{screen.number(one.rows)} in {screen.number(one.files)} files")),
+        ("staged", Text(f"{screen.number(one.staged_rows)} rows")),
+        (
+            "commits",
+            Text(f"{screen.number(one.commits)}, every {screen.interval(one.commit_interval_ms)}"),
+        ),
+        ("last commit", Text(_last_commit(one))),
+        ("schemas", Text(_schemas(one))),
+        ("epoch", Text(str(one.epoch))),
+        *((name, cell_text(cell)) for name, cell in not_rows(one).items()),
+    ):
+        table.add_row(name, value)
+    offsets = screen.grid(
+        "partition",
+        "next offset",
+        "end offset",
+        "lag",
+        right=("partition", "next offset", "end offset", "lag"),
+    )
+    for partition in sorted(one.end_offsets.keys() | one.next_offsets.keys()):
+        at, end = one.next_offsets.get(partition), one.end_offsets.get(partition)
+        behind = None if end is None else max(0, end - (at or 0))
+        offsets.add_row(str(partition), screen.number(at), screen.number(end), screen.number(behind))
+    told = one.error or one.delay_reason
+    why = [Text(told, style=_error_style(one)), Text()] if told else []
+    return Group(*why, table, Text(), offsets)
+
+
+def _last_commit(one: TopicStatus) -> str:
+    if one.last_commit_ms is None:
+        return "none yet"
+    return (
+        f"{screen.clock(one.last_commit_ms)} ({screen.age(one.last_commit_ms)}), snapshot {one.snapshot_id}"
+    )
+
+
+def _schemas(one: TopicStatus) -> str:
+    told = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in one.schema_versions]
+    return ", ".join(told) or "none yet"
+
+
+_COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
+    "topic": lambda one: Text(one.topic, style="bold"),
+    "table": lambda one: Text(one.table),
+    "state": _state,
+    "lag": lambda one: Text(screen.number(one.lag_records)),
+    "behind": lambda one: Text(screen.seconds(one.lag_seconds)),
+    "rows": lambda one: Text(screen.number(one.rows)),
+    "files": lambda one: Text(screen.number(one.files)),
+    "commits": lambda one: Text(screen.number(one.commits)),
+    "rows/s": lambda one: Text(screen.number(one.rows_per_second)),
+    "schema": lambda one: Text(_versions(one)),
+    "committed": lambda one: Text(screen.age(one.last_commit_ms)),
+}
+
+
+def events(
+    call: Call,
+    topic: OptionalTopic = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    since: Annotated[
+        str, typer.Option(metavar="DURATION|all", help="How far back to begin, e.g. 10m, 2h, all.")
+    ] = "1h",
+    everything: Annotated[bool, typer.Option("--all", help="Heartbeats too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show what happened: topics taken, commits, schema changes, failures.
+
+    Example:  tabletopic events clicks --follow
+    """
+    from tabletopic_kernel.faces.cli.event_text import event_line
+
+    going = (lambda: True) if follow else None
+    out = screen.console()
+    seen = False
+    for event in call.workbench.events(topic, _since_ms(since), going):
+        if event.type == "Heartbeat" and not everything:
+            continue
+        seen = True
+        if as_json:
+            screen.show_json_line(event.model_dump(mode="json"))
+        else:
+            out.print(event_line(event))
+    if not seen and not as_json:
+        screen.note(f"nothing happened in the last {since}" if since != "all" else "nothing happened so far")
+
+
+def _since_ms(text: str) -> int | None:
+    if text.strip().lower() == "all":
+        return None
+    return time.time_ns() // 1_000_000 - duration_ms("--since", text)

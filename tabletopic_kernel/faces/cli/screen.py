@@ -1,0 +1,152 @@
+"""What people see: consoles, tables, ages, sizes, JSON. Data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tabletopic_kernel.faces.render.amounts import age, clock, clock_today, interval, number, seconds, size
+from tabletopic_kernel.model.redact import redact
+
+__all__ = [
+    "age",
+    "clock",
+    "clock_today",
+    "console",
+    "error",
+    "facts",
+    "grid",
+    "interval",
+    "least_width",
+    "natural_width",
+    "note",
+    "number",
+    "plain",
+    "seconds",
+    "show",
+    "show_json",
+    "show_json_line",
+    "show_text",
+    "side",
+    "size",
+    "steps",
+    "trace",
+]
+
+# Wide enough that nothing is cut where there is no terminal to fit into.
+_PIPE_WIDTH = 1000
+_ENDLESS = 100_000
+_COPIED = 60
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # our own exit code, and no message
+
+
+def console() -> Console:
+    """Stdout as people read it; in a pipe without colours and without line breaks of ours."""
+    if sys.stdout.isatty():
+        return _Console(highlight=False)
+    return _Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
+
+
+def side() -> Console:
+    """Stderr: progress, hints, errors."""
+    return _Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def error(message: str) -> None:
+    """One clear message about what went wrong."""
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        side().print(f"[bold red]error:[/] {escape(redact(message))}")
+
+
+def note(message: str) -> None:
+    """A remark beside the data."""
+    with contextlib.suppress(OSError):
+        side().print(escape(redact(message)), style="dim")
+
+
+def trace() -> None:
+    """The trace of the error that is being handled, for who looks for its cause."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(redact(traceback.format_exc()))
+
+
+def show(*lines: str) -> None:
+    """Lines with rich's markup on stdout; what comes from outside must be escaped."""
+    out = console()
+    for line in lines:
+        out.print(line, soft_wrap=True)
+
+
+def show_text(text: str) -> None:
+    """Text as it is on stdout."""
+    print(text, flush=True)  # noqa: T201
+
+
+def show_json(value: object) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+
+
+def show_json_line(value: object) -> None:
+    """One JSON document on one line of stdout."""
+    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+
+
+def grid(*columns: str, right: Iterable[str] = ()) -> Table:
+    """An empty table with these headings; those in ``right`` hold numbers."""
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+    )
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def natural_width(out: Console, table: Table) -> int:
+    """How wide the table would be if nothing had to be folded."""
+    return out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
+
+
+def least_width(out: Console, table: Table) -> int:
+    """How wide the table must be so that no word has to be folded."""
+    return out.measure(table, options=out.options.update(max_width=_ENDLESS)).minimum
+
+
+def facts(pairs: Mapping[str, str]) -> Table:
+    """Names and values, one pair a line; values are plain text."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def plain(value: Any) -> str:
+    """Text that is safe inside rich's markup."""
+    return escape(str(value))
+
+
+def steps(commands: Mapping[str, str]) -> Table:
+    """Commands to copy, each with what it is for."""
+    table = Table.grid(padding=(0, 3))
+    # In one line, to be copied; what is longer than a narrow terminal has room for is folded.
+    table.add_column(style="cyan", min_width=min(_COPIED, 2 + max(map(len, commands), default=0)))
+    table.add_column(style="dim")
+    for line, purpose in commands.items():
+        table.add_row(Text(f"  {line}"), Text(purpose))
+    return table

@@ -1,0 +1,150 @@
+"""The extension of the Jupyter server, with what an administrator can set."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.utils import url_path_join
+from tornado.ioloop import PeriodicCallback
+from traitlets import Bool, Float, List, Unicode
+
+from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.jupyter_server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
+from tabletopic_kernel.faces.jupyter_server.handler import BACKEND
+from tabletopic_kernel.faces.jupyter_server.handlers import ROUTES
+from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
+from tabletopic_kernel.faces.jupyter_server.state_folder import Place
+from tabletopic_kernel.local.processes import keeper
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.workbench.logs import without_secrets
+
+_STILL_HERE_MS = 60_000
+
+
+class TableTopicApp(ExtensionApp):
+    """Table topics in a Jupyter server: REST for the sidebar, a headless host, the dashboard."""
+
+    name = "tabletopic_kernel"
+    load_other_extensions = True
+
+    settings_file = Unicode(
+        "",
+        help="Settings file; without it, the nearest tabletopic.toml upwards of where the server runs.",
+    ).tag(config=True)
+    state_dir = Unicode("", help="Folder of the local stack and of local state; usually .tabletopic").tag(
+        config=True
+    )
+    overview_every_s = Float(
+        1.0, min=0.1, help="Seconds between two looks at all topics, while somebody watches."
+    ).tag(config=True)
+    keep_alive = Bool(
+        True,
+        help="While the headless host runs, the server counts as busy: nothing stops it as idle.",
+    ).tag(config=True)
+    warm_host = Bool(
+        True,
+        help="Start the host with the local stack, so that a topic's first rows come sooner; some 600 MB.",
+    ).tag(config=True)
+    warm_dashboard = Bool(
+        True,
+        help="Start the dashboard when a table has its first rows, so that it opens at once; some 300 MB.",
+    ).tag(config=True)
+    stop_stack = Bool(
+        None,
+        allow_none=True,
+        help="Stop the local stack, with the hosts in the background, when the server ends, however it ends; "
+        "None: behind a JupyterHub, whose users may leave some 650 MB each, and nowhere else.",
+    ).tag(config=True)
+    host_command = List(Unicode(), help="What runs the headless host, instead of `tabletopic serve`.").tag(
+        config=True
+    )
+    dashboard_command = List(
+        Unicode(),
+        help="What serves the dashboard, instead of `python -m tabletopic_kernel.faces.live_dashboard`.",
+    ).tag(config=True)
+
+    def initialize_settings(self) -> None:
+        """Make the backend; cheap, nothing is asked or started yet."""
+        assert self.serverapp is not None
+        base_url = self.serverapp.base_url
+        place = Place(self.settings_file, self.state_dir)
+        # Kernels inherit them: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
+        os.environ.update({"TABLETOPIC_BASE_URL": base_url, **place.environment()})
+        host = HeadlessHost(place, **_given(command=self.host_command))
+        dashboard = Dashboard(place, url_path_join(base_url, PATH), **_given(command=self.dashboard_command))
+        self.backend = Backend(
+            place,
+            host,
+            dashboard,
+            overview_every_s=self.overview_every_s,
+            warm_host=self.warm_host,
+            warm_dashboard=self.warm_dashboard,
+        )
+        self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})
+        # Libraries put addresses with logins into their messages, and this log is a file in many places.
+        for handler in {*logging.getLogger().handlers, *self.serverapp.log.handlers, *self.log.handlers}:
+            handler.addFilter(without_secrets)
+        # `stop_extension` is not called on every way out.
+        atexit.register(self.backend.stop)
+
+    def initialize_handlers(self) -> None:
+        """Add the routes."""
+        self.handlers.extend([*ROUTES, (rf"{PATH}(/.*|)", DashboardProxy)])
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        self._still_here = PeriodicCallback(self._keep_alive, _STILL_HERE_MS)
+        self._still_here.start()
+        self._keep_stack()
+        self._tell_kernels(serverapp.kernel_manager)
+
+    def _keep_stack(self) -> None:
+        """See that the stack ends with this process, also when it is killed, where that is wanted."""
+        if self.stop_stack if self.stop_stack is not None else "JUPYTERHUB_API_TOKEN" in os.environ:
+            try:
+                keeper.start(Path(self.backend.place.settings().state_dir))
+            except (OSError, SettingsError) as error:
+                self.log.warning("the local stack will not be stopped with this server: %s", error)
+
+    def _tell_kernels(self, manager: Any) -> None:
+        """Each new kernel gets the settings file and the state folder that are in force then.
+
+        Not by ``os.environ``, from which the server's own settings are read.
+        """
+        start = manager.start_kernel
+
+        def start_kernel(*args: Any, **kwargs: Any) -> Any:
+            env = kwargs.get("env") or os.environ
+            kwargs["env"] = {**env, **self.backend.place.kernel_environment()}
+            return start(*args, **kwargs)
+
+        manager.start_kernel = start_kernel
+
+    async def stop_extension(self) -> None:
+        """End host and dashboard; the local stack stays, or ends a moment later by itself: ``stop_stack``."""
+        self._still_here.stop()
+        atexit.unregister(self.backend.stop)
+        await self.backend.leave()
+
+    def current_activity(self) -> dict[str, int] | None:
+        """A running host is work: the server does not shut down as idle."""
+        return {"headless host": 1} if self._is_busy() else None
+
+    def _keep_alive(self) -> None:
+        if self._is_busy() and self.serverapp is not None:
+            from jupyter_server._tz import utcnow  # noqa: PLC0415
+
+            times = self.serverapp.web_app.settings.setdefault("last_activity_times", {})
+            times[self.name] = utcnow()
+
+    def _is_busy(self) -> bool:
+        return self.keep_alive and self.backend.host.child.pid is not None
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Those that were set."""
+    return {name: value for name, value in options.items() if value}

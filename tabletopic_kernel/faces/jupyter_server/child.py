@@ -1,0 +1,108 @@
+"""A process that the Jupyter server starts, and that ends with it.
+
+The server asks it to end when it stops itself; a server that is killed runs no code, so every command that is
+started here is also given our pid and watches its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tabletopic_kernel.local.files import tail
+from tabletopic_kernel.model.errors import StackError
+from tabletopic_kernel.model.redact import redact
+
+_TOLD_LINES = 5
+
+
+class Child:
+    """One process at a time, started and stopped from any thread. ``what`` names it in messages."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.Lock()  # guards the process and what is known of its end
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked = False
+        self._log: Path | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, while it runs."""
+        with self._lock:
+            return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> bool:
+        """Start it unless it runs; says whether it was started. What it prints replaces ``log``.
+
+        Raises:
+            StackError: it cannot be started.
+        """
+        with self._lock:
+            if self._process and self._process.poll() is None:
+                return False
+            try:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("wb") as output:
+                    self._process = subprocess.Popen(
+                        command,
+                        env={**os.environ, **environment},
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        # Ctrl-C in the server's terminal is answered by a question there: not for the child.
+                        start_new_session=True,
+                    )
+            except OSError as error:
+                raise StackError(f"{self._what} cannot be started: {error}") from error
+            self._log, self._asked = log, False
+            return True
+
+    def stop(self, limit_s: float) -> None:
+        """Ask it to end, and wait; it is killed when it takes longer than ``limit_s``. Idempotent."""
+        with self._lock:
+            process, self._asked = self._process, True
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def ask_to_stop(self) -> None:
+        """Ask it to end and do not wait: it has more to finish than a server that stops has time."""
+        with self._lock:
+            self._asked = True
+            if self._process and self._process.poll() is None:
+                self._process.terminate()
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait for its end; says whether it has come."""
+        with self._lock:
+            process = self._process
+        try:
+            return process is None or process.wait(limit_s) is not None
+        except subprocess.TimeoutExpired:
+            return False
+
+    def obituary(self) -> str | None:
+        """Why it is gone, if that is a trouble; None if it runs, was stopped, or has done its work."""
+        with self._lock:
+            process, log = self._process, self._log
+            if process is None or self._asked or log is None or not process.poll():
+                return None
+        code = process.returncode
+        if code < 0:  # who is killed has no last words: those in the log are its Spark's, of the loss
+            return f"{self._what} was killed by signal {-code}; see {log}"
+        said = redact(tail(log, _TOLD_LINES).strip())
+        return f"{self._what} ended with exit code {code}{f': {said}' if said else ''}; see {log}"
+
+    def last_pid(self) -> int | None:
+        """The process that was started last, whether it runs or not."""
+        with self._lock:
+            return self._process.pid if self._process else None

@@ -1,0 +1,183 @@
+"""The dashboard's process, and the way to it for those who are logged in.
+
+It is a process of its own, for in the server's each callback of a page would hold up everything else. It
+listens on a unix socket in a private folder: a port would be open to every user of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server_proxy.handlers import NamedLocalProxyHandler
+from tornado.web import HTTPError, authenticated
+from tornado.websocket import WebSocketClosedError
+
+from tabletopic_kernel.faces.jupyter_server.child import Child
+from tabletopic_kernel.faces.jupyter_server.state_folder import Place
+from tabletopic_kernel.local.files import logs_folder
+from tabletopic_kernel.model.errors import StackError, TableTopicError
+
+DASHBOARD = "tabletopic_dashboard"
+PATH = "tabletopic/dashboard"
+# Panel and PyIceberg load in 2 s on an idle machine.
+_READY_LIMIT_S = 60.0
+_STOP_LIMIT_S = 5.0
+
+
+@dataclass
+class Dashboard:
+    """The process behind ``prefix``; it starts when somebody wants to see it. ``command`` is what runs it."""
+
+    place: Place
+    prefix: str
+    command: list[str] = field(
+        default_factory=lambda: [sys.executable, "-m", "tabletopic_kernel.faces.live_dashboard"]
+    )
+    child: Child = field(default_factory=lambda: Child("the dashboard"), repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # one start at a time
+    _folder: Path | None = None
+
+    @property
+    def socket(self) -> str | None:
+        """The socket of the process, if it runs; it may be about to listen."""
+        folder = self._folder
+        return str(folder / "socket") if folder and self.child.pid is not None else None
+
+    def ensure(self) -> str:
+        """Start it unless it runs, wait until it answers, give its socket.
+
+        Raises:
+            StackError: it does not start; the message has its last words.
+        """
+        with self._lock:
+            path = self.socket or self._start()
+            self._wait_until_ready(path)
+            return path
+
+    def _start(self) -> str:
+        self._remove_folder()
+        self._folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
+        path = str(self._folder / "socket")
+        words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
+        self.child.start([*self.command, *words], self._log(), self.place.environment())
+        return path
+
+    def warm(self) -> None:
+        """Start it, unless it runs, and do not wait: the first page is there sooner. Raises as ``ensure``."""
+        with self._lock:
+            if self.socket is None:
+                self._start()
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        self.child.stop(_STOP_LIMIT_S)
+        self._remove_folder()
+
+    def _log(self) -> Path:
+        try:
+            return logs_folder(Path(self.place.settings().state_dir)) / "dashboard.out"
+        except TableTopicError:  # wrong settings: the dashboard itself says so
+            assert self._folder is not None
+            return self._folder / "out"
+
+    def _wait_until_ready(self, path: str) -> None:
+        deadline = time.monotonic() + _READY_LIMIT_S
+        while not _accepts(path):
+            if self.child.pid is None:
+                raise StackError(self.child.obituary() or "the dashboard was stopped; load the page again")
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"the dashboard did not answer within {_READY_LIMIT_S:.0f} s; see {self._log()}"
+                )
+            time.sleep(0.05)
+
+    def _remove_folder(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _accepts(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
+    """Hands requests and websockets on to the dashboard."""
+
+    auth_resource = "tabletopic"
+    # `prepare` has asked for the login by then; said again where Jupyter's check of extensions looks for it.
+    get = authenticated(NamedLocalProxyHandler.get)
+    head = authenticated(NamedLocalProxyHandler.head)
+    post = authenticated(NamedLocalProxyHandler.post)
+    put = authenticated(NamedLocalProxyHandler.put)
+    patch = authenticated(NamedLocalProxyHandler.patch)
+    delete = authenticated(NamedLocalProxyHandler.delete)
+    options = authenticated(NamedLocalProxyHandler.options)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The dashboard knows its prefix, so paths go on whole; watching it is no activity.
+        super().__init__(*args, **{**kwargs, "absolute_url": True, "update_last_activity": False})
+        self.proxy_base = PATH
+
+        def guarded(response: Any) -> None:
+            """With the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
+            # A Hub forbids every frame; this page is made for one, of the same origin.
+            policy = self.content_security_policy.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
+            response.headers["Content-Security-Policy"] = policy
+            response.headers["X-Content-Type-Options"] = "nosniff"
+
+        self.rewrite_response = guarded
+
+    async def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Login first, then a dashboard that answers."""
+        await JupyterHandler.prepare(self)
+        if self._finished:  # sent to the login page
+            return
+        if not self.current_user:
+            if self.request.method != "GET" or self.request.headers.get("Upgrade"):
+                raise HTTPError(403)
+            self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
+            return
+        allowed = self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)
+        if not (await allowed if asyncio.iscoroutine(allowed) else allowed):
+            raise HTTPError(403)
+        backend = self.settings[DASHBOARD]
+        try:
+            self.unix_socket = await backend.call(backend.dashboard.ensure)
+        except TableTopicError as error:
+            raise HTTPError(503, "%s", str(error)) from error
+
+    def proxy_request_headers(self) -> Any:
+        """What the page sent, without the keys to this server."""
+        headers = super().proxy_request_headers()
+        for name in ("Authorization", "Cookie", "X-XSRFToken"):
+            with contextlib.suppress(KeyError):
+                del headers[name]
+        return headers
+
+    def write_message(self, message: Any, binary: bool = False) -> Any:
+        """To the page; one that was just closed misses nothing."""
+        try:
+            return super().write_message(message, binary)
+        except WebSocketClosedError:
+            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nobody.set_result(None)
+            return nobody

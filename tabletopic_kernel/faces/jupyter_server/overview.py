@@ -1,0 +1,233 @@
+"""What the sidebar shows: servers, host and all topics at one look."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost, live_hosts
+from tabletopic_kernel.faces.jupyter_server.servers import Sample, Servers
+from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place, names_all_servers
+from tabletopic_kernel.model.errors import SettingsError, TableTopicError
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.redact import mask, redact
+from tabletopic_kernel.model.settings.sections import TopicWish, table_identifier
+
+if TYPE_CHECKING:  # loads the Kafka client
+    from tabletopic_kernel.workbench.servers import Away
+    from tabletopic_kernel.workbench.status import TopicStatus
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+_LOG = logging.getLogger(__name__)
+Row = dict[str, Any]
+_EMPTY: Row = {"topics": [], "lag_records": 0, "lag_seconds": None}
+
+
+@dataclass
+class Overview:
+    """Puts the overview together; every part may block."""
+
+    place: Place
+    servers: Servers
+    host: HeadlessHost
+    sample: Sample
+
+    def look(self, last: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The overview as the API gives it.
+
+        Args:
+            last: the overview before: where the servers do not answer, its topics are shown on.
+        """
+        told, figures, ids = self._servers(last)
+        return {
+            "servers": told,
+            "host": self.host.told(ids),
+            "sample": self.sample.state(),
+            **figures,
+            "at_ms": time.time_ns() // 1_000_000,
+        }
+
+    def waiting(self) -> dict[str, Any]:
+        """What is shown until the first look is over; does not block."""
+        told = _told("starting", "asking the servers, which takes longer than usual", own=False)
+        return {
+            "servers": told,
+            "host": self.host.told([]),
+            "sample": self.sample.state(),
+            **_EMPTY,
+            "at_ms": time.time_ns() // 1_000_000,
+        }
+
+    def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:
+        """State of the servers, figures of the topics, ids of the live hosts."""
+        state, detail, workbench = self._reach()
+        # A server that is started anew takes no topic away.
+        figures, ids = _known(last) if state == "starting" else _EMPTY, list[str]()
+        missing: tuple[str, ...] = ()
+        if workbench is not None:
+            try:
+                away = workbench.servers.away()
+                missing, detail = away.names, self._why_away(away)
+                away.check("kafka")
+                topics = rows(workbench)
+                ids = live_hosts(workbench)
+                if self.host.is_young or ids:
+                    topics = [_on_its_way(row) for row in topics]
+                figures = {"topics": topics, **_sum(topics)}
+            except TableTopicError as error:
+                state, detail, figures = "unreachable", detail or str(error), _known(last)
+            except Exception as error:  # there is no caller to tell but the page
+                _LOG.exception("overview")
+                told = redact(f"{type(error).__name__}: {error}")
+                detail = f"unexpected {told}; the Jupyter server's log has the trace"
+                state, figures = "unreachable", _known(last)
+        return _told(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
+
+    def _why_away(self, away: Away) -> str:
+        """What has ended, or why it did not start again; empty if all run."""
+        doing = self.servers.doing
+        return doing.detail if away.names and doing.state == "failed" else away.told()
+
+    def _reach(self) -> tuple[str, str, Workbench | None]:
+        """What is known before a server is asked: state, detail, and the workbench to ask with."""
+        doing = self.servers.doing
+        if doing.state in ("starting", "stopping"):
+            return doing.state, f"the local stack is {doing.state}: {doing.detail}", None
+        try:
+            self.place.settings()
+        except SettingsError as error:
+            return "unreachable", f"the settings are wrong: {error}", None
+        try:
+            return "ready", "", self.place.workbench()
+        except NoServersError as error:
+            return "none", doing.detail if doing.state == "failed" else str(error), None
+        except TableTopicError as error:
+            return "unreachable", str(error), None
+
+    def _own(self) -> bool:
+        try:
+            return names_all_servers(self.place.settings())
+        except SettingsError:
+            return True
+
+
+def _on_its_way(row: Row) -> Row:
+    """A host was just started, or lives and has said nothing since the broker is back: no trouble yet."""
+    return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
+
+
+def _known(last: Mapping[str, Any] | None) -> Row:
+    return {name: last[name] for name in _EMPTY} if last else _EMPTY
+
+
+def _told(
+    state: str,
+    detail: str,
+    missing: Sequence[str] = (),
+    *,
+    own: bool,
+    workbench: Workbench | None = None,
+) -> dict[str, Any]:
+    """Addresses without the secrets that they may hold."""
+    kafka = workbench.servers.kafka if workbench else {}
+    address = kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", "")
+    url = workbench.servers.registry.get("url", "") if workbench else ""
+    return {
+        "state": state,
+        "detail": detail,
+        "missing": list(missing),
+        "bootstrap_servers": mask(address),
+        "registry_url": mask(url),
+        "own": own,
+    }
+
+
+def rows(workbench: Workbench) -> list[Row]:
+    """All topics: the enabled ones first, each by name.
+
+    Raises:
+        TableTopicError: a server does not answer.
+    """
+    from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
+
+    wishes = workbench.wishes()
+    partitions = workbench.kafka_topics()
+    enabled = [
+        row_of(one, wishes[one.topic], partitions.get(one.topic, len(one.end_offsets)))
+        for one in statuses(workbench.broker, wishes, lambda: workbench.catalog)
+    ]
+    others = [row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - wishes.keys())]
+    return [*enabled, *others]
+
+
+def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
+    """An enabled topic."""
+    return {
+        "topic": status.topic,
+        "enabled": True,
+        "partitions": partitions,
+        "run": wish.run,
+        "table": status.table,
+        "state": status.state,
+        # The header says once that no host runs, and has the button.
+        "error": None if status.state == NO_HOST else status.error,
+        "lag_records": status.lag_records,
+        "lag_seconds": status.lag_seconds,
+        "schema_version": _newest(status.schema_versions),
+        "rows_per_second": status.rows_per_second,
+        "commits": status.commits,
+        # Text: JavaScript's numbers do not hold 64 bits.
+        "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
+        "last_commit_ms": status.last_commit_ms,
+        "dead_letters": status.dead_letters,
+        "delay": status.delay,
+        "delay_reason": status.delay_reason,
+    }
+
+
+def row_of_wish(wish: TopicWish, partitions: int) -> Row:
+    """A topic that was enabled just now: how it does is not known yet."""
+    table = ".".join(table_identifier(wish.topic, wish.settings))
+    known = {"enabled": True, "run": wish.run, "table": table}
+    return {**row_of_other(wish.topic, partitions), **known}
+
+
+def row_of_other(topic: str, partitions: int) -> Row:
+    """A topic that is not enabled."""
+    nothing = dict.fromkeys(
+        (
+            "run",
+            "table",
+            "state",
+            "error",
+            "lag_records",
+            "lag_seconds",
+            "schema_version",
+            "rows_per_second",
+            "commits",
+            "snapshot_id",
+            "last_commit_ms",
+            "dead_letters",
+            "delay",
+            "delay_reason",
+        )
+    )
+    return {"topic": topic, "enabled": False, "partitions": partitions, **nothing}
+
+
+def _newest(versions: list[dict[str, Any]]) -> str | None:
+    """The newest version of each subject."""
+    newest: dict[str, int] = {}
+    for one in versions:
+        newest[one["subject"]] = max(one["version"], newest.get(one["subject"], 0))
+    return ", ".join(f"v{version}" for version in newest.values()) or None
+
+
+def _sum(topics: list[Row]) -> Row:
+    """Records behind in all, and seconds of the topic that is furthest behind."""
+    seconds = [row["lag_seconds"] for row in topics if row["lag_seconds"] is not None]
+    records = sum(row["lag_records"] or 0 for row in topics)
+    return {"lag_records": records, "lag_seconds": max(seconds, default=None)}

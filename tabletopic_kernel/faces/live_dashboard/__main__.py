@@ -1,0 +1,40 @@
+"""``python -m tabletopic_kernel.faces.live_dashboard``: the dashboard in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tabletopic_kernel.faces.live_dashboard.server import Place, serve
+from tabletopic_kernel.model.errors import TableTopicError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve as the arguments say; 1 where that cannot be done."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tabletopic_kernel.faces.live_dashboard",
+        description="The live dashboard of the table topics.",
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--unix-socket", metavar="PATH", help="listen on this socket; its folder keeps others out"
+    )
+    place.add_argument("--port", type=int, default=0, help="listen on this port of 127.0.0.1; 0: a free one")
+    parser.add_argument("--prefix", default="", metavar="/PATH/", help="what stands before every path")
+    parser.add_argument("--parent-pid", type=int, metavar="PID", help="end when this process ends")
+    given = parser.parse_args(arguments)
+    try:
+        serve(Place(given.unix_socket, given.port, given.prefix), parent_pid=given.parent_pid, ready=_tell)
+    except TableTopicError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def _tell(where: str) -> None:
+    print(where, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

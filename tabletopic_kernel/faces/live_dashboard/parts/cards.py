@@ -1,0 +1,305 @@
+"""The cards of a topic's page that are text: each a function of the view."""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+
+from tabletopic_kernel.faces.live_dashboard.parts.parts import (
+    STATES,
+    Cell,
+    Html,
+    figures,
+    heading,
+    moment,
+    note,
+    passed_over,
+    state_html,
+    table,
+)
+from tabletopic_kernel.faces.live_dashboard.record.view import Retention, View
+from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.model.progress.charts import retention_left_s
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
+
+_ROWS = 30
+_TEXT_CHARS = 600
+_SAFE_S = 86_400.0
+_WITHOUT_SCHEMAS = ("json", "string", "raw")
+_KINDS = {
+    "Enabled": "taken over",
+    "Failed": "trouble",
+    "CommitFailed": "commit failed",
+    "GapDetected": "gap",
+    "Stopped": "let go",
+    "Paused": "paused",
+    "Resumed": "resumed",
+    "Replayed": "replayed",
+}
+
+
+def tiles(view: View, name: str, zone: tzinfo) -> str:
+    """Where the topic stands, in figures."""
+    topic, state = view.topic(name), view.standing(name)
+    told, host = topic.progress, view.live_host(name)
+    last_ms = topic.last_commit_ms
+    versions = told.schema_versions if told else []
+    left, left_remark = retention_words(view, name)
+    return figures(
+        [
+            ("State", Html(state_html(state)), STATES.get(state, ("", "letting go of the topic"))[1]),
+            (
+                "Commit lag",
+                f"{amounts.number(topic.lag_records)} records",
+                _behind(topic.lag_seconds(view.now_ms)),
+            ),
+            (
+                "Rate",
+                f"{amounts.number(told.rows_per_second)} rows/s" if told and host else "-",
+                _staged(view, name),
+            ),
+            (
+                "Last commit",
+                f"{amounts.seconds(max(1, (view.now_ms - last_ms) // 1000))} ago"
+                if last_ms > 0
+                else "none yet",
+                f"every {amounts.interval(told.commit_interval_ms)}"
+                if told and told.commit_interval_ms
+                else "",
+            ),
+            ("Rows", amounts.number(told.rows if told else None), _files(view, name)),
+            ("Schema", ", ".join(f"v{one.version}" for one in versions) or "-", _subjects(view, name)),
+            (
+                "Table",
+                told.table if told and told.table else "-",
+                f"snapshot {told.snapshot_id}" if told and told.snapshot_id else "no snapshot yet",
+            ),
+            ("Host", host or "none", f"epoch {told.epoch}" if told and told.epoch else ""),
+            ("Until records may be lost", left, left_remark),
+        ],
+        wide=["Table"],
+    )
+
+
+def many(count: int, thing: str) -> str:
+    """A number of things.
+
+    >>> many(1, "file"), many(2_000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def _behind(seconds: float | None) -> str:
+    if seconds is None:
+        return "age of the oldest: being read"
+    return f"oldest is {amounts.seconds(seconds)} old" if seconds else "the table has all of them"
+
+
+def _staged(view: View, name: str) -> str:
+    told = view.topic(name).progress
+    return f"{amounts.number(told.staged_rows)} rows staged" if told and told.staged_rows else ""
+
+
+def _files(view: View, name: str) -> str:
+    told, facts = view.topic(name).progress, view.tables.get(name)
+    size = f", {amounts.size(facts.bytes)}" if facts else ""
+    return f"in {many(told.files, 'file')}{size}" if told else ""
+
+
+def _subjects(view: View, name: str) -> str:
+    told = view.topic(name).progress
+    return ", ".join(sorted({one.subject for one in told.schema_versions})) if told else ""
+
+
+def retention_words(view: View, name: str) -> tuple[str, str]:
+    """How long until the oldest record that is not in the table may be deleted, and why."""
+    topic, kept = view.topic(name), view.retention.get(name)
+    if kept is None:
+        return "-", ""
+    period = _period(kept)
+    if topic.lag_records == 0:
+        return "no limit", f"nothing waits; {period}"
+    left = retention_left_s(topic.oldest_ms, kept.ms, view.now_ms)
+    if "delete" not in kept.cleanup_policy or left is None:
+        return "no limit" if (kept.ms or 0) < 0 or "delete" not in kept.cleanup_policy else "-", period
+    return amounts.seconds(left), period
+
+
+def _period(kept: Retention) -> str:
+    if "delete" not in kept.cleanup_policy:
+        return "the topic is compacted, not deleted"
+    told = (
+        "kept for ever" if kept.ms is None or kept.ms < 0 else f"kept for {amounts.seconds(kept.ms / 1000)}"
+    )
+    return told + (f", {amounts.size(kept.bytes)} a partition" if kept.bytes and kept.bytes > 0 else "")
+
+
+def notes(view: View, name: str) -> str:
+    """What is wrong and what to do next; what to do first where there is nothing yet."""
+    topic, state, wish = view.topic(name), view.state(name), view.wish(name)
+    found = [note(text, "bad") for text in view.troubles.values()]
+    told = topic.progress
+    if view.wishes is None and not view.troubles:
+        found.append(note("Asking the broker …", "info"))
+    elif view.wishes is not None and wish is None:
+        found.append(
+            note(
+                f"This topic is not switched on. Switch it on in JupyterLab's sidebar, with "
+                f"`tabletopic enable {name}`.",
+                "info",
+            )
+        )
+    elif state == NO_HOST:
+        found.append(
+            note(
+                "No host runs this topic: nothing is read or committed. Start one in the sidebar, "
+                "with `tabletopic serve`; it goes on where the table's ledger says.",
+                "bad",
+            )
+        )
+    elif told is not None and told.error and view.live_host(name):
+        found.append(note(_short(told.error), "bad" if state == "failed" else ""))
+    elif (delay := view.delay(name)) is not None:
+        found.append(note(f"{name} {delay.reason}."))
+    elif told is not None and told.commits == 0:
+        waits = (
+            f"{many(topic.lag_records, 'record')} are on the way to the first one."
+            if topic.lag_records
+            else "The first one comes with the first records."
+            + (" The topic has none yet: send some." if topic.lag_records == 0 else "")
+        )
+        found.append(note(f"No commit yet. {waits}", "info"))
+    left = retention_left_s(topic.oldest_ms, _kept_ms(view, name), view.now_ms) if topic.lag_records else None
+    if left is not None and left < _SAFE_S / 24:
+        found.append(
+            note(
+                f"The oldest record that is not in the table may be deleted by the topic's retention in "
+                f"{amounts.seconds(left)}: raise the topic's retention.ms, or see why the table is behind.",
+                "bad",
+            )
+        )
+    if 0 < view.history_read < 1:
+        found.append(note(f"Reading the past from the control topic: {view.history_read:.0%}", "info"))
+    return "".join(found)
+
+
+def _kept_ms(view: View, name: str) -> int | None:
+    kept = view.retention.get(name)
+    return kept.ms if kept and "delete" in kept.cleanup_policy else None
+
+
+def snapshots(view: View, name: str, zone: tzinfo) -> str:
+    """The table's newest snapshots."""
+    facts = view.tables.get(name)
+    if facts is None or not facts.snapshots:
+        return heading("Snapshots", "The table has none yet; the first commit makes one.")
+    rows: list[list[Cell]] = [
+        [
+            moment(one.at_ms, zone),
+            str(one.snapshot_id),
+            one.operation if one.commit_number is not None else f"{one.operation} (somebody else)",
+            amounts.number(one.added_rows),
+            amounts.number(one.added_files),
+            amounts.size(one.added_bytes),
+            amounts.number(one.total_rows),
+            amounts.number(one.records),
+        ]
+        for one in facts.snapshots[:_ROWS]
+    ]
+    in_all = many(facts.snapshots_in_all, "snapshot")
+    told = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
+    columns = ["time", "snapshot", "operation", "rows", "files", "size", "rows in all", "offsets in all"]
+    return heading("Snapshots", told) + table("Snapshots", columns, rows, right=columns[3:])
+
+
+def schema_changes(view: View, name: str, zone: tzinfo) -> str:
+    """Each schema change of the last days, in words."""
+    topic = view.topic(name)
+    covered = topic.progress.schema_versions if topic.progress else []
+    told = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in covered)
+    wish = view.wish(name)
+    if told:
+        summary = f"The table covers {told}."
+    elif wish and wish.settings.value_format in _WITHOUT_SCHEMAS:
+        summary = "This value format needs no registered schema."
+    else:
+        summary = "The table covers no registered schema yet."
+    if not topic.changes:
+        return heading("Schema versions", f"{summary} No change in the last 7 days.")
+    rows: list[list[Cell]] = [
+        [
+            moment(one.at_ms, zone),
+            Html('<span class="bad">refused</span>') if one.refused else "changed",
+            "; ".join(one.texts),
+            one.cause or "-",
+        ]
+        for one in reversed(topic.changes[-_ROWS:])
+    ]
+    return heading("Schema versions", f"{summary} Times {_zone(zone)}.") + table(
+        "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change", "caused by"]
+    )
+
+
+def letters(view: View, name: str, zone: tzinfo) -> str:
+    """Records that became no row, by reason, with samples."""
+    topic = view.topic(name)
+    told = topic.progress
+    refused = dict(told.refused) if told else {}
+    passed = passed_over(told.passed_over if told else {})
+    if not refused and not topic.letters:
+        every = " Every record became a row." if told and told.rows and not passed else ""
+        return heading("Dead letters", f"None.{passed}{every}")
+    most = max(refused.values(), default=1)
+    counts: list[list[Cell]] = [
+        [
+            reason,
+            amounts.number(count),
+            Html(f'<div class="bar" style="width:{100 * count / most:.0f}%"></div>'),
+        ]
+        for reason, count in sorted(refused.items(), key=lambda one: -one[1])
+    ]
+    where = f" in {told.dead_letter_table}" if told and told.dead_letter_table else ""
+    waiting = f"{amounts.number(told.dead_letters if told else None)} wait{where}"
+    html = heading(
+        "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
+    )
+    if counts:
+        named = ["reason", "records", "share"]
+        html += table("Dead letters by reason", named, counts, right=["records"], long=["share"])
+    if topic.letters:
+        samples: list[list[Cell]] = [
+            [moment(one.at_ms, zone), one.reason, f"{one.partition}", f"{one.offset:,}", _short(one.message)]
+            for one in reversed(topic.letters[-_ROWS:])
+        ]
+        html += heading("Samples, newest first", f"times {_zone(zone)}")
+        html += table(
+            "Samples of dead letters",
+            ["time", "reason", "partition", "offset", "message"],
+            samples,
+            right=["partition", "offset"],
+            long=["message"],
+        )
+    return html
+
+
+def owners(view: View, name: str, zone: tzinfo) -> str:
+    """Hosts, who owned the topic, and what happened to it."""
+    topic, host = view.topic(name), view.live_host(name)
+    alive = ", ".join(sorted({*view.hosts, *([host] if host else [])})) or "none"
+    now = f"{host} owns this topic." if host else "Nobody owns this topic now."
+    html = heading("Hosts and what happened", f"{now} Hosts that are alive: {alive}. Times {_zone(zone)}.")
+    if not topic.notes:
+        return html
+    rows: list[list[Cell]] = [
+        [moment(one.at_ms, zone), _KINDS.get(one.kind, one.kind.lower()), one.host or "-", _short(one.text)]
+        for one in reversed(topic.notes[-_ROWS:])
+    ]
+    return html + table("What happened", ["time", "what", "host", "detail"], rows, long=["detail"])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TEXT_CHARS else text[:_TEXT_CHARS] + " …"
+
+
+def _zone(zone: tzinfo) -> str:
+    return f"in {zone}"

@@ -1,0 +1,177 @@
+"""Pieces of HTML that the pages share: everything that comes from outside is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from html import escape
+from typing import Any
+
+from tabletopic_kernel.faces.live_dashboard.parts.theme import Palette, part_css
+from tabletopic_kernel.faces.live_dashboard.record.view import UNKNOWN
+from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.next_steps import Face, for_face
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.progress.standing import Delay
+
+# Mark and meaning of each state; the text says it too, colours only help.
+STATES: Mapping[str, tuple[str, str]] = {
+    State.RUNNING: ("good", "reading"),
+    State.STAGED: ("good", "files wait for the next commit"),
+    State.COMMITTING: ("good", "committing"),
+    Delay.WAITING_FOR_TURN: ("warn", "the host is busy with other topics"),
+    Delay.BEHIND: ("warn", "still reading what waits in the topic"),
+    State.STARTING: ("warn", "taking over the table"),
+    State.SETTLING: ("warn", "a commit's outcome is being looked up"),
+    State.WAITING: ("warn", "something is missing; it is tried again"),
+    State.PAUSED: ("warn", "paused by a person"),
+    State.FAILED: ("bad", "a person must act; then resume"),
+    State.STOPPED: ("warn", "stopped"),
+    NO_HOST: ("bad", "no host runs it"),
+    UNKNOWN: ("muted", "the broker is not there to tell"),
+    "off": ("muted", "not switched on"),
+}
+# How a line or a mark looks, in characters, for the key above a plot.
+_SAMPLES = {
+    "solid": "━━",
+    "dashed": "╍╍",
+    "dotted": "┅┅",
+    "dotdash": "┅━",
+    "dashdot": "━┅",
+    "circle": "●",
+    "x": "✕",
+}
+_LEAVING = ("warn", "letting go")
+
+
+def word_of(state: str) -> str:
+    """A state in a word; one for those of a topic at work, which follow each other within a second."""
+    return "running" if state in (State.STAGED, State.COMMITTING) else state.replace("_", " ")
+
+
+def mark_of(state: str) -> str:
+    """``good``, ``warn``, ``bad`` or ``muted``."""
+    return STATES.get(state, _LEAVING)[0]
+
+
+def state_html(state: str) -> str:
+    """A state in words, coloured."""
+    return f'<span class="{mark_of(state)}">{escape(word_of(state))}</span>'
+
+
+@dataclass(frozen=True)
+class Html:
+    """HTML that is escaped already."""
+
+    text: str
+
+
+Cell = str | Html
+
+
+def cell(value: Cell) -> str:
+    """The HTML of a cell."""
+    return value.text if isinstance(value, Html) else escape(value)
+
+
+def table(
+    name: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Iterable[str] = (),
+    long: Iterable[str] = (),
+) -> str:
+    """A table that scrolls where it does not fit; ``right`` names columns of numbers, ``long`` of texts.
+
+    ``name`` is what screen readers call it.
+    """
+    kinds = {**dict.fromkeys(right, "right"), **dict.fromkeys(long, "long")}
+
+    def side(name: str) -> str:
+        return f' class="{kinds[name]}"' if name in kinds else ""
+
+    head = "".join(f'<th scope="col"{side(name)}>{escape(name)}</th>' for name in columns)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{side(name)}>{cell(one)}</td>" for name, one in zip(columns, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ()) -> str:
+    """Name, value and a remark of each figure, as tiles; those named in ``wide`` have room for long words."""
+    tiles = "".join(
+        ('<div class="wide">' if name in wide else "<div>")
+        + f"<dt>{escape(name)}</dt><dd><span>{cell(value)}</span>"
+        + (f"<small>{escape(remark)}</small>" if remark else "")
+        + "</dd></div>"
+        for name, value, remark in pairs
+    )
+    return f"<dl>{tiles}</dl>"
+
+
+def message_html(text: str) -> str:
+    """A message with what to do next in the dashboard's words; ``…`` between backquotes is code."""
+    pieces = for_face(text, Face.DASHBOARD).split("`")
+    return "".join(f"<code>{escape(one)}</code>" if at % 2 else escape(one) for at, one in enumerate(pieces))
+
+
+def note(text: Cell, kind: str = "") -> str:
+    """A message that stands out; ``kind`` is ``info``, ``bad`` or nothing."""
+    extra = f" is-{kind}" if kind else ""
+    told = text.text if isinstance(text, Html) else message_html(text)
+    return f'<div class="note{extra}" role="note">{told}</div>'
+
+
+def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ()) -> str:
+    """A card's title and, in words, what its plot or table shows now: the plot's text alternative.
+
+    ``key`` has (name, colour, dash or marker) of the plot's lines.
+    """
+    return f'<h2>{escape(title)}</h2><p class="muted">{cell(summary)}</p>{key_of(key)}'
+
+
+def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
+    """Which line of a plot is which; nothing where there are none to tell apart."""
+    named = "".join(
+        f'<span aria-hidden="true" style="color:{colour}">{_SAMPLES.get(shape, "━━")}</span> '
+        f'<span class="name">{escape(name)}</span> '
+        for name, colour, shape in lines
+    )
+    return f'<p class="keys">{named}</p>' if named else ""
+
+
+def moment(at_ms: int, zone: tzinfo) -> Html:
+    """A moment as a clock in ``zone`` shows it."""
+    told = datetime.fromtimestamp(at_ms / 1000, zone)
+    return Html(f'<time datetime="{told.isoformat(timespec="seconds")}">{told:%Y-%m-%d %H:%M:%S}</time>')
+
+
+class Part:
+    """A pane of our HTML; ``show`` sends it only if it changed."""
+
+    def __init__(self, colours: Palette, **more: Any) -> None:
+        import panel as pn  # noqa: PLC0415 - two seconds, and the words above are wanted without it
+
+        self.pane = pn.pane.HTML(
+            "", sizing_mode="stretch_width", margin=0, stylesheets=[part_css(colours)], **more
+        )
+
+    def show(self, html: str) -> None:
+        """Show this."""
+        if self.pane.object != html:
+            self.pane.object = html
+
+
+def passed_over(counts: Mapping[str, int]) -> str:
+    """A sentence on records that asked for no row, by reason; empty where there are none."""
+    told = ", ".join(f"{amounts.number(count)} {reason}" for reason, count in sorted(counts.items()))
+    return f" Passed over, as they ask for no row: {told}." if told else ""

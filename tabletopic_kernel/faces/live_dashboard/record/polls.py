@@ -1,0 +1,207 @@
+"""What is asked again and again: broker and settings topic by one thread, tables by another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tabletopic_kernel.faces.live_dashboard.record.known import Known
+from tabletopic_kernel.faces.live_dashboard.record.view import Retention
+from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.progress.charts import moments_without_ends
+from tabletopic_kernel.model.settings.sections import table_identifier
+from tabletopic_kernel.workbench.status import oldest_waiting, progress_of_table
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000}
+_WISHES_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
+_UNHEARD_S = 15.0
+_AGAIN_S = 30.0
+_METADATA_S = 1.0  # a table with thousands of snapshots takes a while to read
+_SAMPLES = 40  # moments of a window whose end offsets are looked up in the topic's own timestamps
+
+
+class _Every:
+    """Says when something is due again."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def due(self, what: str, seconds: float, now: float) -> bool:
+        """Whether it is; counts as done then."""
+        if now < self._next.get(what, 0.0):
+            return False
+        self._next[what] = now + seconds
+        return True
+
+
+class BrokerPolls:
+    """Questions to the broker. One thread alone uses it."""
+
+    def __init__(self, workbench: Workbench, known: Known) -> None:
+        self._workbench = workbench
+        self._known = known
+        self._every = _Every()
+        self._cluster: str | None = None
+        self._recalled: set[str] = set()
+
+    def step(self, now: float, now_ms: int) -> bool:
+        """Ask what is due; False when this is no longer the cluster that it was.
+
+        Raises RetryableError or KafkaException when the broker does not answer.
+        """
+        broker, known = self._workbench.broker, self._known
+        if self._every.due("cluster", _CLUSTER_S, now):
+            found = broker.cluster_id()
+            if self._cluster not in (None, found):
+                return False
+            self._cluster = found
+        if self._every.due("wishes", _WISHES_S, now):
+            wishes = self._workbench.wishes()
+            with known.lock:
+                known.wishes = wishes
+        wishes = dict(known.wishes or {})
+        ends = broker.end_offsets(wishes)
+        with known.lock:
+            known.record.observe_ends(now_ms, ends)
+        if self._every.due("oldest", _OLDEST_S, now):
+            self._ask_oldest(now_ms, ends)
+        if self._every.due("hosts", _HOSTS_S, now):
+            hosts = self._hosts()
+            with known.lock:
+                known.hosts = hosts
+        for topic in known.watched_topics():
+            if topic in ends:
+                self._ask_details(topic, ends[topic], now, now_ms)
+        return True
+
+    def _hosts(self) -> tuple[str, ...]:
+        try:
+            return tuple(self._workbench.hosts())
+        except RetryableError:  # a broker that has just started does not know its groups yet
+            return self._known.hosts
+
+    def _ask_oldest(self, now_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
+        behind: dict[str, dict[int, int]] = {}
+        with self._known.lock:
+            for topic in ends:
+                record = self._known.record.topic(topic)
+                ledger = record.progress.next_offsets if record.progress else {}
+                behind[topic] = {p: ledger.get(p, 0) for p, lag in record.lag_by_partition.items() if lag}
+        oldest = oldest_waiting(self._workbench.broker, behind)
+        with self._known.lock:
+            self._known.record.observe_oldest(now_ms, {topic: oldest.get(topic) for topic in behind})
+
+    def _ask_details(self, topic: str, ends: Mapping[int, int], now: float, now_ms: int) -> None:
+        """What only the page of a topic shows."""
+        if self._every.due(f"retention {topic}", _RETENTION_S, now):
+            config = self._workbench.broker.topic_config(topic)
+            found = Retention(
+                ms=_number(config.get("retention.ms")),
+                bytes=_number(config.get("retention.bytes")),
+                cleanup_policy=config.get("cleanup.policy", "delete"),
+            )
+            with self._known.lock:
+                self._known.retention[topic] = found
+        if topic not in self._recalled:
+            self._recalled.add(topic)
+            self._recall_ends(topic, list(ends), now_ms)
+
+    def _recall_ends(self, topic: str, partitions: list[int], now_ms: int) -> None:
+        """The end offsets of before this process began, so that the lag of then can be drawn."""
+        with self._known.lock:
+            history = self._known.record.topic(topic).history
+            moments = moments_without_ends(history, list(WINDOWS_MS.values()), now_ms, _SAMPLES)
+        samples: dict[int, Mapping[int, int]] = {}
+        for at_ms in reversed(moments):
+            try:
+                samples[at_ms] = self._workbench.broker.offsets_at(topic, partitions, at_ms)
+            except UsageError:  # the topic is gone meanwhile
+                return
+        with self._known.lock:
+            self._known.record.recall_ends(topic, samples)
+
+
+class TablePolls:
+    """Questions to the catalog, for topics whose page is open or that no host tells of."""
+
+    def __init__(self, workbench: Workbench, known: Known) -> None:
+        self._workbench = workbench
+        self._known = known
+        self._every = _Every()
+        self._catalog: Catalog | None = None
+        self._shown: dict[str, int | None] = {}  # topic → the snapshot whose facts are known
+        self._recalled: set[str] = set()
+
+    def step(self, now: float, now_ms: int) -> None:
+        """Ask what is due. Raises RetryableError when the catalog does not answer."""
+        self._ask_unheard(now, now_ms)
+        for topic in self._known.watched_topics():
+            self._ask_table(topic, now, now_ms)
+
+    @property
+    def catalog(self) -> Catalog:
+        """A catalog of this thread's own."""
+        if self._catalog is None:
+            self._catalog = self._workbench.open_catalog()
+        return self._catalog
+
+    def _ask_unheard(self, now: float, now_ms: int) -> None:
+        """Tables of topics that no host tells of; soon, where nothing at all is known."""
+        known = self._known
+        with known.lock:
+            if known.history_read < 1.0:
+                return  # an event may still tell of them
+            wishes = dict(known.wishes or {})
+            topics = [known.record.topic(name) for name in wishes]
+            unknown = [one.topic for one in topics if one.progress is None]
+            unheard = [one.topic for one in topics if not one.is_heard(now_ms)]
+        asked = unheard if self._every.due("unheard", _UNHEARD_S, now) else unknown
+        for topic in asked:
+            progress = progress_of_table(wishes[topic], self.catalog)
+            with known.lock:
+                known.record.told_by_table(progress)
+
+    def _ask_table(self, topic: str, now: float, now_ms: int) -> None:
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
+
+        from tabletopic_kernel.clients.catalog import reachable  # noqa: PLC0415 - the same
+        from tabletopic_kernel.faces.live_dashboard.record.tables import commits_of, facts_of  # noqa: PLC0415 - the same
+
+        known = self._known
+        with known.lock:
+            wish = (known.wishes or {}).get(topic)
+            progress = known.record.topic(topic).progress
+            newest = progress.snapshot_id if progress else None
+            recall = known.history_read >= 1.0 and topic not in self._recalled
+            first = known.record.topic(topic).first_commit
+        changed = self._shown.get(topic, -1) != newest
+        # Others commit too, and no event tells of it.
+        if wish is None or not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
+            return
+        if not self._every.due(f"table {topic}", _METADATA_S, now):
+            return
+        try:
+            with reachable("the catalog"):
+                table = self.catalog.load_table(table_identifier(topic, wish.settings))
+        except NoSuchTableError:
+            return
+        facts = facts_of(table)
+        past = commits_of(table, first) if recall else []
+        self._shown[topic] = newest
+        with known.lock:
+            known.tables[topic] = facts
+            if recall:
+                self._recalled.add(topic)
+                known.record.recall_commits(topic, past)
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None

@@ -1,0 +1,93 @@
+"""What a page is a function of: the progress record and what stands beside it, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import TopicWish
+
+UNKNOWN = "unknown"  # a state: nobody who could tell can be asked
+
+
+@dataclass(frozen=True)
+class SnapshotFacts:
+    """One snapshot of a table. ``records`` is how far the ledger is, all partitions together."""
+
+    snapshot_id: int
+    at_ms: int
+    operation: str
+    added_rows: int
+    added_files: int
+    added_bytes: int
+    total_rows: int
+    commit_number: int | None  # None: somebody else made the snapshot
+    epoch: int | None
+    records: int | None
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table's metadata says; ``snapshots`` newest first, cut to the last ones."""
+
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    snapshots_in_all: int
+    snapshots: tuple[SnapshotFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What the topic's configuration says of deleting; milliseconds and bytes, negative is for ever."""
+
+    ms: int | None
+    bytes: int | None
+    cleanup_policy: str
+
+
+@dataclass
+class View:
+    """All that pages show. The record is shared: hold the lock of whoever gave it.
+
+    ``wishes`` None: not known yet. ``troubles``: what does not answer, by name, with what to do next.
+    ``history_read``: share of the control topic that is read, 0 to 1.
+    """
+
+    record: Record
+    now_ms: int
+    wishes: Mapping[str, TopicWish] | None = None
+    hosts: tuple[str, ...] = ()
+    tables: Mapping[str, TableFacts] = field(default_factory=dict)
+    retention: Mapping[str, Retention] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    history_read: float = 1.0
+
+    def wish(self, topic: str) -> TopicWish | None:
+        """What is wished of a topic; None where it is switched off."""
+        return (self.wishes or {}).get(topic)
+
+    def topic(self, name: str) -> TopicRecord:
+        """The record of a topic, empty where nothing is known."""
+        return self.record.topics.get(name) or TopicRecord(name)
+
+    def state(self, name: str) -> str:
+        """The topic's state in a word; not known where only the broker, which is away, could tell."""
+        state = self.topic(name).state(self.wish(name), self.now_ms)
+        return UNKNOWN if state == NO_HOST and self.troubles.keys() & {"servers", "broker"} else state
+
+    def delay(self, name: str) -> Delay | None:
+        """Why the topic is late though it runs."""
+        return self.topic(name).delay(self.state(name), self.now_ms)
+
+    def standing(self, name: str) -> str:
+        """Why the topic is late, else its state: the word that people see."""
+        return self.delay(name) or self.state(name)
+
+    def live_host(self, name: str) -> str | None:
+        """The host that runs a topic now."""
+        topic = self.topic(name)
+        return topic.heard.host if topic.heard and topic.is_heard(self.now_ms) else None

@@ -1,0 +1,142 @@
+"""The dashboard's server: pages on a private unix socket, or on a port of this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tornado.httputil import HTTPHeaders
+from tornado.web import OutputTransform
+from tornado.websocket import WebSocketClosedError
+
+from tabletopic_kernel.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.faces.live_dashboard.record.live import LoadSettings
+
+_WATCH_PARENT_S = 1.0
+# A browser tab whose connection breaks for a moment finds its page again.
+_KEEP_UNUSED_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to listen: a unix socket, or a port of 127.0.0.1 (0: a free one), below ``prefix``."""
+
+    unix_socket: str | None = None
+    port: int = 0
+    prefix: str = ""
+
+
+def serve(
+    place: Place,
+    *,
+    ready: Callable[[str], None],
+    parent_pid: int | None = None,
+    load: LoadSettings | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``.
+
+    Args:
+        place: where to listen.
+        ready: told the URL, or the socket's path, as soon as it answers.
+        parent_pid: ends with this process, however that one ends.
+        load: reads the settings; without, the nearest file's and the environment's.
+
+    Raises:
+        UsageError: the port or the socket cannot be had.
+    """
+    os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is asked of the internet
+    import panel as pn  # noqa: PLC0415 - two seconds
+    from panel.io.server import get_server  # noqa: PLC0415 - the same
+    from tornado.ioloop import IOLoop  # noqa: PLC0415 - the same
+
+    # The pages too: the first one is to be there as soon as the others.
+    from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415, F401 - the same
+    from tabletopic_kernel.faces.live_dashboard import session  # noqa: PLC0415 - the same
+
+    pn.config.disconnect_notification = "The dashboard's server is gone. Reload this page when it is back."
+    # Whoever reaches the socket was let through by its owner, the proxy before it checks login and origin.
+    # On a port, a page of another site must not read along.
+    more: dict[str, Any] = (
+        {"unix_socket": place.unix_socket, "allow_websocket_origin": ["*"]}
+        if place.unix_socket
+        else {"port": place.port, "address": "127.0.0.1"}
+    )
+    try:
+        server = get_server(
+            {"/": session.open_page},
+            prefix=place.prefix,
+            unused_session_lifetime=_KEEP_UNUSED_MS,
+            **more,
+        )
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen at {place.unix_socket or f'127.0.0.1:{place.port}'}: {error.strerror}; "
+            "choose another with --port, or 0 for a free one"
+        ) from error
+    if not place.unix_socket:  # else the proxy says who may frame the pages
+        server._tornado.add_transform(_Guarded)
+    loop = IOLoop.current()
+    loop.asyncio_loop.set_exception_handler(_not_of_closed_pages)  # type: ignore[attr-defined]
+    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # the same news
+
+    def stop() -> None:
+        loop.add_callback_from_signal(loop.stop)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+    session.live(load)
+    if parent_pid is not None:
+        watcher = threading.Thread(target=_end_with, args=(parent_pid, stop), daemon=True)
+        watcher.start()
+    server.start()
+    where = place.unix_socket or f"http://127.0.0.1:{server.port}{server.prefix}/"
+    loop.call_later(0, ready, where)
+    try:
+        loop.start()
+    finally:
+        server.stop()
+        if place.unix_socket:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place.unix_socket)
+
+
+class _Guarded(OutputTransform):
+    """No page of another site may frame these, and no browser guess another type."""
+
+    def __init__(self, request: object) -> None:
+        pass
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Add the headers."""
+        headers["Content-Security-Policy"] = "frame-ancestors 'self'"
+        headers["X-Content-Type-Options"] = "nosniff"
+        return status_code, headers, chunk
+
+
+def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Whoever closes a page while something is being sent to it has done nothing wrong."""
+    if not isinstance(context.get("exception"), WebSocketClosedError):
+        loop.default_exception_handler(context)
+
+
+def _end_with(parent_pid: int, stop: Callable[[], None]) -> None:
+    """Call ``stop`` when the process is gone; a pid that is used again is another process."""
+    import psutil  # noqa: PLC0415 - the other ways to start need none
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(parent_pid)
+        while parent.is_running() and parent.status() != psutil.STATUS_ZOMBIE:
+            with contextlib.suppress(psutil.TimeoutExpired):
+                parent.wait(timeout=_WATCH_PARENT_S)
+    stop()

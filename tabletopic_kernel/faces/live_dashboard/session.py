@@ -1,0 +1,92 @@
+"""One open page: its theme and topic from the URL, and the callback that keeps it up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import panel as pn
+
+from tabletopic_kernel.faces.live_dashboard.parts.first_look import MADE, first_look
+from tabletopic_kernel.faces.live_dashboard.parts.theme import palette
+from tabletopic_kernel.faces.live_dashboard.record.live import Live, LoadSettings
+from tabletopic_kernel.workbench.config import load_settings
+
+# A commit is to be seen within 2 s of its event; all topics together cost more to look at than one.
+_LOOK_AT_TOPIC_MS, _LOOK_AT_ALL_MS = 500, 1_000
+# Figures take half a second to make: that is done while the browser, which has its answer, loads the scripts.
+_AFTER_ANSWER_MS = 20
+_live: Live | None = None
+_live_lock = threading.Lock()
+
+
+def live(load: LoadSettings | None = None) -> Live:
+    """The process's one reader, started when first asked for.
+
+    ``load`` reads the settings, now and whenever servers have to be found again; without, the nearest
+    file's and the environment's.
+    """
+    global _live  # noqa: PLW0603 - one for each process: every session looks at the same record
+    with _live_lock:
+        if _live is None:
+            _live = Live(load or (lambda: load_settings().settings)).start()
+        return _live
+
+
+def argument(name: str) -> str:
+    """An argument of the page's URL; empty where it is missing."""
+    given = pn.state.session_args.get(name, [b""])[0]
+    return str(given.decode("utf-8", "replace"))
+
+
+def open_page() -> Any:
+    """This session's page: of the topic that the URL names, else the overview."""
+    # Not at the top: pages import Panel, and what they show is wanted without it too.
+    from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415
+
+    name, theme = argument("topic"), argument("theme")
+    colours = palette(theme)
+    here: Any = pn.state.curdoc
+
+    def link(other: str) -> str:
+        """Where the page of a topic is, or (empty) the overview."""
+        arguments = {"topic": other, "theme": theme if theme == colours.name else ""}
+        return "?" + urlencode({key: value for key, value in arguments.items() if value})
+
+    reader = live()
+    reader.watch(name)
+    pn.state.on_session_destroyed(lambda _: reader.unwatch(name))
+    with reader.look() as view:
+        opening = topic.opening(view, name, link) if name else overview.opening(view)
+    first_look(here, f"{name} · Table Topics" if name else "Table Topics", opening, colours)
+    whole: Any = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def make() -> None:
+        page: Any = (
+            topic.TopicPage(name, colours, link, replay=reader.replay)
+            if name
+            else overview.OverviewPage(colours, link)
+        )
+
+        def look() -> None:
+            _set_zone(page)
+            with reader.look() as view:
+                page.show(view)
+
+        look()
+        whole.param.update(objects=[page.panel], css_classes=[MADE])
+        here.add_periodic_callback(look, _LOOK_AT_TOPIC_MS if name else _LOOK_AT_ALL_MS)
+
+    here.add_timeout_callback(make, _AFTER_ANSWER_MS)
+    return whole
+
+
+def _set_zone(page: Any) -> None:
+    """The browser's time zone, which it tells a moment after the page is open."""
+    told = pn.state.browser_info.timezone if pn.state.browser_info else None
+    if told and hasattr(page, "zone") and str(page.zone) != told:
+        with contextlib.suppress(ZoneInfoNotFoundError, ValueError):
+            page.zone = ZoneInfo(told)

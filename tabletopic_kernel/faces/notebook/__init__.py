@@ -1,0 +1,1 @@
+"""Magics and kernel for notebooks."""

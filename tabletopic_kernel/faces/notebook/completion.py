@@ -1,0 +1,134 @@
+"""Completion of ``%topic``, ``%lake`` and ``%dashboard``, by a context matcher: our list and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Iterable
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+
+from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.notebook.topic_words import make_parser
+from tabletopic_kernel.model.errors import TableTopicError
+
+_KEEP_S = 10.0  # names are asked of the broker and the catalog; a person types several keys a second
+_LAKE = {
+    "--engine": ("duckdb", "spark", "athena"),
+    "-e": ("duckdb", "spark", "athena"),
+    "--as": ("df", "arrow", "polars"),
+    "--at": (),
+    "--limit": (),
+}
+_TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*)[\w.]*$", re.IGNORECASE)
+
+
+class _Kept:
+    """A list of names that is asked for anew when it is old; empty where nobody answers."""
+
+    def __init__(self, ask: Callable[[], Iterable[str]]) -> None:
+        self._ask = ask
+        self._names: list[str] = []
+        self._until = 0.0
+
+    def names(self) -> list[str]:
+        if time.monotonic() >= self._until:
+            try:
+                self._names = sorted(self._ask())
+            except TableTopicError:
+                self._names = []
+            self._until = time.monotonic() + _KEEP_S
+        return self._names
+
+
+def make_matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResult]:
+    """The matcher to put into the completer's ``custom_matchers``."""
+    topics = _Kept(lambda: list(session.workbench.kafka_topics()))
+    tables = _Kept(lambda: _table_names(session))
+
+    def matcher(context: CompletionContext) -> SimpleMatcherResult:
+        words = candidates(context.full_text, context.text_until_cursor, topics.names, tables.names)
+        token = context.token
+        # The token may begin behind a dash or in the middle of a name with dots or dashes.
+        typed = re.split(r"\s", context.text_until_cursor)[-1]
+        cut = len(typed) - len(token) if typed.endswith(token) else 0
+        found = [SimpleCompletion(text=word[cut:]) for word in words or () if word.startswith(typed)]
+        return {"completions": found, "suppress": words is not None}
+
+    made: Callable[[CompletionContext], SimpleMatcherResult] = context_matcher(identifier="tabletopic")(
+        matcher
+    )
+    return made
+
+
+def candidates(
+    full_text: str, until_cursor: str, topics: Callable[[], list[str]], tables: Callable[[], list[str]]
+) -> list[str] | None:
+    """The words that may stand at the cursor; None where it is not ours to say."""
+    line = until_cursor.lstrip()
+    words = line.split()
+    if line and not line[-1].isspace():
+        words = words[:-1]
+    begins_option = until_cursor.rsplit(" ", maxsplit=1)[-1].startswith("-")
+    if words[:1] == ["%topic"]:
+        return _names_first(_topic_words(words[1:], topics), begins_option)
+    if words[:1] == ["%dashboard"]:
+        if words[-1] == "--theme":
+            return ["default", "dark"]
+        return _names_first(["--theme", "--height", *topics()], begins_option)
+    if words[:1] in (["%lake"], ["%%lake"]) and "\n" not in line:
+        options = _lake_options(words)
+        if options is not None:
+            return options
+    in_lake = line.startswith("%lake ") or full_text.lstrip().startswith("%%lake")
+    return tables() if in_lake and _TABLE_WORD.search(until_cursor) else None
+
+
+def _names_first(found: list[str], begins_option: bool) -> list[str]:
+    """Options only where one is begun or nothing else fits: the completer would sort them to the front."""
+    names = [word for word in found if not word.startswith("-")]
+    return found if begins_option or not names else names
+
+
+def _lake_options(words: list[str]) -> list[str] | None:
+    if words[-1] in _LAKE:
+        return list(_LAKE[words[-1]])
+    only_options = all(word.startswith("-") or words[at] in _LAKE for at, word in enumerate(words[1:]))
+    return list(_LAKE) if only_options else None
+
+
+def _topic_words(words: list[str], topics: Callable[[], list[str]]) -> list[str]:
+    parser = make_parser()
+    subcommands = _subparsers(parser)
+    if not words:
+        return list(subcommands)
+    chosen = subcommands.get(words[0])
+    if chosen is None:
+        return []
+    for action in chosen._actions:
+        if words[-1] in action.option_strings and action.nargs != 0:
+            return _choices(action)
+    options = [option for action in chosen._actions for option in action.option_strings]
+    positional = next((action for action in chosen._actions if not action.option_strings), None)
+    if positional is None or any(not word.startswith("-") for word in words[1:2]):
+        return options
+    return [*(topics() if positional.dest == "name" else _choices(positional)), *options]
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    found = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def _choices(action: argparse.Action) -> list[str]:
+    if action.choices:
+        return list(action.choices)
+    text = action.metavar if isinstance(action.metavar, str) else ""
+    return text.split("|") if "|" in text else []
+
+
+def _table_names(session: Session) -> list[str]:
+    catalog = session.workbench.open_catalog()
+    names = [".".join(table) for space in catalog.list_namespaces() for table in catalog.list_tables(space)]
+    return [*names, *(name.removeprefix("default.") for name in names if name.startswith("default."))]

@@ -1,0 +1,93 @@
+"""``%dashboard``: the live dashboard in a cell."""
+
+from __future__ import annotations
+
+import html
+import os
+from urllib.parse import urlencode
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_magic, magics_class
+
+from tabletopic_kernel.faces.notebook.arguments import Parser, count, parse
+from tabletopic_kernel.faces.notebook.display.errors import told
+from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+
+_PATH = "tabletopic/dashboard"
+
+
+class DashboardFrame:
+    """A frame on the dashboard of this Jupyter server; what is saved in the notebook is the address."""
+
+    def __init__(self, url: str, height: int) -> None:
+        self.url = url
+        self.height = height
+
+    def __repr__(self) -> str:
+        return f"the dashboard is at {self.url} of the Jupyter server"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe src="{html.escape(self.url, quote=True)}" width="100%" height="{self.height}" '
+            'style="border:0" title="Table Topic dashboard"></iframe>'
+        )
+
+
+def base_url() -> str:
+    """Where the Jupyter server's pages begin, as a path with slashes around.
+
+    Raises:
+        ActionNeededError: there is no Jupyter server with our extension.
+    """
+    found = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or os.environ.get("TABLETOPIC_BASE_URL")
+    if not found:
+        raise ActionNeededError(
+            "this kernel was not started by a Jupyter server with this extension; "
+            "run `tabletopic dashboard` in a terminal instead"
+        )
+    return found if found.endswith("/") else f"{found}/"
+
+
+def _make_parser() -> Parser:
+    parser = Parser(
+        "%dashboard", description="The live dashboard below the cell: lag, commits, schema versions."
+    )
+    parser.add_argument("topic", nargs="?", help="one topic; without it all of them")
+    parser.add_argument("--theme", choices=("default", "dark"), default="default", help="its colours")
+    parser.add_argument("--height", type=count, default=800, metavar="PIXELS", help="of the frame (800)")
+    return parser
+
+
+_PARSER = _make_parser()
+
+
+@magics_class
+class DashboardMagics(Magics):
+    """See the docstring of ``dashboard``."""
+
+    def __init__(self, shell: InteractiveShell, session: Session) -> None:
+        super().__init__(shell)
+        self._session = session
+
+    @line_magic
+    @told
+    def dashboard(self, line: str) -> DashboardFrame | None:
+        """The live dashboard below the cell."""
+        given = parse(_PARSER, line)
+        if given is None:
+            return None
+        if given.topic:
+            self._check_known(given.topic)
+        query = {"theme": given.theme, **({"topic": given.topic} if given.topic else {})}
+        return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", given.height)
+
+    def _check_known(self, topic: str) -> None:
+        """Raises UsageError where the topic is not switched on; of a broker that is away the page tells."""
+        try:
+            self._session.workbench.wish(topic)
+        except (SettingsError, RetryableError):
+            return
+
+
+DashboardMagics.dashboard.__doc__ = _PARSER.format_help()

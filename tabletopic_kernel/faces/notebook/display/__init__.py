@@ -1,0 +1,1 @@
+"""What a cell shows: results, bars of progress, errors of one line."""

@@ -1,0 +1,141 @@
+"""``%lake`` and ``%%lake``: SQL over the tables, from a cell."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
+from traitlets import Int
+from traitlets.config.configurable import Configurable
+
+from tabletopic_kernel.faces.notebook.arguments import Parser, count, parse
+from tabletopic_kernel.faces.notebook.display.errors import told
+from tabletopic_kernel.faces.notebook.display.lake_result import LakeResult
+from tabletopic_kernel.faces.notebook.display.slot import Place
+from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid
+from tabletopic_kernel.model.errors import UsageError
+
+_OPTION = re.compile(
+    r"\s*(?:(?:--engine|-e|--at|--as|--limit)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--help|-h)(?=\s|$)"
+)
+_ASSIGNMENT = re.compile(r"\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
+
+
+_MANUAL = """\
+Ask the tables in SQL. A table is called table, namespace.table or catalog.namespace.table.
+%%lake reads; write with Spark: %%lake --engine spark.
+
+$name in the SQL stands for the variable of that name; its value is bound, never written into the text.
+result << SELECT ... keeps all rows in a variable: a DataFrame, or what --as says. How fresh the tables are
+stands under the rows.
+
+  %lake SELECT count(*) FROM clicks
+
+  %%lake --at 2026-01-31T12:00:00Z
+  busy << SELECT page, count(*) AS views FROM clicks WHERE country = $country GROUP BY page
+"""
+
+
+def _make_parser() -> Parser:
+    parser = Parser(
+        "%%lake",
+        # argparse fills in the usage, and the description only where it names the program.
+        "%%%%lake [options] [result <<] SQL",
+        _MANUAL,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    engines = "duckdb answers soonest, spark also writes, athena reads tables of a Glue catalog"
+    parser.add_argument(
+        "-e", "--engine", choices=("duckdb", "spark", "athena"), default="duckdb", help=engines
+    )
+    parser.add_argument(
+        "--at", metavar="SNAPSHOT|TIME|$NAME", help="read the tables as they were then (duckdb)"
+    )
+    parser.add_argument("--as", dest="form", choices=("df", "arrow", "polars"), help="rows in this form")
+    parser.add_argument("--limit", type=count, metavar="N", help="fetch no more rows than this")
+    return parser
+
+
+_PARSER = _make_parser()
+
+
+@magics_class
+class LakeMagics(Magics, Configurable):
+    """``%config LakeMagics.display_rows = 100`` shows more rows."""
+
+    display_rows = Int(20, min=1, help="Rows that are shown of a result, 1,000 at most.").tag(config=True)
+
+    def __init__(self, shell: InteractiveShell, session: Session) -> None:
+        Configurable.__init__(self, config=shell.config)
+        Magics.__init__(self, shell=shell)
+        configurables: list[Any] = shell.configurables  # for %config
+        configurables.append(self)
+        self._variables = shell.user_ns
+        self._session = session
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    @told
+    def lake(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
+        """Ask the tables in SQL."""
+        options, rest = _split(line)
+        given = parse(_PARSER, options)
+        if given is None:
+            return None
+        target, sql = _target(f"{rest}\n{cell or ''}")
+        if not sql.strip():
+            raise UsageError("there is no SQL: write %lake SELECT …, or the query below %%lake")
+        limit = given.limit
+        if limit is None and target is None and given.form is None:
+            limit = min(self.display_rows, MOST_ROWS)
+        variables = {**self._variables, **(local_ns or {})}
+        answer = self._session.workbench.query(
+            sql, given.engine, at=_moment(given.at, variables), params=_bound(sql, variables), limit=limit
+        )
+        result = LakeResult(answer, self.display_rows)
+        if target is None and given.form is None:
+            return result
+        rows = result.to(given.form or "df")
+        if target is None:
+            Place(Grid((), [], "", result.freshness()))
+            return rows
+        self._variables[target] = rows
+        return Grid((), [], "", [f"{target}: {result.count()}", *result.freshness()])
+
+
+def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    from tabletopic_kernel.query.parameters import bound  # noqa: PLC0415 - query loads Arrow
+
+    return bound(sql, variables) or None
+
+
+def _moment(at: str | None, variables: Mapping[str, Any]) -> Any:
+    """A snapshot id or a time as written, or the value of ``$name``."""
+    if at is None or not at.startswith("$"):
+        return at
+    return (_bound(at, variables) or {}).get(at[1:], at)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The options at the beginning of a line, and what is left: SQL may hold what looks like options."""
+    end = 0
+    while match := _OPTION.match(line, end):
+        end = match.end()
+    if line[end:].lstrip().startswith("-") and not line[end:].lstrip().startswith("-- "):
+        return line, ""  # a word that is none: let the parser say so
+    return line[:end], line[end:].strip()
+
+
+def _target(text: str) -> tuple[str | None, str]:
+    """The variable of ``name << SELECT …`` and the SQL."""
+    match = _ASSIGNMENT.match(text)
+    return (match[1], match[2].strip()) if match else (None, text.strip())
+
+
+LakeMagics.lake.__doc__ = _PARSER.format_help()

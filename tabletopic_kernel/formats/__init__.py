@@ -1,0 +1,1 @@
+"""From the bytes of records to Arrow columns: a folder for each format, one shape of decoder for all."""

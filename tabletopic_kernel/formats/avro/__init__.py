@@ -1,0 +1,1 @@
+"""Avro: a fast engine for whole groups, and an exact one for single records."""

@@ -1,0 +1,190 @@
+"""Array operations from what the native Avro reader gives to a table's columns.
+
+Every value that the reader lets through and the specification does not is found here, over the whole
+array at once, and raises ``NotRows``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tabletopic_kernel.formats.avro.schema import Decimal
+from tabletopic_kernel.formats.avro.values import decimal_reader
+from tabletopic_kernel.formats.rejection import NotRows, Refusal
+from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+
+Convert = Callable[[pa.Array], pa.Array]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def struct_of(arrays: list[pa.Array], target: pa.DataType, absent: pa.Array | None = None) -> pa.Array:
+    """A struct of ``target``, null where ``absent``; what lies under a null does not count."""
+    return pa.StructArray.from_arrays(arrays, fields=list(target), mask=absent)
+
+
+def _raw(array: pa.Array, dtype: Any, per_value: int = 1) -> np.ndarray[Any, Any]:
+    """The values of a fixed-width array without nulls, without a copy."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.empty(0, dtype)
+    width = np.dtype(dtype).itemsize * per_value
+    return np.frombuffer(buffer, dtype, len(array) * per_value, array.offset * width)
+
+
+def spread(values: pa.Array, present: Mask) -> pa.Array:
+    """``values`` at the places that are present, null at the others."""
+    if len(values) == len(present):
+        return values
+    places = np.cumsum(present) - 1
+    return _take(values, pa.array(places, mask=~present))
+
+
+def _take(values: pa.Array, places: pa.Array) -> pa.Array:
+    """``values.take(places)``, but required fields of structs that become null hold zeros, not nulls.
+
+    Parquet writers refuse nulls in a required field, even where the struct around it is null.
+    """
+    if not pa.types.is_struct(values.type):
+        return values.take(places)
+    children = [_take(values.field(i), places) for i in range(values.type.num_fields)]
+    filled = [
+        child if field.nullable else _without_nulls(child)
+        for field, child in zip(values.type, children, strict=True)
+    ]
+    return struct_of(filled, values.type, pc.invert(pc.fill_null(values.is_valid().take(places), False)))
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """The array with its nulls as whatever lies under them: zeros, empty texts and lists."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _without_nulls(array.storage))
+    children = None
+    if pa.types.is_struct(kind):
+        children = [array.field(i) for i in range(kind.num_fields)]
+        return struct_of(children, kind)
+    if pa.types.is_large_list(kind):
+        children = [array.values]
+    if pa.types.is_map(kind):
+        children = [
+            pa.StructArray.from_arrays([array.keys, array.items], fields=[kind.key_field, kind.item_field])
+        ]
+    own = len(array.buffers()) if children is None else 2
+    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:own]], 0, array.offset, children)
+
+
+def booleans(array: pa.Array) -> pa.Array:
+    """Booleans out of single bytes."""
+    raw = _raw(array, np.uint8)
+    if (raw > 1).any():
+        raise NotRows("a boolean that is neither 0 nor 1")
+    return pa.array(raw.view(np.bool_))
+
+
+def _within(array: pa.Array, low: int, high: int) -> pa.Array:
+    raw = _raw(array, np.int32 if array.type == pa.int32() else np.int64)
+    if len(raw) and (raw.min() < low or raw.max() > high):
+        raise NotRows("a number out of range")
+    return array
+
+
+def _times_of_millis(array: pa.Array) -> pa.Array:
+    return _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(pa.time64("us"))
+
+
+def _times_of_micros(array: pa.Array) -> pa.Array:
+    return _within(array, 0, MILLIS_PER_DAY * 1000 - 1).view(pa.time64("us"))
+
+
+def _dates(array: pa.Array) -> pa.Array:
+    return _within(array, MIN_DAY, MAX_DAY).view(pa.date32())
+
+
+def _timestamps(unit: str, zone: str | None) -> Convert:
+    per_day = MILLIS_PER_DAY * {"ms": 1, "us": 1000}[unit]
+    low, high = MIN_DAY * per_day, (MAX_DAY + 1) * per_day - 1
+
+    def convert(array: pa.Array) -> pa.Array:
+        return _within(array, low, high).view(pa.timestamp(unit, zone)).cast(pa.timestamp("us", zone))
+
+    return convert
+
+
+TEMPORAL: Final[dict[str, Convert]] = {
+    "date": _dates,
+    "time-millis": _times_of_millis,
+    "time-micros": _times_of_micros,
+    "timestamp-millis": _timestamps("ms", "UTC"),
+    "timestamp-micros": _timestamps("us", "UTC"),
+    "local-timestamp-millis": _timestamps("ms", None),
+    "local-timestamp-micros": _timestamps("us", None),
+}
+
+_HYPHENS: Final = np.array([8, 13, 18, 23])
+_DIGITS: Final = np.setdiff1d(np.arange(36), _HYPHENS)
+_HEX: Final = np.full(256, 255, np.uint8)
+_HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
+
+
+def uuids(array: pa.Array) -> pa.Array:
+    """UUIDs out of their text, 8-4-4-4-12 hexadecimal digits (RFC 4122)."""
+    if len(array) and not pc.all(pc.equal(pc.binary_length(array), 36)).as_py():
+        raise NotRows("a text that is no UUID")
+    start = array.offset * 36
+    data = array.buffers()[2]
+    text = np.frombuffer(data, np.uint8, len(array) * 36, start) if len(array) else np.empty(0, np.uint8)
+    text = text.reshape(-1, 36)
+    nibbles = _HEX[text[:, _DIGITS]]
+    if (nibbles == 255).any() or (text[:, _HYPHENS] != ord("-")).any():
+        raise NotRows("a text that is no UUID")
+    raw = nibbles[:, 0::2] << 4 | nibbles[:, 1::2]
+    storage = pa.Array.from_buffers(pa.binary(16), len(array), [None, pa.py_buffer(raw.tobytes())])
+    return pa.ExtensionArray.from_storage(pa.uuid(), storage)
+
+
+def durations(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Structs of months, days and milliseconds out of three 32-bit numbers each."""
+    numbers = _raw(array, np.dtype("<u4"), 3).reshape(-1, 3).astype(np.int64)
+    columns = [pa.array(np.ascontiguousarray(numbers[:, i])) for i in range(3)]
+    return pa.StructArray.from_arrays(columns, fields=list(target))
+
+
+def decimals(logical: Decimal) -> Convert:
+    """Decimals as they are, once none has more digits than ``logical`` allows."""
+    limit = 10**logical.precision
+
+    def convert(array: pa.Array) -> pa.Array:
+        # 10^precision itself is no decimal of that precision, so the limits are compared as integers.
+        found = pc.min_max(array.view(pa.decimal128(38, 0)))
+        if any(value.is_valid and abs(int(value.as_py())) >= limit for value in found.values()):
+            raise NotRows("a decimal of too many digits")
+        return array
+
+    return convert
+
+
+def decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) -> pa.Array:
+    """Decimals out of their bytes, where Arrow has no such decimals."""
+    value_of = decimal_reader(logical)
+    try:
+        return pa.array([value_of(raw) for raw in array.to_pylist()], target)
+    except Refusal as refusal:
+        raise NotRows(refusal.message) from refusal
+
+
+def check_unique_keys(array: pa.Array) -> None:
+    """Avro's map keys are unique; of two the last one counts, and the exact engine sees to that."""
+    lengths = np.diff(np.asarray(array.offsets))
+    if not len(lengths) or lengths.max() < 2:
+        return
+    keys = array.keys.dictionary_encode()
+    entry = np.repeat(np.arange(len(lengths)), lengths) * len(keys.dictionary) + np.asarray(keys.indices)
+    entry.sort()
+    if (entry[1:] == entry[:-1]).any():
+        raise NotRows("a map with one key twice")

@@ -1,0 +1,162 @@
+"""The fast Avro engine: DataFusion's native reader on a whole group, with proof of the boundaries.
+
+The bodies of one schema id, laid end to end, are the block of an Avro object container file. The file
+lives in memory (``memfd``). Its schema is ours, not the writer's: the same bytes under plainer types
+(``avro_plain``), because the reader is lax where the exact engine is strict.
+
+**Proof.** In the Kafka values every body is followed by the next value's 5-byte prefix. In the file those
+5 bytes hold a random token, and the schema ends with ``fixed(5)``: a row is right only if its last field
+is the token. n rows that all end at one of n tokens, the last one at the end of the file, take one
+record each. A writer cannot forge the token, because it is drawn after the records were written.
+
+**Bounds.** The batch size is the row count and only the first batch is taken: asked for more, this reader
+spins for ever on bytes left in a block. It does what the bytes say, so its time and memory follow their
+number, except for array items that take no bytes: schemas with such items are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from datafusion import DataFrame, SessionConfig, SessionContext
+
+from tabletopic_kernel.formats.avro.fast_schema import (
+    Planner,
+    fields_of,
+    smallest,
+    with_metadata,
+)
+from tabletopic_kernel.formats.avro.schema import AvroSchema
+from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
+from tabletopic_kernel.formats.types import columns_of
+from tabletopic_kernel.formats.wire import PREFIX_BYTES
+
+# Arrow's 32-bit offsets of strings and lists must hold the sum over a group. Larger groups are halved.
+MAX_GROUP_BYTES: Final = 2**30
+_SYNC: Final = b"tabletopic-sync."
+_PROOF: Final = "proof"
+
+
+class FastEngine:
+    """Decodes groups of records of one schema; raises UnsupportedError if it cannot take the schema."""
+
+    def __init__(self, schema: AvroSchema, arrow_schema: pa.Schema) -> None:
+        self._arrow_schema = arrow_schema
+        planner = Planner()
+        columns = columns_of(schema)
+        plans = [planner.plan(node, f.type) for (_, node, _), f in zip(columns, arrow_schema, strict=True)]
+        # Names of our own: the proof cannot clash with a field, whatever that is called.
+        fields, self._convert = fields_of(plans)
+        fields.append({"name": _PROOF, "type": {"type": "fixed", "name": "boundary", "size": PREFIX_BYTES}})
+        record = {"type": "record", "name": "row", "fields": fields}
+        self._header = _container_header(record)
+        self._read_schema = self._probe(record)
+
+    def _probe(self, record: dict[str, Any]) -> pa.Schema:
+        """Let the reader read one record: finds what it cannot take, gives its Arrow schema."""
+        block = smallest(record)
+        with _memory_file(self._header, _zigzag(1) + _zigzag(len(block)) + block + _SYNC) as path:
+            try:
+                # Its planner forgets the names that its reader attaches to union branches, then fails
+                # on the difference: tell it the schema.
+                found = _open(path, 1, None).schema()
+                fields = zip(found, record["fields"], strict=True)
+                schema = pa.schema([with_metadata(field, avro["type"]) for field, avro in fields])
+                _first_batch(_open(path, 1, schema))
+            except Exception as error:  # DataFusion raises bare Exception
+                raise UnsupportedError(f"the native reader refuses the schema: {error}") from error
+        return schema
+
+    def decode(self, body: memoryview, starts: np.ndarray[Any, np.dtype[np.int64]]) -> pa.RecordBatch:
+        """Rows of ``len(starts)`` records.
+
+        ``body`` runs from the first record's body to the end of the last; ``starts`` are the positions
+        of the prefixes of all records but the first in it, then its length. Raises NotRows.
+        """
+        count = len(starts)
+        if len(body) > MAX_GROUP_BYTES:
+            raise NotRows("the group is larger than 32-bit offsets allow")
+        token = os.urandom(PREFIX_BYTES)
+        block = np.empty(len(body) + PREFIX_BYTES, np.uint8)
+        block[: len(body)] = np.frombuffer(body, np.uint8)
+        for i, byte in enumerate(token):
+            block[starts + i] = byte
+        head = self._header + _zigzag(count) + _zigzag(len(block))
+        with _memory_file(head, block.data, _SYNC) as path:
+            batch = _first_batch(_open(path, count, self._read_schema))
+        *columns, proofs = batch.columns
+        if batch.num_rows != count or not _all_equal(proofs, token):
+            raise NotRows("a record does not end where the next one begins")
+        try:
+            arrays = self._convert(columns, count)
+        except pa.ArrowException as error:
+            raise NotRows(str(error)) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+
+def _open(path: str, rows: int, schema: pa.Schema | None) -> DataFrame:
+    context = SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(rows))
+    return context.read_avro(path, schema=schema, file_extension="")
+
+
+def _first_batch(frame: DataFrame) -> pa.RecordBatch:
+    try:
+        return next(iter(frame.execute_stream())).to_pyarrow()
+    except StopIteration:
+        raise NotRows("no rows") from None
+    except Exception as error:  # DataFusion raises bare Exception
+        raise NotRows(str(error)) from error
+    except BaseException as error:
+        # A panic of the native code arrives as pyo3's PanicException, which is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise NotRows(f"native panic: {error}") from error
+
+
+def _all_equal(proofs: pa.Array, token: bytes) -> bool:
+    found = np.frombuffer(proofs.buffers()[1], np.uint8, len(proofs) * PREFIX_BYTES)
+    return bool((found.reshape(-1, PREFIX_BYTES) == np.frombuffer(token, np.uint8)).all())
+
+
+@contextmanager
+def _memory_file(*parts: bytes | memoryview) -> Iterator[str]:
+    """A path whose file holds ``parts``. In memory, and gone with the process, where Linux allows it."""
+    in_memory = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+    if in_memory:
+        descriptor = os.memfd_create("tabletopic-avro")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="tabletopic-", suffix=".avro")
+    try:
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            for part in parts:
+                rest = memoryview(part)
+                while rest:  # one write takes at most 2 GiB
+                    rest = rest[file.write(rest) :]
+            yield path
+    finally:
+        if not in_memory:
+            os.unlink(path)
+
+
+def _zigzag(number: int) -> bytes:
+    value, out = number << 1, bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _container_header(record: dict[str, Any]) -> bytes:
+    """Avro specification, "Object container files": magic, metadata map, sync marker."""
+    out = bytearray(b"Obj\x01" + _zigzag(2))
+    for text in (b"avro.schema", json.dumps(record).encode(), b"avro.codec", b"null"):
+        out += _zigzag(len(text)) + text
+    return bytes(out + b"\0" + _SYNC)

@@ -1,0 +1,178 @@
+"""The decoder of a writer schema: one for each format, all of one shape."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
+
+from tabletopic_kernel.formats.arrays import not_text
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder
+from tabletopic_kernel.formats.avro.schema import Primitive, parse
+from tabletopic_kernel.formats.blame import is_trouble, last_line
+from tabletopic_kernel.formats.json.infer import Reserved
+from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.wire import PREFIX_BYTES, SchemaKey, prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.errors import ActionNeededError
+
+_LOG = logging.getLogger(__name__)
+
+
+class Decoder(Protocol):
+    """Decodes the values of one writer schema. Not for use by two threads at once."""
+
+    iceberg_schema: Schema
+    arrow_schema: pa.Schema
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """Rows in the order of ``values``, without the refused ones.
+
+        ``values``: BinaryArray or LargeBinaryArray without nulls; each value as Kafka has it.
+        """
+
+
+@runtime_checkable
+class InferringDecoder(Decoder, Protocol):
+    """A decoder whose columns come from the records; after ``decode``, ``needed`` has those that it lacks."""
+
+    needed: Schema | None
+
+
+class BadSchemaError(ActionNeededError):
+    """A writer schema that no decoder can be made for."""
+
+
+class WholeValueDecoder:
+    """Values without a schema: one column of text, or of bytes."""
+
+    def __init__(self, kind: IcebergType) -> None:
+        self._text = isinstance(kind, StringType)
+        self.iceberg_schema = Schema(NestedField(1, VALUE, kind, required=False))
+        self.arrow_schema = pa.schema([(VALUE, pa.large_string() if self._text else pa.large_binary())])
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """See ``Decoder``; only bytes that are to be text and are not UTF-8 are refused."""
+        refused: list[Refused] = []
+        if self._text and len(bad := not_text(values)):
+            refused = [Refused(at, "not_text", "the value is not UTF-8") for at in bad.tolist()]
+            values = values.take(pa.array(np.delete(np.arange(len(values)), bad)))
+        column = values.cast(self.arrow_schema.field(0).type)
+        return pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused
+
+
+class WrittenBytesDecoder:
+    """Values of an Avro schema that is ``bytes`` and nothing else, each with its 5-byte prefix.
+
+    Confluent's serializers write these as they are, without the length that Avro has in front.
+    """
+
+    def __init__(self) -> None:
+        self._whole = WholeValueDecoder(BinaryType())
+        self.iceberg_schema = self._whole.iceberg_schema
+        self.arrow_schema = self._whole.arrow_schema
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """See ``Decoder``; nothing is refused."""
+        return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
+
+
+def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
+    """The decoder of a writer schema.
+
+    Raises:
+        BadSchemaError: the schema cannot be read, cannot be built, or is of a format that is not understood.
+        RetryableError: what builds it cannot be run now.
+    """
+    try:
+        return _make(schema_id if isinstance(schema_id, int) else 0, schema)
+    except BadSchemaError:
+        raise
+    except ActionNeededError as error:  # the formats' own: the text is not valid, or beyond their limits
+        raise BadSchemaError(str(error)) from error
+    except BaseException as error:  # of any library that has a part in it, also a panic of native code
+        if is_trouble(error):
+            raise
+        _LOG.warning("schema %s cannot be built", schema_id, exc_info=error)
+        raise BadSchemaError(
+            f"no decoder can be built for this {schema.kind} schema: {last_line(error)}"
+        ) from error
+
+
+class _Cached(threading.local):
+    """The decoders of one thread: none is for two at once."""
+
+    def __init__(self) -> None:
+        self.decoder = lru_cache(maxsize=256)(make_decoder)
+
+
+_CACHED = _Cached()
+
+
+def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
+    """As ``make_decoder``; kept between the tasks of a Python worker, for the thread that asks."""
+    return _CACHED.decoder(schema_id, schema)
+
+
+def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Decoder:
+    """The decoder of JSON without a schema, for the columns there are.
+
+    ``reserved``: the values may be in the envelope of Kafka Connect's converter, and these names below these
+    columns are no columns.
+    """
+    from tabletopic_kernel.formats.json.decoder import JsonDecoder  # noqa: PLC0415 - see _make
+    from tabletopic_kernel.formats.json.payload import PayloadDecoder  # noqa: PLC0415 - see _make
+
+    return JsonDecoder(columns) if reserved is None else PayloadDecoder(columns, reserved)
+
+
+class BareDecoder:
+    """Values of one schema that do not name it: the frame that its decoder expects is put in front."""
+
+    def __init__(self, schema_id: int, framed: Decoder) -> None:
+        self._framed = framed
+        self._prefix = prefix(max(schema_id, 0))
+        self.iceberg_schema = framed.iceberg_schema
+        self.arrow_schema = framed.arrow_schema
+
+    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+        """See ``Decoder``."""
+        bare = getattr(self._framed, "decode_bodies", None)  # Protobuf's frame is more than a prefix
+        if bare is not None:
+            return bare(values)  # type: ignore[no-any-return]
+        front, nothing = pa.scalar(self._prefix, values.type), pa.scalar(b"", values.type)
+        return self._framed.decode(pc.binary_join_element_wise(front, values, nothing))
+
+
+def _make(schema_id: int, schema: WriterSchema) -> Decoder:
+    """Each format's engines are loaded when they are needed: together they cost a second."""
+    references = dict(schema.references)
+    decoder: Decoder
+    match schema.kind:
+        case "AVRO":
+            if parse(schema.text, references).root == Primitive("bytes"):
+                return WrittenBytesDecoder() if schema.framed else WholeValueDecoder(BinaryType())
+            decoder = AvroDecoder(schema_id, schema.text, references)
+        case "JSON":
+            from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder  # noqa: PLC0415
+
+            decoder = JsonSchemaDecoder(schema_id, schema.text, references, schema.nanos)
+        case "PROTOBUF":
+            from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder  # noqa: PLC0415
+
+            decoder = ProtobufDecoder(schema_id, schema.text, references, schema.message, schema.nanos)
+        case "STRING":
+            return WholeValueDecoder(StringType())
+        case "RAW":
+            return WholeValueDecoder(BinaryType())
+        case _:
+            raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not understood")
+    return decoder if schema.framed else BareDecoder(schema_id, decoder)

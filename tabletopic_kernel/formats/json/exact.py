@@ -1,0 +1,249 @@
+"""The exact JSON engine: one record at a time.
+
+Types become a tree of readers (``json_values``). Where a record is judged by its schema, a value of another
+type is a ``Refusal`` with the path to the place. Where there is no schema (``lenient``), a value that does
+not fit its column leaves it null and is left over, as is every property that has no column: ``leftover``
+has them where they stood. Neither time nor memory can outgrow the record's own bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tabletopic_kernel.formats.avro.exact import storage_type
+from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse, shortened
+from tabletopic_kernel.formats.json.types import (
+    REST,
+    JsonType,
+    ListOf,
+    MapOf,
+    Scalar,
+    Struct,
+    Text,
+    has_rest,
+)
+from tabletopic_kernel.formats.json.values import Read, Rules, mismatch, scalar_reader
+from tabletopic_kernel.formats.rejection import Refusal
+from tabletopic_kernel.model.columns.evolution import VALUE
+
+NOTHING: Final = object()  # what is left over of a value that fits
+_Row = dict[str, Any]
+
+
+class ExactEngine:
+    """Reads record after record of one type."""
+
+    def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
+        self._rules = rules
+        self._arrow_schema = arrow_schema
+        self._storage_types = [storage_type(field.type) for field in arrow_schema]
+        self._has_rest = REST in arrow_schema.names
+        compiler = _Compiler(rules)
+        self._compiler = compiler
+        self._read = compiler.reader(root)
+        self._left = compiler.left_inside(root)
+        self.leftover: Any = NOTHING  # of the last record: what has no column
+
+    def row(self, value: bytes, start: int = 0) -> _Row:
+        """The columns' values of one record whose text begins at ``start``; raises Refusal."""
+        try:
+            found = parse(value[start:])
+        except JsonTextError as error:
+            raise Refusal(error.reason, str(error)) from None
+        self.leftover = NOTHING
+        if self._rules.whole:
+            found = {VALUE: found}
+        elif self._rules.lenient and type(found) is not dict:
+            self.leftover = NOTHING if found is None else found
+            return {} if found is None else {REST: json_text(found)}
+        elif self._rules.nullable and found is None:
+            return {}
+        self._compiler.has_left = False
+        row: _Row = self._read(found)
+        if self._compiler.has_left:
+            self.leftover = self._left(found)
+            if self.leftover is not NOTHING:
+                row[REST] = json_text(self.leftover[VALUE] if self._rules.whole else self.leftover)
+        return row
+
+    def leaves_over(self, value: Any) -> bool:
+        """Whether a parsed value, or what was left over of one, has no column in part."""
+        return type(value) is not dict or self._left(value) is not NOTHING
+
+    def batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
+        """The rows as a batch of the Arrow schema."""
+        arrays = []
+        for field, storage in zip(self._arrow_schema, self._storage_types, strict=True):
+            array = pa.array([row.get(field.name) for row in rows], storage)
+            arrays.append(array if storage == field.type else array.cast(field.type))
+        if not arrays:  # a table has columns, a sample may have none
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+
+class _Compiler:
+    """Readers of types, and what they leave over; ``has_left``: the last record may have left some."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.has_left = False
+        self._floor = rules.floor
+        self._lenient = rules.lenient
+
+    def reader(self, node: JsonType) -> Read:
+        match node:
+            case Scalar():
+                return scalar_reader(node, floor=self._floor)
+            case Text():
+                return json_text
+            case ListOf(items, optional):
+                return self._list(self.reader(items), optional)
+            case MapOf(values, optional):
+                return self._map(self.reader(values), optional)
+            case Struct():
+                return self._struct(node)
+
+    def _struct(self, node: Struct) -> Read:
+        fields = [(f.key, f.name, self.reader(f.type), _as_parsed(f.type), f.optional) for f in node.fields]
+        known = frozenset(field.key for field in node.fields)
+        lenient = self._lenient
+
+        def read(value: Any) -> _Row:
+            if type(value) is not dict:
+                raise mismatch("an object", value)
+            if not known.issuperset(value):
+                self._unknown(node, value, known)
+            row: _Row = {}
+            for key, name, read_field, as_parsed, optional in fields:
+                cell = value.get(key)
+                if type(cell) is as_parsed:
+                    row[name] = cell
+                    continue
+                if cell is None:
+                    if not optional:
+                        raise _missing(key, key in value)
+                    row[name] = None
+                    continue
+                try:
+                    row[name] = read_field(cell)
+                except Refusal as refusal:
+                    if not (lenient and optional):
+                        refusal.path.append(key)
+                        raise
+                    self.has_left = True
+                    row[name] = None
+            return row
+
+        return read
+
+    def _unknown(self, node: Struct, value: dict[str, Any], known: frozenset[str]) -> None:
+        present = [key for key in value if key not in known and value[key] is not None]
+        if present and not node.open:
+            raise Refusal("json_unknown_field", f"the schema has no property {shortened(present[0])}")
+        self.has_left |= bool(present)
+
+    def _list(self, read_item: Read, optional: bool) -> Read:
+        read_element = self._element(read_item, optional)
+
+        def read(value: Any) -> list[Any]:
+            if type(value) is not list:
+                raise mismatch("an array", value)
+            return [read_element(item, at) for at, item in enumerate(value)]
+
+        return read
+
+    def _map(self, read_value: Read, optional: bool) -> Read:
+        read_element = self._element(read_value, optional)
+
+        def read(value: Any) -> list[tuple[str, Any]]:
+            if type(value) is not dict:
+                raise mismatch("an object", value)
+            return [(name, read_element(one, name)) for name, one in value.items()]
+
+        return read
+
+    def _element(self, read: Read, optional: bool) -> Callable[[Any, Any], Any]:
+        """A value of a list or map, which may be null if ``optional``."""
+        lenient = self._lenient
+
+        def element(value: Any, place: Any) -> Any:
+            if value is None:
+                if optional:
+                    return None
+                raise _missing(str(place), True)
+            try:
+                return read(value)
+            except Refusal as refusal:
+                if lenient and optional:
+                    self.has_left = True
+                    return None
+                refusal.path.append(str(place))
+                raise
+
+        return element
+
+    def left(self, node: JsonType) -> Read:
+        """What of a value has no column, ``NOTHING`` if it all has one."""
+        if isinstance(node, Text) or not (self._lenient or has_rest(node)):
+            return lambda value: NOTHING
+        read, as_parsed = self.reader(node), _as_parsed(node)
+        inside = self.left_inside(node)
+
+        def left(value: Any) -> Any:
+            if value is None or type(value) is as_parsed:
+                return NOTHING
+            if self._lenient:
+                try:
+                    read(value)
+                except Refusal:
+                    return value
+            return inside(value)
+
+        return left
+
+    def left_inside(self, node: JsonType) -> Read:
+        """The same of a value that fits as a whole."""
+        match node:
+            case Struct(fields):
+                return _left_of_object({field.key: self.left(field.type) for field in fields}, None)
+            case MapOf(values):
+                return _left_of_object({}, self.left(values))
+            case ListOf(items):
+                return _left_of_list(self.left(items))
+        return lambda value: NOTHING
+
+
+def _as_parsed(node: JsonType) -> type | None:
+    """The type of parsed values that are what the column stores, without a reader."""
+    return {"string": str, "boolean": bool}.get(node.kind) if isinstance(node, Scalar) else None
+
+
+def _left_of_object(known: dict[str, Read], others: Read | None) -> Read:
+    def left(value: dict[str, Any]) -> Any:
+        found = {}
+        for key, one in value.items():
+            left_of = known.get(key, others)
+            rest = (NOTHING if one is None else one) if left_of is None else left_of(one)
+            if rest is not NOTHING:
+                found[key] = rest
+        return found or NOTHING
+
+    return left
+
+
+def _left_of_list(left_of: Read) -> Read:
+    def left(value: list[Any]) -> Any:
+        found = [left_of(item) for item in value]
+        while found and found[-1] is NOTHING:
+            found.pop()
+        return [None if rest is NOTHING else rest for rest in found] or NOTHING
+
+    return left
+
+
+def _missing(key: str, is_null: bool) -> Refusal:
+    refusal = Refusal("json_missing", "is null, and required" if is_null else "is required, and not there")
+    refusal.path.append(key)
+    return refusal

@@ -1,0 +1,193 @@
+"""The fast JSON engine: pyarrow's native reader on a whole group, with proof of the boundaries.
+
+The reader reads tokens, not lines: two objects in one record would be two rows, a blank record none, and a
+record might end in the next one. So each record becomes the one property of an object of ours, joined as
+``{"":first}{"":second}…``. Between two records the reader then sees ``}{"":``. Within a text this is an
+error (a text ends at the first quote, and no text may follow it), and outside of one ``}{`` is an error
+unless every bracket is closed. So every record begins a row, and n rows of n records are one of each.
+
+The reader takes a group or says, mostly, at which record it stopped. What it is lax in, is marked in the
+rows it gives (``json_columns``) or before (``json_records``): those are for the exact engine to judge.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from tabletopic_kernel.formats.json.columns import (
+    Columns,
+    native_type,
+    readable,
+    with_integers,
+    without_nulls,
+)
+from tabletopic_kernel.formats.json.records import Joined, Records
+from tabletopic_kernel.formats.json.types import JsonType, ListOf, Scalar, Struct
+from tabletopic_kernel.formats.json.values import Rules
+from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
+
+# Arrow's 32-bit offsets of lists, and the reader's block size, must hold a group. Larger ones are halved.
+MAX_GROUP_BYTES: Final = 2**30
+_ROW: Final = re.compile(r"in row (\d+)$")
+_CHANGED: Final = re.compile(r"Column\((?:.*/)?(.+)\) changed from (\w+) to ")
+# What a value of each of the reader's kinds may begin with.
+_BEGINS: Final = {"string": b'"', "number": rb"\-0-9", "boolean": b"tf", "array": rb"\[", "object": rb"\{"}
+_MOST_CHANGED: Final = 8  # properties that are looked for
+# One row in so many may have such a value; more are for the exact engine, as they come.
+CHANGED_WORTH_IT: Final = 32
+
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class FastRows:
+    """A row for each record; ``suspects`` are those that do not count."""
+
+    batch: pa.RecordBatch
+    suspects: Offsets
+
+
+class FastEngine:
+    """Decodes groups of records of one type; raises UnsupportedError if it cannot take the type."""
+
+    def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
+        self._arrow_schema = arrow_schema
+        self._floor = rules.floor
+        self._root = readable(root.fields[0].type if rules.whole else root)
+        self._whole = rules.whole
+        self._optional = rules.whole and root.fields[0].optional
+        if isinstance(self._root, Struct) and not self._root.fields:
+            raise UnsupportedError("no column that the native reader could read")
+        self._read_schema = pa.schema([("", native_type(self._root, loose=False))])
+        self._integers = with_integers(self._root)
+        self._loose = False  # whether integers are looked for that are none, after there were some
+        self._changed: dict[str, re.Pattern[bytes]] = {}  # properties that had values of another kind
+        self._has_doubles = _has_doubles(self._root)
+
+    def join(self, records: Records) -> Joined | None:
+        """All records as ``decode`` takes them, in parts; None if that cannot be."""
+        return records.joined(objects=isinstance(self._root, Struct), doubles=self._has_doubles)
+
+    def decode(self, records: Joined) -> FastRows:
+        """Rows of the records; raises NotRows."""
+        if records.text.size > MAX_GROUP_BYTES:
+            raise NotRows("the group is larger than 32-bit offsets allow")
+        odd = _rows_with(self._changed.values(), records)
+        if 0 < len(odd) * CHANGED_WORTH_IT <= len(records):
+            records = records.without(odd)
+        else:  # it was a single one, or the same name means other things elsewhere, or all are bad
+            self._changed.clear()
+            if len(odd) * 4 > len(records):
+                return self._all_suspects(records)
+        try:
+            return self._decode_numbers(records)
+        except NotRows as verdict:
+            self._learn(str(verdict))
+            raise
+
+    def _learn(self, told: str) -> None:
+        """Look for the property of which the reader says that a value is of another kind, from now on."""
+        found = _CHANGED.search(told)
+        if found and found[2] in _BEGINS and len(self._changed) < _MOST_CHANGED:
+            name = re.escape(json.dumps(found[1], ensure_ascii=False).encode())
+            begins = _BEGINS[found[2]]
+            self._changed[found[1]] = re.compile(name + rb"\s*:\s*[^n\s" + begins + rb"]")
+
+    def _decode_numbers(self, records: Joined) -> FastRows:
+        if not self._loose:
+            try:
+                return self._decode(records)
+            except _NotNumbersError:
+                pass  # in a row that the reader does not tell
+        # Read as doubles, integers that are none are seen, with their rows. The others are then read as
+        # what they are: that 1.0000000000000001 is no integer, a double cannot say.
+        odd = self._odd_integers(records)
+        self._loose = 0 < len(odd) * 8 < len(records)
+        if len(odd) * 4 > len(records):  # not worth a second look
+            return self._all_suspects(records)
+        return self._decode(records.without(odd))
+
+    def _all_suspects(self, records: Joined) -> FastRows:
+        none = [pa.nulls(0, field.type) for field in self._arrow_schema]
+        every = np.arange(len(records))
+        return FastRows(pa.RecordBatch.from_arrays(none, schema=self._arrow_schema), every)
+
+    def _odd_integers(self, records: Joined) -> Offsets:
+        """Rows with a number that is no integer where one has to be; nothing else is looked at."""
+        if self._integers is None or not records.flat:
+            raise NotRows("a number is no integer")
+        schema = pa.schema([("", native_type(self._integers, loose=True))])
+        values = _read(records.text, schema, "ignore")
+        if len(values) != len(records):
+            raise NotRows("a record is no single JSON value")
+        rows = Columns(len(records))
+        rows.odd_integers(self._integers, values, None)
+        return np.flatnonzero(rows.suspects)
+
+    def _decode(self, records: Joined) -> FastRows:
+        count = len(records)
+        values = _read(records.text, self._read_schema, "infer" if records.flat else "error")
+        if len(values) != count:
+            raise NotRows("a record is no single JSON value")
+        columns = Columns(count, floor=self._floor)
+        columns.suspects[records.unfit] = True
+        if values.null_count and not self._optional:
+            columns.suspects |= values.is_null().to_numpy(zero_copy_only=False)
+        targets = list(self._arrow_schema)
+        if self._whole:
+            arrays = [columns.convert(self._root, values, targets[0].type, None)]
+            if not targets[0].nullable:
+                arrays[0] = without_nulls(arrays[0])
+            arrays += [pa.nulls(count, target.type) for target in targets[1:]]
+        else:
+            assert isinstance(self._root, Struct)
+            arrays = columns.fields(self._root, values, targets, None)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return FastRows(batch, np.flatnonzero(columns.suspects))
+
+
+class _NotNumbersError(NotRows):
+    """A number that is no integer where one has to be."""
+
+
+def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore", "error"]) -> pa.Array:
+    """The records' values; ``others``: what becomes of what the type does not have; raises NotRows."""
+    try:
+        table = pj.read_json(
+            pa.BufferReader(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+        )
+    except pa.ArrowException as error:
+        if "Failed to convert JSON to int" in str(error):
+            raise _NotNumbersError(str(error)) from None
+        row = _ROW.search(str(error))
+        raise NotRows(str(error), int(row[1]) if row else None) from None
+    if table.num_columns != 1 or table.column(0).num_chunks != 1:
+        raise NotRows("a record is no single JSON value")
+    return table.column(0).chunk(0)
+
+
+def _rows_with(patterns: Iterable[re.Pattern[bytes]], records: Joined) -> Offsets:
+    """Rows in which one of the patterns is found. They are suspects, for it may stand in a text."""
+    places = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
+    return np.unique(np.searchsorted(records.offsets, places, side="right") - 1)
+
+
+def _has_doubles(node: JsonType) -> bool:
+    match node:
+        case Scalar(kind):
+            return kind == "double"
+        case ListOf(items, _):
+            return _has_doubles(items)
+        case Struct(fields):
+            return any(_has_doubles(field.type) for field in fields)
+    return False

@@ -1,0 +1,251 @@
+"""Columns for JSON without a schema, from what its records hold.
+
+| values seen | column |
+|---|---|
+| true and false | boolean |
+| integers of 64 bits; wider ones, up to 38 digits, without fractions | long; decimal(38, 0) |
+| numbers with a fraction or exponent, with or without integers up to 2^53 | double |
+| text, whatever it says (dates stay text) | string |
+| objects, arrays | struct, list |
+| anything else: several of these, numbers that no column holds exactly, lists of such | string: JSON text |
+
+A column is added when it is first seen with a value: a null, an empty list or an empty object says no type.
+Every column is optional. **What a table has, stays**: int becomes long and float becomes double, which
+Iceberg can, and no type becomes another one. What does not fit is kept in ``_kafka_value_rest``, exactly as
+it was written, where it stood in the record, and so is whatever has no column: properties beyond
+``MAX_COLUMNS`` columns, empty lists and objects of unknown type, and properties called like one of the
+``_kafka_*`` columns. So no well-formed JSON is ever refused, and none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.formats.json.text import (
+    EXACT_DOUBLE,
+    MAX_LONG,
+    Number,
+    double_of,
+    integer_of,
+    is_integer_text,
+)
+from tabletopic_kernel.formats.json.types import (
+    MAX_LEVELS,
+    REST,
+    Field,
+    JsonType,
+    ListOf,
+    MapOf,
+    Scalar,
+    Struct,
+    Text,
+    iceberg_schema,
+    struct_of_table,
+)
+from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE
+from tabletopic_kernel.model.columns.names import column_names
+
+MAX_COLUMNS: Final = 1_000  # with a value of their own: structs and lists count by what is in them
+_RESERVED: Final = frozenset((KEY, HEADER, METADATA, VALUE, REST))
+# Lower-case names that are no columns, by the top property whose own properties they would be.
+Reserved = Mapping[str, frozenset[str]]
+_NOTHING: Final[Reserved] = {}
+_MAX_DECIMAL: Final = 10**38 - 1
+# What Iceberg can make of a column (specification, "Schema Evolution").
+_PROMOTIONS: Final = {("int", "long"), ("float", "double")}
+# What holds the values of both, where there is no column yet.
+_BOTH: Final = {
+    frozenset(("int", "long")): Scalar("long"),
+    frozenset(("int", "double")): Scalar("double"),
+    frozenset(("float", "double")): Scalar("double"),
+    frozenset(("long", "double")): Scalar("double"),
+    frozenset(("long", "decimal")): Scalar("decimal", 38, 0),
+}
+
+
+@dataclass
+class Shape:
+    """What was seen in one place of the records."""
+
+    kinds: set[str] = field(default_factory=set)
+    numbers: set[str] = field(default_factory=set)
+    fields: dict[str, Shape] = field(default_factory=dict)
+    items: Shape | None = None
+
+    def add(self, value: Any) -> None:
+        """Take in a value (``formats/json/text.parse``)."""
+        if isinstance(value, Number):
+            self.kinds.add("number")
+            self.numbers.add(_number_kind(value))
+        elif isinstance(value, dict):
+            self.kinds.add("object")
+            for name, one in value.items():
+                if one is not None:
+                    self.fields.setdefault(name, Shape()).add(one)
+        elif isinstance(value, list):
+            self.kinds.add("array")
+            self.items = self.items or Shape()
+            for item in value:
+                self.items.add(item)
+        elif value is not None:
+            self.kinds.add("boolean" if isinstance(value, bool) else "string")
+
+    def node(self, level: int = 0) -> JsonType | None:
+        """The type of what was seen; None if nothing tells one."""
+        if len(self.kinds) != 1 or level > MAX_LEVELS:
+            return Text() if self.kinds else None
+        match next(iter(self.kinds)):
+            case "number":
+                return _number_node(self.numbers)
+            case "object":
+                return self.struct(level)
+            case "array":
+                items = self.items.node(level + 1) if self.items else None
+                return ListOf(items, True) if items and items != Text() else items
+            case kind:
+                return Scalar(kind)
+
+    def struct(self, level: int = 0) -> Struct | None:
+        """The object with the properties seen; None without any of a known type."""
+        nodes = {name: node for name, one in self.fields.items() if (node := one.node(level + 1))}
+        names = column_names(nodes)
+        fields = tuple(Field(name, names[name], node, True) for name, node in nodes.items())
+        return Struct(fields, open=True) if fields else None
+
+
+def _number_kind(number: Number) -> str:
+    integer = integer_of(number, _MAX_DECIMAL) if is_integer_text(number) else None
+    if integer is None:
+        return "fraction" if double_of(number) is not None else "inexact"
+    if abs(integer) <= EXACT_DOUBLE:
+        return "small"
+    return "long" if -MAX_LONG - 1 <= integer <= MAX_LONG else "wide"
+
+
+def _number_node(kinds: set[str]) -> JsonType:
+    if kinds <= {"small", "long"}:
+        return Scalar("long")
+    if kinds <= {"small", "fraction"}:
+        return Scalar("double")
+    return Scalar("decimal", 38, 0) if kinds <= {"small", "long", "wide"} else Text()
+
+
+def widened(known: Schema, needed: Struct, more: Struct | None, reserved: Reserved = _NOTHING) -> Struct:
+    """``needed``, the columns wanted so far, with ``more`` taken in; ``known`` are those the table has.
+
+    What is ``reserved`` is no column, beside the names of the ``_kafka_*`` columns.
+    """
+    if more is None:
+        return needed
+    budget = _Budget(MAX_COLUMNS - _columns(needed))
+    more = replace(more, fields=_unreserved(more, reserved))
+    return _merge_structs(value_struct(known), needed, more, budget)
+
+
+def merged_columns(known: Schema, needs: Iterable[Schema]) -> Schema:
+    """What several batches need together (``JsonDecoder.needed``) of a table that has ``known``."""
+    found, rest = value_struct(known), has_rest_column(known)
+    for need in needs:
+        found = widened(known, found, value_struct(need))
+        rest |= has_rest_column(need)
+    return iceberg_schema(found, rest=rest)
+
+
+def value_struct(schema: Schema) -> Struct:
+    """The object that fills a table's columns, without its ``_kafka_*`` columns."""
+    return struct_of_table(_value_columns(schema))
+
+
+def has_rest_column(schema: Schema) -> bool:
+    """Whether there is a column for what has none."""
+    return any(column.name == REST for column in schema.fields)
+
+
+def _value_columns(schema: Schema) -> list[Any]:
+    return [column for column in schema.fields if column.name not in _RESERVED]
+
+
+def _unreserved(struct: Struct, reserved: Reserved) -> tuple[Field, ...]:
+    fields = [one for one in struct.fields if one.name.lower() not in _RESERVED]
+    for at, one in enumerate(fields):
+        if isinstance(one.type, Struct) and (names := reserved.get(one.key)):
+            inside = tuple(part for part in one.type.fields if part.name.lower() not in names)
+            fields[at] = replace(one, type=replace(one.type, fields=inside))
+    return tuple(one for one in fields if one.type != Struct((), open=True))
+
+
+class _Budget:
+    """Columns that may still be added."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+
+    def pruned(self, node: JsonType) -> JsonType | None:
+        """As much of a new column as there is room for."""
+        if isinstance(node, Struct):
+            fields = [replace(one, type=kept) for one in node.fields if (kept := self.pruned(one.type))]
+            return Struct(tuple(fields), open=True) if fields else None
+        if isinstance(node, ListOf):
+            items = self.pruned(node.items)
+            return items and ListOf(items, node.optional)
+        if self.columns < 1:
+            return None
+        self.columns -= 1
+        return node
+
+
+def _columns(node: JsonType) -> int:
+    match node:
+        case Struct(fields):
+            return sum(_columns(one.type) for one in fields)
+        case ListOf(inner, _) | MapOf(inner, _):
+            return _columns(inner)
+    return 1
+
+
+def _merge(table: JsonType | None, one: JsonType, other: JsonType, budget: _Budget) -> JsonType:
+    """A type for the values of both; ``table``: what the table has there, if it has."""
+    if one == other:
+        return one
+    match one, other:
+        case Struct(), Struct():
+            return _merge_structs(table if isinstance(table, Struct) else None, one, other, budget)
+        case ListOf(), ListOf():
+            inner = table.items if isinstance(table, ListOf) else None
+            items = _merge(inner, one.items, other.items, budget)
+            if items != Text():
+                return ListOf(items, one.optional)
+        case Scalar(), Scalar():
+            if table is None and (both := _BOTH.get(frozenset((one.kind, other.kind)))):
+                return both
+            if (one.kind, other.kind) in _PROMOTIONS:
+                return other
+    return Text() if table is None else one
+
+
+def _has_parts(field: Field) -> bool:
+    return isinstance(field.type, Struct | ListOf)
+
+
+def _merge_structs(table: Struct | None, one: Struct, other: Struct, budget: _Budget) -> Struct:
+    has = {known.key: known.type for known in table.fields} if table else {}
+    wanted = {new.key: new for new in other.fields}
+    there = {old.key for old in one.fields}
+    added = [new for new in other.fields if new.key not in there]
+    # Plain values first: an object with ids for names must not leave its neighbours without a column.
+    kept = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
+    fields = [
+        replace(old, type=_merge(has.get(old.key), old.type, wanted[old.key].type, budget))
+        if old.key in wanted
+        else old
+        for old in one.fields
+    ]
+    names = column_names((new.key for new in added), taken=(old.name for old in one.fields))
+    fields += [
+        Field(new.key, names[new.key], node, True) for new in added if (node := kept[new.key]) is not None
+    ]
+    return Struct(tuple(fields), open=True)

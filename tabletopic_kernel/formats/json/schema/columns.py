@@ -1,0 +1,237 @@
+"""Table columns of a JSON Schema, draft 4 to 2020-12.
+
+| JSON Schema | Iceberg |
+|---|---|
+| boolean, integer, number, string | boolean, long, double, string |
+| integer whose minimum or maximum is beyond 64 bits | decimal(38, 0) |
+| string of format date, time, date-time, uuid | date, time, timestamptz, uuid |
+| object with properties | struct |
+| object with additionalProperties or one patternProperties alone, of a type | map<string, T> |
+| array of items; of prefixItems (items as a list) of one type, and no others behind them | list<T> |
+| array of other prefixItems | string: JSON text |
+| enum, const | the type of its values |
+| type [T, null], oneOf/anyOf of T and null, nullable: true | optional T |
+| type [integer, number] | double |
+| other types, oneOf, anyOf | string: JSON text |
+| allOf, and $ref with siblings | one object or value that is all of them |
+| what contains itself, is empty, or has no type; more than 30 levels | string: JSON text |
+
+A property is required if it is in ``required`` and may not be null. Whatever only restricts values of a type
+(minimum, pattern, enum, if/then/else, not…) is not checked: the column can hold the value. Properties that
+the schema does not name are refused where it says so (additionalProperties or unevaluatedProperties false)
+and kept in ``_kafka_value_rest`` where it does not (``formats/json/types``). An object without named properties
+is JSON text if anything may be in it. A top level that is no object with properties is one column
+``_kafka_value``. The top-level object keeps its columns even if something in it points back to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.formats.json.schema.keywords import (
+    Keywords,
+    doc_of,
+    has_shape,
+    is_null,
+    list_of,
+    note,
+    types_of,
+)
+from tabletopic_kernel.formats.json.schema.refs import Documents, JsonSchemaError, Place
+from tabletopic_kernel.formats.json.text import MAX_LONG
+from tabletopic_kernel.formats.json.types import (
+    MAX_LEVELS,
+    REST,
+    Field,
+    JsonType,
+    ListOf,
+    MapOf,
+    Scalar,
+    Struct,
+    Text,
+    has_rest,
+    iceberg_schema,
+)
+from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.columns.meaning import doc_with_meaning, json_meaning
+from tabletopic_kernel.model.columns.names import column_names
+
+# References may multiply a short text without end ("billion laughs").
+_MAX_NODES: Final = 20_000
+_FORMATS: Final = {"date": "date", "time": "time", "date-time": "timestamptz", "uuid": "uuid"}
+_Typed = tuple[JsonType, bool]  # a type, and whether null is a value of it
+
+
+@dataclass(frozen=True)
+class JsonSchema:
+    """What a schema makes of a record. ``root`` has the columns.
+
+    ``whole``: the record is the value of the one column, else an object with the columns' properties, or,
+    if it is ``nullable``, null: a row of nulls.
+    """
+
+    root: Struct
+    whole: bool
+    nullable: bool = False
+
+    @property
+    def iceberg_schema(self) -> Schema:
+        """The table's columns for the value; field ids 1…n, depth first."""
+        return iceberg_schema(self.root, rest=has_rest(self.root))
+
+
+def parse_json_schema(text: str, references: Mapping[str, str] | None = None) -> JsonSchema:
+    """Read a schema; ``references`` are those that it uses, by name. Raises JsonSchemaError."""
+    documents = Documents(text, references)
+    try:
+        node, nullable = _Reader(documents).top()
+    except RecursionError:
+        raise JsonSchemaError("the schema's references and unions nest too deeply; make it flatter") from None
+    if not isinstance(node, Struct):
+        return JsonSchema(Struct((Field(VALUE, VALUE, node, nullable),), open=False), whole=True)
+    if any(one.name.lower() == REST for one in node.fields):
+        raise JsonSchemaError(f"a property is called {REST}, which is the column of what has none; rename it")
+    if nullable:  # a record that is null has none of its columns
+        optional = (Field(f.key, f.name, f.type, True, f.doc) for f in node.fields)
+        node = Struct(tuple(optional), node.open)
+    return JsonSchema(node, whole=False, nullable=nullable)
+
+
+class _MeetsItselfError(Exception):
+    """A schema that is read right now is met again within itself."""
+
+
+class _Reader:
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._open: set[int] = set()  # schemas that are being read
+        self._recursive: set[int] = set()
+        self._nodes = 0
+
+    def top(self) -> _Typed:
+        """The type of a whole record. Struct only if it has named properties."""
+        return self._read([self._documents.root], 0, top=True)
+
+    def _read(self, places: list[Place], level: int, *, top: bool = False) -> _Typed:
+        """The type of a value that is all of ``places``."""
+        self._nodes += 1
+        if self._nodes > _MAX_NODES:
+            raise JsonSchemaError(f"the schema has more than {_MAX_NODES} fields; make it smaller")
+        if level > MAX_LEVELS:
+            return Text(), True
+        both = Keywords()
+        try:
+            for place in places:
+                self._take(place, both)
+            found = self._type(both, level)
+        except _MeetsItselfError:
+            found = Text(), True
+        finally:
+            self._open.difference_update(both.entered)
+        if not top and self._recursive.intersection(both.entered):
+            self._recursive.difference_update(both.entered)
+            return Text(), True
+        return found
+
+    def _take(self, place: Place, both: Keywords) -> None:
+        """Add one subschema, with those that it refers to and includes."""
+        schema = place.schema
+        if isinstance(schema, bool):
+            return
+        if not isinstance(schema, dict):
+            raise JsonSchemaError(f"a schema is an object, not {str(schema)[:60]!r}")
+        if place.key in both.entered:
+            return  # by another way, or by a reference to itself: it says nothing new
+        if place.key in self._open:
+            self._recursive.add(place.key)
+            raise _MeetsItselfError
+        self._open.add(place.key)
+        both.entered.append(place.key)
+        note(place, both)
+        if isinstance(ref := schema.get("$ref"), str):
+            self._take(self._documents.resolve(ref, place), both)
+        for part in list_of(schema, "allOf"):
+            self._take(place.inner(part), both)
+
+    def _type(self, both: Keywords, level: int) -> _Typed:
+        nullable = both.nullable
+        for union in both.unions:
+            present = [one for one in union if not is_null(one)]
+            nullable |= len(present) < len(union)
+            shapes = [one for one in present if has_shape(one)]
+            if both.is_scalar or (both.has_shape and not shapes):
+                continue  # the branches only restrict what is said beside them
+            if len(present) != 1:
+                return self._union(both, present, nullable, level)
+            self._take(present[0], both)
+            both.unions.remove(union)
+            inner, inner_nullable = self._type(both, level)
+            return inner, nullable or inner_nullable
+        if both.unreadable:
+            return Text(), True
+        types = types_of(both)
+        nullable |= types is not None and "null" in types
+        types = None if types is None else types - {"null"}
+        if types == {"integer", "number"}:
+            types = {"number"}
+        if types is None or len(types) != 1:
+            return Text(), types is None or nullable
+        return self._one(types.pop(), both, level), nullable
+
+    def _union(self, both: Keywords, branches: list[Place], nullable: bool, level: int) -> _Typed:
+        """Several branches: the type of all if it is one, else any JSON."""
+        read = [self._read([one], level) for one in branches]
+        nodes = {node for node, _ in read}
+        nullable |= any(null for _, null in read) or not read
+        if nodes == {Scalar("long"), Scalar("double")}:
+            nodes = {Scalar("double")}
+        return (nodes.pop() if len(nodes) == 1 and not both.has_shape else Text()), nullable
+
+    def _one(self, kind: str, both: Keywords, level: int) -> JsonType:
+        match kind:
+            case "object":
+                return self._object(both, level)
+            case "array":
+                return self._array(both, level)
+            case "string":
+                known = [_FORMATS[one] for one in both.formats if one in _FORMATS]
+                return Scalar(known[0] if known else "string")
+            case "integer":
+                beyond = any(not -MAX_LONG - 1 <= one <= MAX_LONG for one in both.limits)
+                return Scalar("decimal", 38, 0) if beyond else Scalar("long")
+            case "number":
+                return Scalar("double")
+            case "boolean":
+                return Scalar("boolean")
+        raise JsonSchemaError(f"there is no type {kind!r} in JSON Schema")
+
+    def _object(self, both: Keywords, level: int) -> JsonType:
+        if not both.properties:
+            inner = both.additional or (both.patterns if both.closed and len(both.patterns) == 1 else [])
+            if not inner or (both.patterns and both.additional):
+                return Text()
+            values, optional = self._read(inner, level + 1)
+            return Text() if values == Text() else MapOf(values, optional)
+        names = column_names(both.properties)
+        fields = []
+        for key, places in both.properties.items():
+            node, nullable = self._read(places, level + 1)
+            doc = next((doc for one in places if (doc := doc_of(one.schema))), None)
+            meaning = next((found for one in places if (found := json_meaning(one.schema))), None)
+            if meaning is not None:
+                doc = doc_with_meaning(None if doc == meaning else doc, meaning)
+            fields.append(Field(key, names[key], node, nullable or key not in both.required, doc))
+        return Struct(tuple(fields), open=not both.closed or bool(both.patterns))
+
+    def _array(self, both: Keywords, level: int) -> JsonType:
+        if both.tuple_items:
+            found = {self._read([one], level + 1) for one in both.tuple_items + both.items}
+            is_open = not both.items and not both.items_closed  # further items may be anything
+            if len(found) != 1 or is_open:
+                return Text()
+            return ListOf(*found.pop())
+        return ListOf(*self._read(both.items, level + 1)) if both.items else ListOf(Text(), True)

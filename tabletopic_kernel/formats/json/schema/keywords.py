@@ -1,0 +1,195 @@
+"""What the keywords of a JSON Schema say together of a value's type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError, Place
+
+_SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
+# A subschema with none of these only restricts what stands beside it.
+_SHAPES: Final = frozenset(
+    (
+        *("$ref", "$dynamicRef", "$recursiveRef", "type", "enum", "const", "allOf", "anyOf", "oneOf"),
+        *("properties", "patternProperties", "additionalProperties", "items", "prefixItems"),
+    )
+)
+# They name properties that depend on the value: evaluated ones, but no columns.
+_DEPENDENT: Final = frozenset(("if", "then", "else", "dependentSchemas"))
+_PYTHON_TYPES: Final = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+}
+
+
+@dataclass
+class Keywords:
+    """Subschemas that hold at once, with what they say of a value's type."""
+
+    types: set[str] | None = None
+    nullable: bool = False
+    formats: list[str] = field(default_factory=list)
+    properties: dict[str, list[Place]] = field(default_factory=dict)
+    required: set[str] = field(default_factory=set)
+    patterns: list[Place] = field(default_factory=list)
+    additional: list[Place] = field(default_factory=list)
+    additional_false: bool = False
+    additional_any: bool = False
+    unevaluated_false: bool = False
+    depends: bool = False
+    items: list[Place] = field(default_factory=list)
+    items_false: bool = False
+    items_any: bool = False
+    unevaluated_items_false: bool = False
+    tuple_items: list[Place] = field(default_factory=list)
+    unions: list[list[Place]] = field(default_factory=list)
+    values: list[list[Any]] = field(default_factory=list)
+    limits: list[float] = field(default_factory=list)
+    unreadable: bool = False
+    entered: list[int] = field(default_factory=list)
+    doc: str | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether properties that are not named here may not be: some parts name more, for some values."""
+        # What some part takes, whatever it is, is evaluated.
+        evaluated = self.depends or self.additional_any or bool(self.additional)
+        return self.additional_false or (self.unevaluated_false and not evaluated)
+
+    @property
+    def items_closed(self) -> bool:
+        """Whether an array ends where the items that are described one by one end."""
+        evaluated = self.depends or self.items_any
+        return self.items_false or (self.unevaluated_items_false and not evaluated)
+
+    @property
+    def has_shape(self) -> bool:
+        """Whether it says more than restrictions."""
+        told = (self.types, self.properties, self.patterns, self.additional, self.items, self.tuple_items)
+        return any(told) or bool(self.values)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is a single type that has no parts."""
+        return (
+            self.types is not None and len(self.types - {"null"}) == 1 and self.types <= _SCALARS | {"null"}
+        )
+
+
+def note(place: Place, both: Keywords) -> None:
+    """Take in the keywords of one subschema."""
+    schema = place.schema
+    if "type" in schema:
+        kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not kinds or not all(isinstance(kind, str) for kind in kinds):
+            raise JsonSchemaError(f"a type is a word or a list of words, not {str(schema['type'])[:60]!r}")
+        both.types = _both_types(both.types, set(kinds))
+    both.nullable |= schema.get("nullable") is True
+    both.unreadable |= "$dynamicRef" in schema or "$recursiveRef" in schema
+    both.doc = both.doc or doc_of(schema)
+    if isinstance(schema.get("format"), str):
+        both.formats.append(schema["format"])
+    if isinstance(schema.get("enum"), list):
+        both.values.append(schema["enum"])
+    if "const" in schema:
+        both.values.append([schema["const"]])
+    both.limits += [schema[k] for k in ("minimum", "maximum") if isinstance(schema.get(k), int | float)]
+    for name, inner in _dict(schema, "properties"):
+        both.properties.setdefault(name, []).append(place.inner(inner))
+    both.required.update(one for one in list_of(schema, "required") if isinstance(one, str))
+    both.patterns += [place.inner(inner) for _, inner in _dict(schema, "patternProperties")]
+    both.additional_false |= schema.get("additionalProperties") is False
+    both.unevaluated_false |= schema.get("unevaluatedProperties") is False
+    evaluating = [schema.get(keyword) for keyword in ("additionalProperties", "unevaluatedProperties")]
+    both.additional_any |= any(one is True or isinstance(one, dict) for one in evaluating)
+    both.depends |= bool(_DEPENDENT.intersection(schema))
+    if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
+        both.additional.append(place.inner(schema["additionalProperties"]))
+    _note_items(place, both)
+    for keyword in ("oneOf", "anyOf"):
+        if branches := list_of(schema, keyword):
+            both.unions.append([place.inner(one) for one in branches])
+
+
+def _note_items(place: Place, both: Keywords) -> None:
+    schema = place.schema
+    items = schema.get("items")
+    prefix = items if isinstance(items, list) else list_of(schema, "prefixItems")
+    more = schema.get("additionalItems") if isinstance(items, list) else items
+    both.tuple_items += [place.inner(one) for one in prefix]
+    if isinstance(more, dict):
+        both.items.append(place.inner(more))
+    most = schema.get("maxItems")
+    both.items_false |= more is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
+    both.unevaluated_items_false |= schema.get("unevaluatedItems") is False
+    # contains evaluates the items that it finds.
+    both.items_any |= (
+        more is True or "contains" in schema or schema.get("unevaluatedItems") not in (None, False)
+    )
+
+
+def _both_types(one: set[str] | None, other: set[str]) -> set[str]:
+    """Types that both allow; an integer is a number."""
+    if one is None:
+        return other
+    shared = one & other
+    if "integer" in one | other and "number" in one | other:
+        shared |= {"integer"}
+    return shared
+
+
+def types_of(both: Keywords) -> set[str] | None:
+    """The types of a value by what is said of it; None if that is nothing."""
+    if both.types:
+        return both.types
+    if both.values:
+        return {_PYTHON_TYPES.get(type(value), "object") for value in both.values[0]} or None
+    if both.properties or both.patterns or both.additional:
+        return {"object"}
+    return {"array"} if both.items or both.tuple_items else None
+
+
+def is_null(place: Place) -> bool:
+    """Whether null is the only value."""
+    schema = place.schema
+    if not isinstance(schema, dict):
+        return False
+    return (
+        schema.get("type") in ("null", ["null"])
+        or schema.get("enum") == [None]
+        or ("const" in schema and schema["const"] is None)
+    )
+
+
+def doc_of(schema: Any) -> str | None:
+    """What a subschema says to people."""
+    doc = schema.get("description") or schema.get("title") if isinstance(schema, dict) else None
+    return doc if isinstance(doc, str) else None
+
+
+def _dict(schema: dict[str, Any], keyword: str) -> Iterator[tuple[str, Any]]:
+    found = schema.get(keyword, {})
+    if not isinstance(found, dict):
+        raise JsonSchemaError(f"{keyword} is an object, not {str(found)[:60]!r}")
+    yield from found.items()
+
+
+def list_of(schema: dict[str, Any], keyword: str) -> list[Any]:
+    """The value of a keyword that is a list; raises JsonSchemaError."""
+    found = schema.get(keyword, [])
+    if keyword == "required" and isinstance(found, bool):  # draft 3 had it on the property
+        return []
+    if not isinstance(found, list):
+        raise JsonSchemaError(f"{keyword} is a list, not {str(found)[:60]!r}")
+    return found
+
+
+def has_shape(place: Place) -> bool:
+    """Whether a subschema says more than restrictions."""
+    return isinstance(place.schema, dict) and bool(_SHAPES.intersection(place.schema))

@@ -1,0 +1,119 @@
+"""Where the ``$ref``s of a JSON Schema lead: within the text, and to the texts it is registered with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from tabletopic_kernel.model.errors import ActionNeededError
+
+
+class JsonSchemaError(ActionNeededError):
+    """A JSON Schema that is not valid, or beyond what a table can be."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A subschema and what its references are relative to: the document and the base URI."""
+
+    schema: Any
+    document: str
+    base: str
+
+    def inner(self, schema: Any) -> Place:
+        """A subschema of it."""
+        return Place(schema, self.document, _base(schema, self.base))
+
+    @property
+    def key(self) -> int:
+        """What tells it from other places: documents are kept, so the object itself does."""
+        return id(self.schema)
+
+
+class Documents:
+    """A schema's text and those it refers to, by name; raises JsonSchemaError if one is not JSON."""
+
+    def __init__(self, text: str, references: Mapping[str, str] | None) -> None:
+        self._roots: dict[str, Place] = {}
+        self._by_uri: dict[str, Place] = {}
+        self.root = self._add("", text)
+        for name, other in (references or {}).items():
+            self._add(name, other)
+
+    def _add(self, name: str, text: str) -> Place:
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            what = f"the reference {name!r}" if name else "the schema"
+            raise JsonSchemaError(f"{what} is not JSON: {error}; register it again") from error
+        root = Place(schema, name, _base(schema, name))
+        self._roots[name] = root
+        for uri, place in _named(root):
+            self._by_uri.setdefault(uri, place)
+        return root
+
+    def resolve(self, ref: str, place: Place) -> Place:
+        """The subschema that ``ref`` at ``place`` names; raises JsonSchemaError."""
+        target, fragment = urldefrag(ref)
+        found = self._document(target, place)
+        if found is None:
+            raise JsonSchemaError(
+                f"$ref {ref!r} names no schema; register it as a reference named {target!r}"
+            )
+        if fragment and not fragment.startswith("/"):
+            return self._anchor(f"{found.base}#{fragment}", ref)
+        for part in fragment.split("/")[1:]:
+            found = found.inner(_step(found.schema, unquote(part).replace("~1", "/").replace("~0", "~"), ref))
+        return found
+
+    def _document(self, target: str, place: Place) -> Place | None:
+        if not target:
+            return self._by_uri.get(place.base) or self._roots[place.document]
+        names = (target, target.removeprefix("./"), urljoin(place.base, target))
+        known = (self._roots.get(one) or self._by_uri.get(one) for one in names)
+        return next((one for one in known if one is not None), None)
+
+    def _anchor(self, uri: str, ref: str) -> Place:
+        if uri not in self._by_uri:
+            raise JsonSchemaError(f"$ref {ref!r} names an anchor that nothing defines")
+        return self._by_uri[uri]
+
+
+def _base(schema: Any, base: str) -> str:
+    own = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
+    if not isinstance(own, str) or own.startswith("#"):  # an anchor, as drafts before 2019-09 write it
+        return base
+    return urldefrag(urljoin(base, own)).url
+
+
+def _named(root: Place) -> Iterator[tuple[str, Place]]:
+    """Every subschema that has a URI of its own: by ``$id`` (``id`` in draft 4), anchor, or as a document."""
+    todo = [root]
+    yield root.base, root
+    while todo:
+        place = todo.pop()
+        schema = place.schema
+        if isinstance(schema, list):
+            todo += [place.inner(one) for one in schema]
+        elif isinstance(schema, dict):
+            own = schema.get("$id", schema.get("id"))
+            anchors = [
+                schema.get("$anchor"),
+                schema.get("$dynamicAnchor"),
+                own[1:] if isinstance(own, str) and own[:1] == "#" else None,
+            ]
+            yield from ((f"{place.base}#{one}", place) for one in anchors if isinstance(one, str))
+            if isinstance(own, str) and not own.startswith("#"):
+                yield place.base, place
+            todo += [place.inner(one) for one in schema.values() if isinstance(one, dict | list)]
+
+
+def _step(schema: Any, part: str, ref: str) -> Any:
+    if isinstance(schema, dict) and part in schema:
+        return schema[part]
+    if isinstance(schema, list) and part.isdecimal() and int(part) < len(schema):
+        return schema[int(part)]
+    raise JsonSchemaError(f"$ref {ref!r} leads nowhere: there is no {part!r}")

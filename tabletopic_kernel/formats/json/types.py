@@ -1,0 +1,212 @@
+"""Types of JSON values as table columns: what JSON Schemas and samples of JSON become.
+
+| node | column |
+|---|---|
+| Scalar | boolean, int, long, float, double, decimal, string, date, time, timestamp(tz), uuid |
+| Text | string: any JSON value, as its JSON text |
+| ListOf, MapOf | list, map<string, …> |
+| Struct | struct |
+
+**Nothing is lost in silence.** A property that has no column, where the schema allows it, is kept in the
+one column ``_kafka_value_rest``: a JSON object in which it stands where it stood in the record. Elements of
+lists keep their position there (null for those that fit). A null is as good as an absent property.
+
+**Names.** As ``model/columns/names.py`` says; the name as JSON has it stands in the column's doc where it is another.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from tabletopic_kernel.model.columns.names import doc_with_original, original_name
+
+REST: Final = "_kafka_value_rest"
+# Levels of structs, lists and maps in a table; what lies deeper is JSON text. Engines and people give up
+# long before; file formats count their levels in small numbers.
+MAX_LEVELS: Final = 30
+TEXT_DOC: Final = "any JSON, as text"
+
+SCALARS: Final[dict[str, IcebergType]] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "date": DateType(),
+    "time": TimeType(),
+    "timestamptz": TimestamptzType(),
+    "timestamp": TimestampType(),
+    "uuid": UUIDType(),
+}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value of one Iceberg primitive type; ``kind`` is a key of ``SCALARS`` or "decimal"."""
+
+    kind: str
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True)
+class Text:
+    """Any JSON value, kept as its JSON text."""
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """An array; ``optional``: elements may be null."""
+
+    items: JsonType
+    optional: bool
+
+
+@dataclass(frozen=True)
+class MapOf:
+    """An object with names of any kind; ``optional``: values may be null."""
+
+    values: JsonType
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Struct:
+    """An object with known names; ``open``: others are allowed and go to the rest."""
+
+    fields: tuple[Field, ...]
+    open: bool
+
+
+JsonType = Scalar | Text | ListOf | MapOf | Struct
+
+
+@dataclass(frozen=True)
+class Field:
+    """A property ``key`` and its column ``name``; ``optional``: it may be null or absent."""
+
+    key: str
+    name: str
+    type: JsonType
+    optional: bool
+    doc: str | None = None
+
+
+def doc_of(field: Field) -> str | None:
+    """The doc of the field's column: its own, and what a reader of the table needs to know."""
+    parts = [field.doc] if field.doc else []
+    if isinstance(field.type, Text):
+        parts.append(TEXT_DOC)
+    return doc_with_original("; ".join(parts), field.name, field.key, "property")
+
+
+def iceberg_fields(root: Struct, ids: Iterator[int]) -> list[NestedField]:
+    """The columns of an object; ids depth first, parents before children."""
+    return [
+        NestedField(next(ids), f.name, iceberg_type(f.type, ids), required=not f.optional, doc=doc_of(f))
+        for f in root.fields
+    ]
+
+
+def iceberg_type(node: JsonType, ids: Iterator[int]) -> IcebergType:
+    """The Iceberg type of a node."""
+    match node:
+        case Scalar("decimal", precision, scale):
+            return DecimalType(precision, scale)
+        case Scalar(kind):
+            return SCALARS[kind]
+        case Text():
+            return StringType()
+        case ListOf(items, optional):
+            element_id = next(ids)
+            return ListType(element_id, iceberg_type(items, ids), element_required=not optional)
+        case MapOf(values, optional):
+            key_id, value_id = next(ids), next(ids)
+            value_type = iceberg_type(values, ids)
+            return MapType(key_id, StringType(), value_id, value_type, value_required=not optional)
+        case Struct():
+            return StructType(*iceberg_fields(node, ids))
+
+
+def iceberg_schema(root: Struct, *, rest: bool) -> Schema:
+    """The columns of a record, with the rest's at the end if asked for; field ids 1…n."""
+    ids = itertools.count(1)
+    columns = iceberg_fields(root, ids)
+    if rest:
+        columns.append(rest_column(next(ids)))
+    return Schema(*columns)
+
+
+def rest_column(field_id: int) -> NestedField:
+    """The column of what has no column."""
+    doc = "JSON: what of the value has no column that fits, where it stood"
+    return NestedField(field_id, REST, StringType(), required=False, doc=doc)
+
+
+def has_rest(root: JsonType) -> bool:
+    """Whether a value may hold what has no column."""
+    match root:
+        case Struct(fields, is_open):
+            return is_open or any(has_rest(field.type) for field in fields)
+        case ListOf(inner, _) | MapOf(inner, _):
+            return has_rest(inner)
+    return False
+
+
+def struct_of_table(fields: Iterable[NestedField]) -> Struct:
+    """The object that fills columns of a table. Columns that JSON cannot fill are left out.
+
+    Names and JSON text are told by the columns' docs, so the table alone says how it is filled.
+    """
+    found = []
+    for field in fields:
+        node = _node(field.field_type, field.doc)
+        if node is not None:
+            key = original_name(field.name, field.doc)
+            found.append(Field(key, field.name, node, not field.required))
+    return Struct(tuple(found), open=True)
+
+
+_SCALAR_OF: Final = {kind: name for name, kind in SCALARS.items()}
+
+
+def _node(kind: IcebergType, doc: str | None) -> JsonType | None:
+    if isinstance(kind, StringType) and doc is not None and TEXT_DOC in doc:
+        return Text()
+    if isinstance(kind, DecimalType):
+        return Scalar("decimal", kind.precision, kind.scale)
+    if isinstance(kind, StructType):
+        return struct_of_table(kind.fields)
+    if isinstance(kind, ListType):
+        items = _node(kind.element_type, None)
+        return items and ListOf(items, not kind.element_required)
+    if isinstance(kind, MapType) and isinstance(kind.key_type, StringType):
+        values = _node(kind.value_type, None)
+        return values and MapOf(values, not kind.value_required)
+    name = _SCALAR_OF.get(kind)
+    return Scalar(name) if name else None

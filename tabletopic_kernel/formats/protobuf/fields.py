@@ -1,0 +1,200 @@
+"""Fields of messages, from the native reader's plain arrays to columns: see ``protobuf_columns``."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+
+from tabletopic_kernel.formats.protobuf.arrays import (
+    Scope,
+    Sizes,
+    lists_of,
+    maps_of,
+    offsets_of,
+    prefixed,
+    repeated_keys,
+    sums,
+    valid,
+    without_nulls,
+)
+from tabletopic_kernel.formats.protobuf.columns import (
+    Column,
+    EnumColumn,
+    FieldColumn,
+    JsonColumn,
+    MessageColumn,
+    MomentColumn,
+    ScalarColumn,
+    WrapperColumn,
+)
+from tabletopic_kernel.formats.protobuf.json import JsonTexts
+from tabletopic_kernel.formats.protobuf.schema.tree import (
+    Duration,
+    Element,
+    Enum,
+    Field,
+    Json,
+    Map,
+    Message,
+    Presence,
+    Repeated,
+    Scalar,
+    Wrapper,
+)
+from tabletopic_kernel.formats.protobuf.values import Mask, SubMicros
+from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, tag_bytes
+
+
+class SingleField:
+    """A field of one value."""
+
+    def __init__(self, number: int, column: Column, presence: Presence) -> None:
+        self.number = number
+        self._tag = tag_bytes(number)
+        self._column = column
+        self._presence = presence
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``FieldColumn``."""
+        sizes = self._column.sizes(raw)
+        each = self._tag + (prefixed(sizes) if self._column.has_prefix else sizes)
+        return each * valid(raw) if raw.null_count else each
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """See ``FieldColumn``."""
+        return valid(raw)
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        if self._presence != "optional" and raw.null_count:
+            if self._presence == "required":
+                missing = ~valid(raw)
+                scope.mark_odd(missing if scope.present is None else missing & scope.present)
+            raw = without_nulls(raw)
+        return self._column.convert(raw, scope, target)
+
+
+class JsonField:
+    """A field of one message that is JSON text; the reader gives the pieces that are on the wire."""
+
+    def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
+        self.number = number
+        self._tag = tag_bytes(number)
+        self._column = column
+        self._presence = presence
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``FieldColumn``."""
+        return sums(self._tag + prefixed(self._column.sizes(raw.values)), offsets_of(raw))
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """See ``FieldColumn``."""
+        return np.diff(offsets_of(raw)) > 0
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        offsets, pieces = offsets_of(raw).tolist(), raw.values.to_pylist()
+        absent = b"" if self._presence == "implicit" else None
+        messages = [
+            b"".join(pieces[start:stop]) if stop > start else absent
+            for start, stop in itertools.pairwise(offsets)
+        ]
+        if self._presence == "required":
+            missing = ~self.is_set(raw)
+            scope.mark_odd(missing if scope.present is None else missing & scope.present)
+            messages = [b"" if message is None else message for message in messages]
+        return self._column.texts(messages, scope, target)
+
+
+class ListField:
+    """A repeated field."""
+
+    def __init__(self, number: int, column: Column, packed: bool) -> None:
+        self.number = number
+        self._tag = tag_bytes(number)
+        self._column = column
+        self._packed = packed
+
+    def sizes(self, raw: pa.Array) -> Sizes:
+        """See ``FieldColumn``."""
+        offsets, sizes = offsets_of(raw), self._column.sizes(raw.values)
+        if self._packed:
+            content = sums(sizes, offsets)
+            return (self._tag + prefixed(content)) * (content > 0)
+        return sums(self._tag + (prefixed(sizes) if self._column.has_prefix else sizes), offsets)
+
+    def is_set(self, raw: pa.Array) -> Mask:
+        """See ``FieldColumn``."""
+        return np.diff(offsets_of(raw)) > 0
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        items = self._column.convert(raw.values, scope.items(offsets_of(raw)), target.value_type)
+        return lists_of(raw, items, target)
+
+
+class MapField(ListField):
+    """A map, as a list of entries. Of equal keys the last counts, which the exact engine sees to."""
+
+    def __init__(self, number: int, entry: MessageColumn) -> None:
+        super().__init__(number, entry, packed=False)
+        self._fields = entry.fields
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        offsets, entries = offsets_of(raw), raw.values
+        below = scope.items(offsets)
+        keys = self._fields[0].convert(entries.field(0), below, target.key_type)
+        items = self._fields[1].convert(entries.field(1), below, target.item_type)
+        again = repeated_keys(offsets, keys)
+        if again is not None:
+            below.mark_odd(again)
+        return maps_of(raw, keys, items, target)
+
+
+class ColumnPlanner:
+    """Columns of the types of one schema. ``levels``: how deep messages may nest from there on."""
+
+    def __init__(self, json: JsonTexts, sub_micros: SubMicros) -> None:
+        self._json = json
+        self._sub_micros = sub_micros
+
+    def message(self, node: Message, levels: int = MAX_LEVELS) -> MessageColumn:
+        """The column of a message type."""
+        return MessageColumn([self._field(field, levels - 1) for field in node.fields], node.oneofs)
+
+    def _field(self, field: Field, levels: int) -> FieldColumn:
+        match field.type:
+            case Repeated(item, packed):
+                return ListField(field.number, self._element(item, levels), packed)
+            case Map(key, value):
+                parts = enumerate((Scalar(key), value), 1)
+                entry = [self._single(number, node, "implicit", levels - 1) for number, node in parts]
+                return MapField(field.number, MessageColumn(entry))
+        return self._single(field.number, field.type, field.presence, levels)
+
+    def _single(self, number: int, node: Element, presence: Presence, levels: int) -> FieldColumn:
+        column = self._element(node, levels)
+        if isinstance(column, JsonColumn):
+            return JsonField(number, column, presence)
+        return SingleField(number, column, presence)
+
+    def _element(self, node: Element, levels: int) -> Column:
+        match node:
+            case Scalar(kind):
+                return ScalarColumn(kind)
+            case Enum(names):
+                return EnumColumn(names)
+            case Json(name):
+                return JsonColumn(self._json.of(name, levels))
+            case Wrapper(kind):
+                return WrapperColumn([SingleField(1, ScalarColumn(kind), "implicit")])
+            case Message():
+                return self.message(node, levels)
+        moment: list[FieldColumn] = [
+            SingleField(1, ScalarColumn("int64"), "implicit"),
+            SingleField(2, ScalarColumn("int32"), "implicit"),
+        ]
+        return MomentColumn(moment, isinstance(node, Duration), self._sub_micros)

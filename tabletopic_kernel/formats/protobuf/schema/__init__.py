@@ -1,0 +1,1 @@
+"""Protobuf schemas: compiled, as a tree, as columns of a table."""

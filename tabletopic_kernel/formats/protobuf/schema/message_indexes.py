@@ -1,0 +1,98 @@
+"""Message indexes: which message of a schema's file a record holds.
+
+Source: Confluent Platform documentation, "Wire format": behind the schema id stand the number of indexes
+and the indexes, as zigzag varints: the position of the message in its file, then of each nested message in
+the one that holds it. The first message of a file may be the single byte 0.
+
+Writers do not count alike where a message has map fields: the types that the compiler makes for these are
+nested messages to most clients (Python, Go, .NET, C++) and none to Java's. Both are understood; where the
+two ways lead to two messages, the first one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, FileDescriptor  # type: ignore[import-untyped]
+
+from tabletopic_kernel.formats.protobuf.schema.tree import is_map_entry
+
+MAX_INDEX_BYTES: Final = 5  # of one varint
+MAX_LEVELS: Final = 64  # of nested messages
+MAX_INDEX: Final = 2**31 - 1  # of a message in its file
+
+
+def headers_of(file: FileDescriptor) -> dict[bytes, str]:
+    """The bytes between schema id and body → full name of the message, of all messages of a file."""
+    names = {b"\x00": next(iter(file.message_types_by_name.values())).full_name}
+    for count_map_entries in (True, False):
+        for path, message in _paths(list(file.message_types_by_name.values()), (), count_map_entries):
+            names.setdefault(header_of(path), message.full_name)
+    return names
+
+
+def header_of(path: tuple[int, ...]) -> bytes:
+    """The bytes of message indexes, with their number.
+
+    >>> header_of((1, 0)).hex()
+    '040200'
+
+    Raises ValueError for a negative index.
+    """
+    if any(index < 0 for index in path):
+        raise ValueError(f"message indexes {list(path)}: no message has a negative one")
+    return b"".join(_varint(number << 1) for number in (len(path), *path))
+
+
+def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
+    """The message indexes that begin at ``start``, and where the body begins.
+
+    Raises ValueError if there are none, or one that no message can have.
+
+    >>> read_header(bytes.fromhex("00000000070402000a"), 5)
+    ((1, 0), 8)
+    """
+    count, position = _read_varint(value, start)
+    if not 0 <= count <= MAX_LEVELS:
+        raise ValueError(
+            f"{count} message indexes behind the schema id; was the value written by a Protobuf serializer, "
+            "and not with use.deprecated.format?"
+        )
+    path = []
+    for _ in range(count):
+        index, position = _read_varint(value, position)
+        if not 0 <= index <= MAX_INDEX:
+            raise ValueError(
+                f"{index} among the message indexes behind the schema id, and no message has it; was the "
+                "value written by a Protobuf serializer?"
+            )
+        path.append(index)
+    return tuple(path) or (0,), position
+
+
+def _paths(
+    messages: list[Descriptor], above: tuple[int, ...], count_map_entries: bool
+) -> Iterator[tuple[tuple[int, ...], Descriptor]]:
+    counted = [one for one in messages if count_map_entries or not is_map_entry(one)]
+    for index, message in enumerate(counted):
+        if not is_map_entry(message):
+            yield (*above, index), message
+            yield from _paths(message.nested_types, (*above, index), count_map_entries)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _read_varint(value: bytes, position: int) -> tuple[int, int]:
+    number = 0
+    for i, byte in enumerate(value[position : position + MAX_INDEX_BYTES]):
+        number |= (byte & 127) << 7 * i
+        if byte < 128:
+            return (number >> 1) ^ -(number & 1), position + i + 1
+    raise ValueError("the value ends, or is damaged, within the message indexes behind the schema id")

@@ -1,0 +1,304 @@
+"""A Protobuf message type as a tree of frozen nodes.
+
+Rules: Protobuf language guides (proto2, proto3, editions) and the pages of the well-known types. What a
+table cannot have as columns is a ``Json`` node: Struct, Value, ListValue and Any; messages without fields;
+messages that contain themselves, wherever they stand. The root message keeps its columns, and only what
+points back to it is JSON, so that the tree is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor  # type: ignore[import-untyped]
+from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[import-untyped]
+from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
+
+from tabletopic_kernel.model.errors import ActionNeededError
+
+# Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.
+MAX_DEPTH: Final = 64
+# A message type is written out at every use, so a short schema can stand for a tree of any size.
+MAX_NODES: Final = 20_000
+
+Presence = Literal["implicit", "optional", "required"]
+
+KINDS: Final[dict[int, str]] = {
+    FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_INT64: "int64",
+    FieldDescriptor.TYPE_UINT64: "uint64",
+    FieldDescriptor.TYPE_INT32: "int32",
+    FieldDescriptor.TYPE_FIXED64: "fixed64",
+    FieldDescriptor.TYPE_FIXED32: "fixed32",
+    FieldDescriptor.TYPE_BOOL: "bool",
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_BYTES: "bytes",
+    FieldDescriptor.TYPE_UINT32: "uint32",
+    FieldDescriptor.TYPE_SFIXED32: "sfixed32",
+    FieldDescriptor.TYPE_SFIXED64: "sfixed64",
+    FieldDescriptor.TYPE_SINT32: "sint32",
+    FieldDescriptor.TYPE_SINT64: "sint64",
+}
+_WRAPPERS: Final = {
+    "google.protobuf.DoubleValue": "double",
+    "google.protobuf.FloatValue": "float",
+    "google.protobuf.Int64Value": "int64",
+    "google.protobuf.UInt64Value": "uint64",
+    "google.protobuf.Int32Value": "int32",
+    "google.protobuf.UInt32Value": "uint32",
+    "google.protobuf.BoolValue": "bool",
+    "google.protobuf.StringValue": "string",
+    "google.protobuf.BytesValue": "bytes",
+}
+_ALWAYS_JSON: Final = frozenset(
+    {
+        "google.protobuf.Any",
+        "google.protobuf.Struct",
+        "google.protobuf.Value",
+        "google.protobuf.ListValue",
+    }
+)
+
+
+class ProtobufSchemaError(ActionNeededError):
+    """The registry's schema is not valid Protobuf, or beyond our limits: register a valid one."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar type, by its word in .proto files."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Enum:
+    """Numbers with names; of several names of one number the first."""
+
+    names: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Timestamp:
+    """google.protobuf.Timestamp: seconds and nanoseconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Duration:
+    """google.protobuf.Duration: seconds and nanoseconds of the same sign."""
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """google.protobuf.Int32Value and so on: a scalar that may be absent."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Json:
+    """A message that is JSON text in the table; ``name`` is its full name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message with columns of its own. ``oneofs``: positions in ``fields`` of which one may be set."""
+
+    name: str
+    fields: tuple[Field, ...]
+    oneofs: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A list; ``packed`` says how writers lay out numbers."""
+
+    item: Element
+    packed: bool
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map; ``key`` is a scalar's kind."""
+
+    key: str
+    value: Element
+
+
+Element = Scalar | Enum | Timestamp | Duration | Wrapper | Json | Message
+FieldType = Element | Repeated | Map
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field. ``delimited``: encoded as a group, between two tags, not behind a length."""
+
+    name: str
+    number: int
+    type: FieldType
+    presence: Presence
+    delimited: bool
+
+
+def load(files: bytes) -> DescriptorPool:
+    """A pool of the files of a serialized FileDescriptorSet, each after those that it imports.
+
+    Raises ProtobufSchemaError if they do not fit together.
+    """
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(files).file:
+        try:
+            pool.AddSerializedFile(file.SerializeToString())
+        except TypeError as error:  # what the pool raises, whatever is wrong
+            raise ProtobufSchemaError(f"the Protobuf schema is not valid: {error}") from error
+    return pool
+
+
+def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
+    """A message type of a file: the first, or by its name, with or without the package.
+
+    Raises ProtobufSchemaError if there is none.
+    """
+    messages = dict(messages_of(file))
+    if not messages:
+        raise ProtobufSchemaError("the Protobuf schema has no message; register one that has")
+    if name is None:
+        return next(iter(messages.values()))
+    for wanted in (name, f"{file.package}.{name}"):
+        if wanted in messages:
+            return messages[wanted]
+    known = ", ".join(list(messages)[:20])
+    raise ProtobufSchemaError(f"the Protobuf schema has no message {name!r}; it has {known}")
+
+
+def messages_of(file: FileDescriptor) -> Iterator[tuple[str, Descriptor]]:
+    """Full name and type of every message of a file, nested ones after those that hold them."""
+    todo = list(reversed(file.message_types_by_name.values()))
+    while todo:
+        message = todo.pop()
+        yield message.full_name, message
+        todo += [one for one in reversed(message.nested_types) if not is_map_entry(one)]
+
+
+def is_map_entry(message: Descriptor) -> bool:
+    """Whether a nested type is the compiler's, for a map field."""
+    return bool(message.GetOptions().map_entry)
+
+
+def fields_of(message: Descriptor) -> list[tuple[str, FieldDescriptor]]:
+    """The fields by number, with those that the loaded files add as extensions.
+
+    An extension has its own name where no field has it, else its full name with ``_`` for dots.
+    """
+    own = [(field.name, field) for field in message.fields]
+    taken = {name for name, _ in own}
+    for field in sorted(message.file.pool.FindAllExtensions(message), key=lambda one: one.number):
+        name = field.name if field.name not in taken else field.full_name.replace(".", "_")
+        taken.add(name)
+        own.append((name, field))
+    return own
+
+
+def parse(message: Descriptor) -> Message | Json:
+    """The tree of a message type; Json if it has no fields. Raises ProtobufSchemaError beyond the limits."""
+    if not fields_of(message):
+        return Json(message.full_name)
+    return _Parser(message).message(message, 1)
+
+
+class _Parser:
+    def __init__(self, root: Descriptor) -> None:
+        self._root = root.full_name
+        self._recursive: dict[str, bool] = {}
+        self._nodes = 0
+
+    def message(self, message: Descriptor, depth: int) -> Message:
+        if depth > MAX_DEPTH:
+            raise ProtobufSchemaError(f"messages nest more than {MAX_DEPTH} levels deep in the schema")
+        fields: list[Field] = []
+        oneofs: dict[str, list[int]] = {}
+        for name, field in fields_of(message):
+            self._nodes += 1
+            if self._nodes > MAX_NODES:
+                raise ProtobufSchemaError(f"the message has more than {MAX_NODES} columns")
+            if field.containing_oneof is not None:
+                oneofs.setdefault(field.containing_oneof.name, []).append(len(fields))
+            delimited = field.type == FieldDescriptor.TYPE_GROUP
+            fields.append(Field(name, field.number, self._type(field, depth), _presence(field), delimited))
+        choices = tuple(tuple(one) for one in oneofs.values() if len(one) > 1)
+        return Message(message.full_name, tuple(fields), choices)
+
+    def _type(self, field: FieldDescriptor, depth: int) -> FieldType:
+        if field.message_type is not None and is_map_entry(field.message_type):
+            key, value = field.message_type.fields_by_number[1], field.message_type.fields_by_number[2]
+            return Map(KINDS[key.type], self._element(value, depth))
+        item = self._element(field, depth)
+        return Repeated(item, field.is_packed) if field.is_repeated else item
+
+    def _element(self, field: FieldDescriptor, depth: int) -> Element:
+        message = field.message_type
+        if message is None:
+            return Enum(enum_names(field.enum_type)) if field.enum_type else Scalar(KINDS[field.type])
+        match message.full_name:
+            case "google.protobuf.Timestamp":
+                return Timestamp()
+            case "google.protobuf.Duration":
+                return Duration()
+            case name if name in _WRAPPERS:
+                return Wrapper(_WRAPPERS[name])
+            case name if name in _ALWAYS_JSON or name == self._root or self._contains_itself(message):
+                return Json(name)
+        return self.message(message, depth + 1) if fields_of(message) else Json(message.full_name)
+
+    def _contains_itself(self, message: Descriptor) -> bool:
+        """Whether a way leads from the message back to it, past the root and past what is JSON anyway."""
+        if message.full_name not in self._recursive:
+            seen: set[str] = set()
+            todo = [message]
+            while todo:
+                for one in _parts(todo.pop()):
+                    if one.full_name not in seen | _ALWAYS_JSON | {self._root}:
+                        seen.add(one.full_name)
+                        todo.append(one)
+            self._recursive[message.full_name] = message.full_name in seen
+        return self._recursive[message.full_name]
+
+
+def enum_names(enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
+    """Each number with its first name."""
+    names: dict[int, str] = {}
+    for value in enum.values:
+        names.setdefault(value.number, value.name)
+    return tuple(names.items())
+
+
+def _parts(message: Descriptor) -> Iterator[Descriptor]:
+    """The message types of a message's fields; of a map, of its values."""
+    for _, field in fields_of(message):
+        found = field.message_type
+        if found is not None:
+            yield from _parts(found) if is_map_entry(found) else [found]
+
+
+def _presence(field: FieldDescriptor) -> Presence:
+    if field.is_required:
+        return "required"
+    return "optional" if not field.is_repeated and field.has_presence else "implicit"
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """The node and all nodes below it."""
+    yield node
+    match node:
+        case Message(fields=fields):
+            for field in fields:
+                yield from walk(field.type)
+        case Repeated(item=item):
+            yield from walk(item)
+        case Map(value=value):
+            yield from walk(value)

@@ -1,0 +1,375 @@
+"""The coordinator of one table topic: owns the table, commits what the worker stages.
+
+The thread is a loop of ``step()``. A step takes one event, decides under the lock by the table in
+``model/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import deque
+from functools import partial
+
+from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, WorkerListener
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.replay.replay import Replays
+from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.host.resume_point import source_spec
+from tabletopic_kernel.host.schedule import Schedule
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.staged import StagedBatches
+from tabletopic_kernel.model.commit_cycle import (
+    CLOSED_EVENT,
+    Action,
+    Event,
+    Goal,
+    State,
+    event_of,
+    next_goal,
+    transition,
+)
+from tabletopic_kernel.model.errors import (
+    GapError,
+    RetryableError,
+    StartOverError,
+    TableTopicError,
+    UnreadableFilesError,
+)
+from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, table_identifier
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.worker.explain import explain_trouble, reason_of
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch, Worker
+
+_LOG = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """One table topic on this host. Public methods may be called from any thread.
+
+    Under ``_lock``: state and goal. What the owner holds belongs to the thread that runs
+    ``step``.
+    """
+
+    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
+        self.topic = topic
+        self.settings = settings
+        self._services = services
+        self._inbox: Inbox = queue.Queue()
+        self._lock = threading.Lock()
+        self._state = State.STOPPED
+        self._goal = Goal.RETRY
+        self._staged = StagedBatches()
+        table = ".".join(table_identifier(topic, settings))
+        self._report = Reporter(topic, table, settings.commit_interval_ms, services)
+        self._owner: Owner | None = None
+        self._replays = Replays(self._report.replayed)
+        self._worker: Worker | None = None
+        self._may_be_fine = False  # what was wrong may be over, and people are still told of it
+        self._schedule = Schedule(services.now_ms)
+        self._ending = self._crashed = False
+        self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<Coordinator {self.topic} {self.state} staged={len(self._staged)}>"
+
+    # -- wishes and questions, from any thread
+
+    def start(self, *, paused: bool = False) -> None:
+        """Begin; the first step takes ownership of the table, or pauses at once."""
+        self.wish(Event.PAUSE if paused else Event.START)
+        self._thread.start()
+
+    def wish(self, event: Event) -> None:
+        """START, PAUSE, RESUME or STOP."""
+        self._inbox.put((event, None))
+
+    def commit_now(self) -> None:
+        """Commit what is in the topic now without waiting for the interval."""
+        self._inbox.put(CommitRequest())
+        self._report.commit_asked()
+
+    def replay(self, wish: ReplayWish) -> None:
+        """Try dead letters again, as soon as the topic runs; a ``Replayed`` event tells the outcome."""
+        self._inbox.put(wish)
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Commit what is staged, stop, end the thread; whether it ended within the time."""
+        self._ending = True
+        self.wish(Event.STOP)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def state(self) -> State:
+        """Where the topic stands."""
+        with self._lock:
+            return self._state
+
+    @property
+    def has_died(self) -> bool:
+        """Whether a bug ended the thread; only a new coordinator helps."""
+        return self._crashed
+
+    def progress(self) -> Progress:
+        """The progress record as of now."""
+        worker = self._worker
+        return self._report.progress(self.state, self._staged.now(), worker.waits_s if worker else None)
+
+    # -- the loop
+
+    def _run(self) -> None:
+        while not (self._ending and self.state is State.STOPPED):
+            try:
+                self.step()
+            except Exception as error:  # a bug of ours: keep it for people, stop this topic alone
+                _LOG.exception("coordinator of %s", self.topic)
+                self._crash(error)
+                return
+
+    def step(self) -> None:
+        """Take one event (or the time) and act on it until nothing follows from it."""
+        try:
+            item = self._inbox.get(timeout=self._wait_s())
+        except queue.Empty:
+            item = None
+        if isinstance(item, PlanRequest):
+            self._answer(item)
+        elif isinstance(item, ReplayWish):
+            self._replays.ask(item)
+        elif isinstance(item, CommitRequest):
+            self._read_and_commit()
+        elif item is not None:
+            self._fire(*item)
+        if (due := self._due()) is not None:
+            self._fire(due)
+        elif self._can_replay():
+            self._replay_some()
+        if self._may_be_fine and self.state is State.RUNNING and not self._schedule.is_in_doubt:
+            self._may_be_fine = False
+            self._report.fine()
+
+    def _wait_s(self) -> float:
+        if self._due() is not None or self._can_replay():
+            return 0.0
+        return self._schedule.wait_s(self.state, self.settings)
+
+    def _due(self) -> Event | None:
+        return self._schedule.due(self.state, self._staged.bytes, self.settings)
+
+    def _fire(self, event: Event, payload: object = None) -> None:
+        pending: deque[tuple[Event, object]] = deque([(event, payload)])
+        while pending:
+            event, payload = pending.popleft()
+            if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
+                self._report.trouble(payload, waits=event is Event.WORKER_DIED)
+            if isinstance(payload, StagedBatch):
+                self._staged.add(payload)
+            with self._lock:
+                before = self._state
+                self._goal = next_goal(self._goal, event)
+                self._state, actions = transition(before, event)
+                after = self._state
+            if event is Event.RESUME:
+                self._schedule.resume()
+            self._report.moved(event, before, after)
+            for action in actions:
+                outcome = self._perform(action)
+                if outcome is not None:
+                    pending.append((outcome, None))
+            if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
+                self._may_be_fine = True
+
+    def _perform(self, action: Action) -> Event | None:
+        return {
+            Action.TAKE_OWNERSHIP: self._take_ownership,
+            Action.START_WORKER: self._start_worker,
+            Action.STOP_WORKER: self._stop_worker,
+            Action.COMMIT: self._commit,
+            Action.SETTLE: self._settle,
+            Action.DISCARD: self._discard_staged,
+            Action.ARM_RETRY: self._arm_retry,
+            Action.FINISH: self._finish,
+        }[action]()
+
+    def _sorted(self, error: Exception) -> Event:
+        """The event that an error of an action stands for, which people are told of."""
+        event = event_of(error)
+        if event is not Event.HEAD_MOVED:
+            self._report.trouble(error, waits=event is not Event.REFUSED)
+        if event is Event.OWNERSHIP_LOST and not isinstance(error, UnreadableFilesError):
+            self._schedule.lost()
+        return event
+
+    # -- actions
+
+    def _take_ownership(self) -> Event | None:
+        try:
+            owner = Owner.take(self.topic, self.settings, self._services, self._owner)
+        except TableTopicError as error:
+            if isinstance(error, GapError):
+                self._report.gap(error.missing, skipped=False)
+            event = self._sorted(error)
+            return Event.DEPENDENCY_DOWN if event in (Event.HEAD_MOVED, Event.ANSWER_LOST) else event
+        self._owner = owner
+        self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
+        self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
+        self._report.stands(owner)
+        if owner.gap:
+            self._report.gap(owner.gap, skipped=True)
+        self._report.owned(owner.ledger)
+        if owner.is_sweep_due:
+            # With a catalog of its own: this thread uses the owner's.
+            self._services.spawn("sweep", partial(owner.sweep, self._services.catalog))
+        return Event.OWNED
+
+    def _start_worker(self) -> Event | None:
+        owner, services = self._owner, self._services
+        assert owner is not None
+        spec = source_spec(self.topic, self.settings, services.broker, owner.start)
+        listener = WorkerListener(
+            owner, self.settings.commit_bytes, services, self._inbox, self._staged, self._report
+        )
+        try:
+            worker = Worker(services.spark(), spec, owner.plan(), listener, services.turns, services.starts)
+            listener.worker = self._worker = worker
+            worker.start()
+        except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
+            told = explain_trouble(f"Spark does not start the worker of {self.topic}", error)
+            self._report.trouble(error if isinstance(error, TableTopicError) else told, waits=True)
+            self._worker = None
+            return Event.WORKER_DIED
+        self._schedule.started()
+        return None
+
+    def _stop_worker(self) -> Event | None:
+        """Stops in a thread of its own: the batch under way may still need answers from this one."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return Event.WORKER_STOPPED
+
+        def stop() -> None:
+            reach(Step.DRAIN)
+            worker.stop()
+            self._inbox.put((Event.WORKER_STOPPED, None))
+
+        self._services.spawn(f"stop {self.topic}", stop)
+        return None
+
+    def _commit(self) -> Event | None:
+        """Commit until nothing is staged: a plan that was made earlier first, then what came since."""
+        owner = self._owner
+        assert owner is not None
+        while owner.plan_commit(self._staged.now()) is not None:
+            began = self._services.now_ms()
+            try:
+                owner.send()
+            except TableTopicError as error:
+                event = self._sorted(error)
+                if event is Event.ANSWER_LOST:
+                    owner.answer_lost()
+                self._report.commit_failed(error)
+                return event
+            self._take_over(owner, began)
+        return Event.COMMITTED
+
+    def _take_over(self, owner: Owner, began_ms: int) -> None:
+        """The commit is in the table: its ledger is ours, its batches are no longer staged."""
+        done = owner.done()
+        if any(batch.replay_id for batch in done.batches):
+            owner.settle_letters()
+            self._replays.committed()
+        self._schedule.committed(began_ms, owner.ledger.next_offsets)
+        self._staged.remove(len(done.batches))
+        if self._state is State.COMMITTING:  # on the way out the trouble is still why
+            self._report.fine()
+        self._report.committed(done.batches, owner, began_ms)
+        if self._schedule.asked and self._worker is not None:
+            self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
+
+    def _can_replay(self) -> bool:
+        return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
+
+    def _read_and_commit(self) -> None:
+        """What is staged now, and as soon as it is staged what else the topic has now."""
+        if self._worker is None:
+            return  # a request resumes no topic
+        try:
+            ends = self._services.broker.facts(self.topic).end
+        except TableTopicError as error:
+            _LOG.warning("%s: %s", self.topic, error)
+            ends = {}  # what is staged can be committed all the same
+        self._schedule.ask_commit(ends)
+        self._fire(Event.COMMIT_DUE)
+        if self._worker is not None:
+            self._worker.read_up_to(ends)
+
+    def _replay_some(self) -> None:
+        assert self._owner is not None
+        batch = self._replays.step(self._owner)
+        self._report.stands(self._owner)
+        if batch is not None:
+            self._schedule.ask_commit()
+            self._fire(Event.STAGE, batch)
+
+    def _settle(self) -> Event | None:
+        owner = self._owner
+        assert owner is not None
+        if owner.pending is None:
+            return Event.COMMITTED
+        try:
+            if not owner.is_in_table():
+                if self._state is State.CLOSING_SETTLING:
+                    if self._schedule.has_given_up:
+                        return Event.DEPENDENCY_DOWN
+                    self._schedule.back_off()
+                return Event.HEAD_MOVED
+        except TableTopicError as error:
+            return self._sorted(error)
+        self._take_over(owner, self._services.now_ms())
+        return Event.COMMITTED
+
+    def _discard_staged(self) -> Event | None:
+        batches = self._staged.remove()
+        if self._owner is not None:
+            try:
+                self._owner.drop(batches)
+            except RetryableError as error:
+                _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
+        return None
+
+    def _arm_retry(self) -> Event | None:
+        self._schedule.back_off()
+        return None
+
+    def _finish(self) -> Event | None:
+        with self._lock:
+            goal, self._goal = self._goal, Goal.RETRY
+        return CLOSED_EVENT[goal]
+
+    def _answer(self, request: PlanRequest) -> None:
+        owner = self._owner
+        if self.state not in (State.RUNNING, State.STAGED, State.SETTLING) or owner is None:
+            request.answer.set_exception(StartOverError("the topic is being stopped"))
+            return
+        try:
+            plan = owner.meet(request.needs, recheck=request.recheck)
+        except Exception as error:  # the worker raises it and ends with it
+            request.answer.set_exception(error)
+            return
+        self._report.stands(owner)
+        request.answer.set_result(plan)
+
+    def _crash(self, error: Exception) -> None:
+        self._crashed = True
+        with self._lock:
+            self._state = State.FAILED
+        self._report.trouble(
+            f"an error of this program stopped the topic ({type(error).__name__}: {reason_of(error)}); the "
+            "host's log has its trace. Resume the topic to try again",
+            waits=False,
+        )
+        if self._worker is not None:
+            self._worker.stop()

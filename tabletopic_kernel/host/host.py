@@ -1,0 +1,299 @@
+"""A host: a member of the hosts' group that runs the table topics of the settings partitions it holds.
+
+Kafka's rebalance is the failover and the scale-out; the epoch in the table fences whoever lost (I5).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+from tabletopic_kernel.clients.kafka import make_consumer
+from tabletopic_kernel.host.control_topic import ensure_control_topic
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, Wished, ensure_settings_topic, parse_wish
+from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.sections import TopicWish
+
+_LOG = logging.getLogger(__name__)
+GROUP = "tabletopic-hosts"
+# The least that brokers allow by default: how long a dead host's topics wait for another one.
+_SESSION_MS = 6_000
+# How long a host that is well takes to hear that it gets a dead one's topics.
+_GROUP_BEAT_MS = 500
+_HEARTBEAT_S = 2.0
+_POLL_S = 0.2
+_CLOSE_S = 90.0  # for the last commit of a topic that is handed over
+
+
+def new_host_id() -> str:
+    """A name for this process that people recognise: machine, pid, and something unique."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
+
+
+class Host:
+    """Runs table topics from ``start`` to ``stop``. All work on the group happens in one thread."""
+
+    def __init__(self, services: Services) -> None:
+        self.id = services.host
+        self._services = replace(services, still_mine=self._holds)
+        self._stop = threading.Event()
+        self._joined = threading.Event()
+        self._lock = threading.Lock()  # guards _coordinators; the rest belongs to the host's thread
+        self._coordinators: dict[str, Coordinator] = {}
+        self._place: dict[str, int] = {}  # topic → settings partition
+        self._reopening: dict[str, TopicWish] = {}  # closed just now, to be opened after the next poll
+        self._held: set[int] = set()
+        self._catching_up: dict[int, dict[str, Wished]] = {}
+        self._last_poll = time.monotonic()
+        self._told: dict[str, State] = {}
+        self._commit_asked_ms: dict[str, int] = {}  # topic → the last request that was acted on
+        self._replayed: dict[str, str | None] = {}  # topic → id of the last replay that was asked for
+        self.error: Exception | None = None
+        self.waits_for: str | None = None  # why it has not joined the group yet
+        self._thread = threading.Thread(target=self._run, name="host", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<Host {self.id} topics={sorted(self.coordinators())}>"
+
+    def start(self) -> None:
+        """Join the group; table topics begin as partitions arrive."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what is staged, hand over, leave the group. Idempotent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the host has ended; raises what ended it, if it was an error."""
+        self._thread.join(timeout_s)
+        if self.error is not None:
+            raise self.error
+        return not self._thread.is_alive()
+
+    def wait_until_joined(self, timeout_s: float) -> bool:
+        """Whether the group has given this host its share within the time."""
+        return self._joined.wait(timeout_s)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and is over, stopped or by an error."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    def coordinators(self) -> dict[str, Coordinator]:
+        """The table topics that run here."""
+        with self._lock:
+            return dict(self._coordinators)
+
+    def progress(self) -> list[events.Progress]:
+        """Progress of every table topic here."""
+        return [coordinator.progress() for coordinator in self.coordinators().values()]
+
+    # -- the loop
+
+    def _run(self) -> None:
+        try:
+            if not self._find_topics():
+                return
+            consumer = make_consumer(
+                self._services.broker.properties,
+                group_id=GROUP,
+                client_id=self.id,
+                enable_auto_commit="false",
+                auto_offset_reset="earliest",
+                session_timeout_ms=_SESSION_MS,
+                heartbeat_interval_ms=_GROUP_BEAT_MS,
+                partition_assignment_strategy="cooperative-sticky",
+            )
+        except Exception as error:
+            self.error = error
+            return
+        try:
+            consumer.subscribe(
+                [SETTINGS_TOPIC], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            self._loop(consumer)
+        except Exception as error:
+            _LOG.exception("host %s", self.id)
+            self.error = error
+        finally:
+            self._close_all(list(self.coordinators()))
+            consumer.close()
+            self._services.control.close()
+
+    def _find_topics(self) -> bool:
+        """See that the topics that hosts share are there; False if it was stopped before they were.
+
+        A broker that is away is waited for, here as later (I9).
+        """
+        attempt = 0
+        while not self._stop.is_set():
+            try:
+                ensure_settings_topic(self._services.broker)
+                ensure_control_topic(self._services.broker)
+            except RetryableError as error:
+                _LOG.warning("host %s: %s", self.id, error)
+                self.waits_for = str(error)
+                self._stop.wait(backoff_ms(attempt) / 1000)
+                attempt += 1
+            else:
+                self.waits_for = None
+                return True
+        return False
+
+    def _loop(self, consumer: Consumer) -> None:
+        next_beat = 0.0
+        while not self._stop.is_set():
+            message = consumer.poll(_POLL_S)
+            self._last_poll = time.monotonic()
+            self._open_again()
+            if message is not None:
+                self._take(message)
+            self._finish_catching_up(consumer)
+            now = time.monotonic()
+            self._beat(everyone=now >= next_beat)
+            if now >= next_beat:
+                next_beat = now + _HEARTBEAT_S
+
+    def _beat(self, *, everyone: bool) -> None:
+        """Heartbeats: of all topics now and then, of a topic whose state has changed at once."""
+        for record in self.progress():
+            if everyone or self._told.get(record.topic) is not record.state:
+                self._told[record.topic] = record.state
+                self._services.control.write(
+                    events.Heartbeat(
+                        topic=record.topic, at_ms=self._services.now_ms(), host=self.id, progress=record
+                    )
+                )
+
+    # -- partitions of the settings topic
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for place in partitions:
+            place.offset = OFFSET_BEGINNING
+            self._catching_up[place.partition] = {}
+            self._held.add(place.partition)
+        consumer.incremental_assign(partitions)
+        self._joined.set()
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._let_go(partitions)
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._on_revoke(consumer, partitions)
+
+    def _let_go(self, partitions: list[TopicPartition]) -> None:
+        gone = {place.partition for place in partitions}
+        self._held -= gone
+        for partition in gone:
+            self._catching_up.pop(partition, None)
+        self._close_all([topic for topic, partition in self._place.items() if partition in gone])
+
+    def _holds(self, topic: str) -> bool:
+        """Whether the group still counts on this host for the topic; no if it has not polled for a while."""
+        alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
+        return self._place.get(topic) in self._held and alive
+
+    # -- wishes
+
+    def _take(self, message: Message) -> None:
+        wished = parse_wish(message)
+        partition = message.partition()
+        if wished is None or partition is None:
+            what = (
+                f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
+            )
+            why = message.error() or "not what `tabletopic enable` of this version writes"
+            _LOG.warning("host %s: a message is passed over: %s: %s", self.id, what, why)
+            return
+        if partition in self._catching_up:
+            self._catching_up[partition][wished.topic] = wished  # only the newest of a topic counts
+        else:
+            self._apply(wished, partition)
+
+    def _finish_catching_up(self, consumer: Consumer) -> None:
+        """Apply a new partition's wishes once all of them are read: only the newest counts."""
+        if not self._catching_up:
+            return
+        places = [TopicPartition(SETTINGS_TOPIC, partition) for partition in self._catching_up]
+        try:
+            ends = self._services.broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
+            positions = {place.partition: place.offset for place in consumer.position(places)}
+        except (KafkaException, RetryableError, KeyError) as error:
+            _LOG.warning("host %s: %s", self.id, error)  # the broker is away: again at the next poll
+            return
+        for partition, newest in list(self._catching_up.items()):
+            end = ends.get(partition, 0)
+            if end == 0 or positions.get(partition, -1) >= end:
+                del self._catching_up[partition]
+                for wished in newest.values():
+                    self._apply(wished, partition)
+
+    def _apply(self, wished: Wished, partition: int) -> None:
+        running = self.coordinators().get(wished.topic)
+        if wished.wish is None:
+            self._close_all([wished.topic])
+        elif running is None:
+            self._place[wished.topic] = partition
+            self._open(wished.topic, wished.wish)
+        elif running.settings != wished.wish.settings or running.has_died:
+            self._close_all([wished.topic])
+            self._place[wished.topic] = partition
+            self._reopening[wished.topic] = wished.wish
+        elif wished.wish.commit_asked_ms > self._commit_asked_ms.get(wished.topic, 0):
+            # No more than that: it must not resume a topic that failed.
+            self._commit_asked_ms[wished.topic] = wished.wish.commit_asked_ms
+            running.commit_now()
+        elif wished.wish.replay is not None and wished.wish.replay.id != self._replayed.get(wished.topic):
+            self._replayed[wished.topic] = wished.wish.replay.id
+            running.replay(wished.wish.replay)
+        else:
+            running.wish(Event.PAUSE if wished.wish.run == "paused" else Event.RESUME)
+
+    def _open_again(self) -> None:
+        """Closing may have taken so long that the topic is another host's; a poll tells."""
+        reopening, self._reopening = self._reopening, {}
+        for topic, wish in reopening.items():
+            if topic in self._place:
+                self._open(topic, wish)
+
+    def _open(self, topic: str, wish: TopicWish) -> None:
+        coordinator = Coordinator(topic, wish.settings, self._services)
+        with self._lock:
+            self._coordinators[topic] = coordinator
+        # Old requests are not repeated.
+        self._commit_asked_ms[topic] = wish.commit_asked_ms
+        self._replayed[topic] = wish.replay.id if wish.replay else None
+        coordinator.start(paused=wish.run == "paused")
+
+    def _close_all(self, topics: list[str]) -> None:
+        """Close several at once: each commits what it has staged."""
+        with self._lock:
+            closing = {topic: self._coordinators.pop(topic, None) for topic in topics}
+        for topic in topics:
+            self._place.pop(topic, None)
+            for kept in (self._told, self._commit_asked_ms, self._replayed):
+                kept.pop(topic, None)
+        _together([coordinator.close for coordinator in closing.values() if coordinator is not None])
+
+
+def _together(calls: list[Callable[[float], bool]]) -> None:
+    threads = [threading.Thread(target=call, args=(_CLOSE_S,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,95 @@
+"""What a worker's threads tell the coordinator, and ask of it."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.host.resume_point import check_same_topic
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.staged import StagedBatches
+from tabletopic_kernel.model.commit_cycle import Event
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.pipeline.plan import Needs, StagePlan
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch, Worker
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """A worker needs another plan; the coordinator's thread sets the answer."""
+
+    needs: Needs
+    recheck: bool
+    answer: Future[StagePlan] = field(default_factory=Future)
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """Somebody wants all that is in the topic now to be in the table."""
+
+
+# What a coordinator's thread takes in: events with what they carry, and requests.
+Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayWish | CommitRequest]
+
+
+@dataclass
+class WorkerListener:
+    """Listens to one worker of ``owner``; what it says of its end counts while nobody has told it to stop."""
+
+    owner: Owner
+    commit_bytes: int
+    services: Services
+    inbox: Inbox
+    batches: StagedBatches
+    report: Reporter
+    worker: Worker | None = None
+
+    def staged(self, batch: StagedBatch) -> None:
+        """Queue a staged batch; waits while too much is uncommitted.
+
+        Raises:
+            ActionNeededError: the topic was made anew before or while the batch was read (I8). Spark knows
+                topics by name and would go on at the old offset as soon as the new one has grown beyond it.
+            RetryableError: the broker does not answer.
+        """
+        ledger = self.owner.ledger
+        try:
+            check_same_topic(ledger, self.services.broker.topic_id(ledger.topic))
+        except TableTopicError:
+            self.discard(batch.files, batch.letters)
+            raise
+        self.report.staged(batch)
+        self.inbox.put((Event.STAGE, batch))
+        self.batches.wait_for_room(self.commit_bytes, self._stopping)
+
+    def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
+        """A plan that meets ``needs``; raises what keeps the coordinator from making one."""
+        request = PlanRequest(needs, recheck)
+        self.inbox.put(request)
+        return request.answer.result()
+
+    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+        """Delete files that no commit will take; what cannot be deleted now is swept at the next start."""
+        try:
+            self.owner.discard(files, letters)
+        except RetryableError as error:
+            _LOG.warning("%s: %s", self.owner.ledger.topic, error)
+
+    def ended(self, error: Exception | None) -> None:
+        """The query is over."""
+        if error is not None and not self._stopping():
+            refused = isinstance(error, ActionNeededError | UsageError)
+            self.inbox.put((Event.REFUSED if refused else Event.WORKER_DIED, error))
+
+    def _stopping(self) -> bool:
+        return self.worker is None or self.worker.stopping

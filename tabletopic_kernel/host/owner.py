@@ -1,0 +1,252 @@
+"""What the owner of a table topic holds: the table, its dead letters, the ledger and the commit under way."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+
+from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip, next_ledger
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.errors import (
+    HeadMovedError,
+    OutcomeUnknownError,
+    StartOverError,
+    TableTopicError,
+)
+from tabletopic_kernel.model.ledger import Ledger, Offsets, added
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.plan import Needs, StagePlan
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import remove_unsent, sweep
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PendingCommit:
+    """A commit that was decided on; kept until its outcome is known, so a second try is the same commit.
+
+    ``sent``: the catalog was asked for it, whatever the answer was. ``unsure``: no answer came.
+    ``letters_sent``: its letters are in their table.
+    """
+
+    batches: tuple[StagedBatch, ...]
+    after: Ledger
+    sent: bool = False
+    unsure: bool = False
+    letters_sent: bool = False
+
+    @property
+    def files(self) -> list[DataFile]:
+        """Data files of the table."""
+        return [file for batch in self.batches for file in batch.files]
+
+    @property
+    def letters(self) -> list[DataFile]:
+        """Data files of the dead-letter table."""
+        return [file for batch in self.batches for file in batch.letters]
+
+
+class Owner:
+    """One ownership of a table topic. Used by the coordinator's thread, ``discard`` by any."""
+
+    def __init__(self, keeper: SchemaKeeper, letters: DeadLetters, ledger: Ledger, start: Offsets) -> None:
+        self.keeper = keeper
+        self.letters = letters
+        self.ledger = ledger
+        self.start = start
+        self.swept_epoch = ledger.swept_epoch
+        self.pending: PendingCommit | None = None
+        self._left_open = False  # a commit of this owner may still arrive, and it has given that one up
+        # Records that were gone when this ownership began, and that the settings let it skip (I8).
+        self.gap: Mapping[int, tuple[int, int]] = {}
+
+    @classmethod
+    def take(cls, topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
+        """Find or make the table, see that it and the topic go together, raise the epoch (I5).
+
+        Args:
+            before: what this coordinator held last; if the table is as it was left, the epoch stays.
+
+        Raises:
+            StartOverError: another host runs the topic.
+            GapError, ActionNeededError: see ``check_topic`` (I8); a gap only where the settings say stop.
+            UsageError: the table cannot have the partitions of the settings.
+            RetryableError: broker, registry or catalog do not answer (I9).
+        """
+        if not services.still_mine(topic):
+            raise StartOverError("another host runs this topic now")
+        reach(Step.TAKE_OVER)
+        facts = services.broker.facts(topic)
+        catalog, identifier = services.catalog(), table_identifier(topic, settings)
+        table = TopicTable.load(catalog, identifier, topic)
+        letters = before.letters if before is not None else DeadLetters(catalog, identifier, topic)
+        letters.load()
+        keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
+        if table is None:
+            table = keeper.create()
+        found = table.ledger if table else None
+        gap: Mapping[int, tuple[int, int]] = {}
+        if found is None:  # a table that was dropped may have left letters of its last epoch
+            ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
+        else:
+            gap = gap_to_skip(found, facts, settings)
+            newest = max(table.newest_epoch if table else 0, letters.epoch)
+            is_ours = before is not None and before._still_owns(found, newest)
+            ledger = found if is_ours else next_ledger(found, newest)
+        if table is not None and ledger is not found:
+            reach(Step.CLAIM)
+            table.claim(ledger, found)
+            reach(Step.CLAIMED)
+        letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
+        if gap and table is not None:  # after that: letters of the gap whose rows never came are gone now
+            behind = ledger.skipping(gap, str(uuid.uuid4()))
+            table.claim(behind, ledger)
+            ledger = behind
+        keeper.adopt(table, ledger)
+        keeper.lay_out()
+        # Partitions that are new begin at their first.
+        owner = cls(keeper, letters, ledger, {**facts.first, **ledger.next_offsets})
+        owner.gap = gap
+        reach(Step.OWNED)
+        return owner
+
+    @property
+    def table(self) -> TopicTable | None:
+        """The topic's table; None while it has no columns."""
+        return self.keeper.table
+
+    def _still_owns(self, found: Ledger, newest_epoch: int) -> bool:
+        """Whether the table is as this owner left it: then an outage costs no new epoch."""
+        unsure = self._left_open or (self.pending is not None and self.pending.unsure)
+        same = found.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
+        return same and not unsure
+
+    def plan(self) -> StagePlan:
+        """What tasks need."""
+        return replace(self.keeper.plan(), dead_letters=self.letters.plan())
+
+    def meet(self, needs: Needs, *, recheck: bool) -> StagePlan:
+        """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
+        self.keeper.cover(needs, recheck=recheck)
+        if needs.dead_letters:
+            self.letters.ensure(self.keeper.needed_table(), self.ledger)
+        return self.plan()
+
+    def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
+        """The commit under way, else one of ``batches``; None where there are none."""
+        if self.pending is None and batches:
+            offsets, refused, passed = batches[0].offsets, batches[0].refused, batches[0].passed_over
+            for batch in batches[1:]:
+                offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
+                passed = added(passed, batch.passed_over)
+            after = self.ledger.advanced(offsets, str(uuid.uuid4()), refused, passed)
+            replays = [batch.replay_id for batch in batches if batch.replay_id]
+            replay_id = replays[-1] if replays else self.ledger.replay_id
+            after = replace(after, swept_epoch=self.swept_epoch, replay_id=replay_id)
+            self.pending = PendingCommit(tuple(batches), after)
+        return self.pending
+
+    def send(self) -> None:
+        """Commit what is pending: letters first, then rows with the same commit id (I7).
+
+        Raises: as ``TopicTable.commit``.
+        """
+        pending = self.pending
+        assert pending is not None
+        table = self.keeper.needed_table()
+        reach(Step.COMMIT)
+        try:
+            if pending.letters:
+                self.letters.commit(pending.letters, self.ledger, pending.after)
+                self.pending = pending = replace(pending, letters_sent=True)
+                reach(Step.LETTERS)
+            table.commit(pending.files, self.ledger, pending.after)
+        except (HeadMovedError, OutcomeUnknownError):  # all others are raised before anything is sent
+            self.pending = replace(pending, sent=True)
+            raise
+
+    def answer_lost(self) -> None:
+        """Nobody knows whether the pending commit is in the table."""
+        if self.pending is not None:
+            self.pending = replace(self.pending, unsure=True)
+
+    def is_in_table(self) -> bool:
+        """Look for the pending commit in the table's history (I4); raises as ``TopicTable.reload``."""
+        reach(Step.SETTLE)
+        table = self.keeper.needed_table()
+        table.reload()
+        return self.pending is not None and table.has_commit(self.pending.after.commit_id)
+
+    def done(self) -> PendingCommit:
+        """The pending commit is in the table: its ledger is ours."""
+        pending, self.pending = self.pending, None
+        assert pending is not None
+        self.ledger = pending.after
+        return pending
+
+    def settle_letters(self) -> None:
+        """Remove letters whose replay is in the table; what cannot be done now is done before they change."""
+        reach(Step.REPLAYED)
+        try:
+            self.letters.settle(self.ledger)
+        except TableTopicError as error:
+            _LOG.warning("%s: letters that were replayed stay for now: %s", self.letters.name, error)
+            self.letters.unsettle()
+
+    def drop(self, batches: Sequence[StagedBatch]) -> None:
+        """Delete the files of batches that will not be committed.
+
+        What the catalog was ever asked to commit stays, also where it said no: a request may have been sent
+        twice on its way, and only the second answered. Letters that went ahead of their rows stay too. The
+        next owner's sweep has the proof for both.
+        """
+        pending, self.pending = self.pending, None
+        self._left_open = self._left_open or bool(pending and pending.unsure)
+        tried = set(map(id, pending.batches)) if pending else set()
+        sent = bool(pending and pending.sent)
+        letters_sent = sent or bool(pending and pending.letters_sent)
+        files = [f for batch in batches if not (sent and id(batch) in tried) for f in batch.files]
+        letters = [f for batch in batches if not (letters_sent and id(batch) in tried) for f in batch.letters]
+        self.discard(files, letters)
+
+    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+        """Delete files that never were part of a commit; raises as ``remove_unsent``, which says why."""
+        reach(Step.DISCARD)
+        for table, chosen in ((self.table, files), (self.letters.table, letters)):
+            if table is not None and chosen:
+                remove_unsent(table.table, chosen)
+
+    @property
+    def is_sweep_due(self) -> bool:
+        """Whether files of earlier epochs may lie there."""
+        return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
+
+    def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
+        """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
+        gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
+        tables = [one.table for one in (self.table, self.letters.table) if one is not None]
+        try:
+            catalog = open_catalog()
+            reach(Step.SWEEP)
+            for table in tables:
+                gone += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
+            reach(Step.SWEPT)
+        except TableTopicError as error:
+            _LOG.warning("%s: files that no commit took stay for now: %s", self.ledger.topic, error)
+            return
+        except Exception:
+            _LOG.exception("%s: files that no commit took are left for the next start", self.ledger.topic)
+            return
+        self.swept_epoch = before - 1
+        if gone:
+            _LOG.info("%s: removed %d data files that no commit took", self.ledger.topic, gone)

@@ -1,0 +1,1 @@
+"""Dead letters once more through today's settings."""

@@ -1,0 +1,243 @@
+"""Replay: dead letters once more through today's settings; each becomes a row, or stays a letter (I7).
+
+A round takes some letters. Those that are rows now are staged; then they are marked in the dead-letter
+table with the round's id; then the rows are committed as any staged batch is, with that id in the ledger;
+then the marked letters go. Whoever settles the letters later finishes or forgets the round by the ledger:
+ADR 0007.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, LessThanOrEqual
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.table import FileScanTask
+from pyparsing.exceptions import ParseException
+
+from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.model.dead_letter import SCHEMA
+from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
+from tabletopic_kernel.model.ledger import StagedOffsets, added
+from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.plan import Needs, StageResult
+from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+
+# Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.
+_ROUND_LETTERS = 50_000
+_TAKE_RECORDS = 10_000
+Place = tuple[int, int]  # partition, offset
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of letters: how they were staged, and the places of those that stay, by reason."""
+
+    result: StageResult
+    stayed: dict[Place, str]
+
+
+def letters_that(where: str | None, asked_ms: int) -> BooleanExpression:
+    """The letters that a replay takes: those there were when it was asked for, and that ``where`` names.
+
+    Raises:
+        UsageError: ``where`` is no condition on the columns of a dead-letter table.
+    """
+    then = LessThanOrEqual(term="at", value=asked_ms * 1000)
+    if where is None or not where.strip():
+        return then
+    try:
+        condition = parse(where)
+        bind(SCHEMA, condition, case_sensitive=True)
+    except (ParseException, ValueError, TypeError) as error:
+        # What the parser expected there is pages of grammar.
+        told = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
+        raise UsageError(
+            f"cannot read --where {where!r}: {told}. Write conditions on the letters' columns, for example "
+            "reason = 'unknown_schema' and offset >= 100"
+        ) from error
+    return And(condition, then)
+
+
+class Replay:
+    """One replay under way; used by the coordinator's thread alone."""
+
+    def __init__(self, wish: ReplayWish, owner: Owner) -> None:
+        self.wish = wish
+        self.rows = 0
+        self.stayed: dict[str, int] = {}
+        self._owner = owner
+        self._where = letters_that(wish.where, wish.asked_ms)
+        self._seen: set[str] = set()  # data files that were tried
+
+    def round(self) -> StagedBatch | None:
+        """Try some letters; the rows to commit, None when no letters are left to try.
+
+        Raises: as ``Owner.meet`` and ``TopicTable.commit``; letters stay letters then.
+        """
+        while tasks := self._next_tasks():
+            batch = self._round(tasks)
+            if batch is not None:
+                return batch
+        return None
+
+    def _next_tasks(self) -> list[FileScanTask]:
+        letters = self._owner.letters
+        if letters.table is None:
+            return []
+        chosen: list[FileScanTask] = []
+        count = 0
+        for task in letters.tasks(self._where):
+            if task.file.file_path not in self._seen and count < _ROUND_LETTERS:
+                chosen.append(task)
+                count += task.file.record_count
+        return chosen
+
+    def _round(self, tasks: Sequence[FileScanTask]) -> StagedBatch | None:
+        owner, began = self._owner, time.monotonic()
+        self._seen.update(task.file.file_path for task in tasks)
+        every = pa.concat_tables([owner.letters.read(task, AlwaysTrue()) for task in tasks])
+        named = pa.concat_tables([owner.letters.read(task, self._where) for task in tasks])
+        reach(Step.REPLAY)
+        tried = try_letters(named, owner)
+        for reason in tried.stayed.values():
+            self.stayed = added(self.stayed, {reason: 1})
+        moved = set(_places(named)) - tried.stayed.keys()
+        if not moved:
+            return None
+        replay_id = f"{self.wish.id}/{uuid.uuid4()}"
+        try:
+            self._mark(tasks, every, moved, replay_id)
+        except TableTopicError:
+            owner.letters.unsettle()
+            owner.discard(tried.result.files, ())
+            raise
+        reach(Step.MARKED)
+        nothing = StagedOffsets({}, {})
+        seconds = time.monotonic() - began
+        files = tuple(tried.result.files)
+        result = tried.result
+        return StagedBatch(
+            nothing, files, result.rows, seconds, passed_over=result.passed_over, replay_id=replay_id
+        )
+
+    def _mark(
+        self, tasks: Sequence[FileScanTask], every: pa.Table, moved: set[Place], replay_id: str
+    ) -> None:
+        goes = pa.array([place in moved for place in _places(every)], pa.bool_())
+        at = every.schema.get_field_index("replay_id")
+        kind = every.schema.field(at)
+        marked = every.filter(goes)
+        marked = marked.set_column(at, kind, pa.repeat(pa.scalar(replay_id, kind.type), len(marked)))
+        rest = every.filter(pc.invert(goes))
+        old = [task.file for task in tasks]
+        new = self._owner.letters.replace(old, (marked, rest), self._owner.ledger, replay_id)
+        self._seen.update(file.file_path for file in new)
+
+
+class Replays:
+    """The replays that a coordinator was asked for, one after the other; its thread alone uses them."""
+
+    def __init__(self, told: Callable[[ReplayWish, int, dict[str, int], str | None], None]) -> None:
+        self._told = told  # wish, letters that are rows now, those that stay by reason, what went wrong
+        self._asked: deque[ReplayWish] = deque()
+        self._current: Replay | None = None
+        self._staged: StagedBatch | None = None  # of a round that is not committed yet
+
+    def ask(self, wish: ReplayWish) -> None:
+        """Replay when there is time."""
+        self._asked.append(wish)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a round can be made now."""
+        return self._staged is None and bool(self._asked or self._current)
+
+    def step(self, owner: Owner) -> StagedBatch | None:
+        """One round; rows to stage, or None when the replay is over."""
+        wish = self._current.wish if self._current else self._asked.popleft()
+        try:
+            self._current = self._current or Replay(wish, owner)
+            batch = self._current.round()
+        except TableTopicError as error:
+            self.interrupt(str(error), wish)
+            return None
+        if batch is None:
+            self.interrupt(None, wish)
+        else:
+            self._staged = batch
+        return batch
+
+    def committed(self) -> None:
+        """The round's rows are in the table."""
+        if self._current is not None and self._staged is not None:
+            self._current.rows += self._staged.rows
+        self._staged = None
+
+    def interrupt(self, error: str | None, wish: ReplayWish | None = None) -> None:
+        """The replay under way is over; ``error`` says why it did not come to its end."""
+        current, self._current, self._staged = self._current, None, None
+        wish = current.wish if current else wish
+        if wish is not None:
+            self._told(wish, current.rows if current else 0, current.stayed if current else {}, error)
+
+
+def try_letters(letters: pa.Table, owner: Owner) -> Tried:
+    """Stage letters as records of the topic, with today's settings; raises as ``Owner.meet``."""
+    # The registry may know by now what it did not when these became letters.
+    owner.keeper.forget_unknown()
+    plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
+    while True:
+        tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip", patient=True)))
+        if tried.result.stopped is not None:
+            owner.discard(tried.result.files, ())
+            raise ActionNeededError(tried.result.stopped)
+        needs = tried.result.needs
+        if not needs:
+            return tried
+        owner.discard(tried.result.files, ())
+        plan = owner.meet(needs, recheck=False)
+
+
+def stage_letters(letters: pa.Table, loaded: LoadedPlan) -> Tried:
+    """Stage letters by a plan, in this process."""
+    stayed: dict[Place, str] = {}
+
+    def note(batch: pa.RecordBatch, refused: Refusals) -> None:
+        for index, place in enumerate(_places_at(batch, refused.positions)):
+            stayed[place] = refused.reason(index)
+
+    stage = Stage(loaded, note)
+    for batch in source_batches(letters):
+        stage.take(batch)
+    return Tried(stage.finish(), stayed)
+
+
+def source_batches(letters: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Letters as the source would give their records."""
+    chosen = letters.select(list(SOURCE_COLUMNS))
+    kinds = {"headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))}
+    fields = [pa.field(one.name, kinds.get(one.name, one.type)) for one in chosen.schema]
+    yield from chosen.cast(pa.schema(fields)).combine_chunks().to_batches(_TAKE_RECORDS)
+
+
+def _places(letters: pa.Table) -> list[Place]:
+    return list(zip(letters["partition"].to_pylist(), letters["offset"].to_pylist(), strict=True))
+
+
+def _places_at(batch: pa.RecordBatch, positions: Positions) -> list[Place]:
+    partitions, offsets = (np.asarray(batch.column(name))[positions] for name in ("partition", "offset"))
+    return list(zip(partitions.tolist(), offsets.tolist(), strict=True))

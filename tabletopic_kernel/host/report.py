@@ -1,0 +1,169 @@
+"""What a coordinator tells people: the progress record of its topic, and events."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.ledger import Ledger, added
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+
+_RATE_WINDOW_S = 10.0
+_SAMPLES = 5  # refused records that an event shows
+
+
+class Reporter:
+    """One topic's progress and events. May be used from any thread; ``_lock`` guards all it keeps."""
+
+    def __init__(self, topic: str, table: str, commit_interval_ms: int, services: Services) -> None:
+        self._topic = topic
+        self._services = services
+        self._lock = threading.Lock()
+        self._record = events.Progress(topic=topic, table=table, commit_interval_ms=commit_interval_ms)
+        self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
+
+    def progress(
+        self, state: State, staged: Sequence[StagedBatch], waits_s: float | None = None
+    ) -> events.Progress:
+        """The progress record as of now; ``waits_s``: for how long the worker has waited for a turn."""
+        now = time.monotonic()
+        with self._lock:
+            while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:
+                self._rates.popleft()
+            return self._record.model_copy(
+                update={
+                    # What is tried again is not at work before it has shown that it is well.
+                    "state": State.WAITING if state is State.RUNNING and self._record.error else state,
+                    "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
+                    "staged_rows": sum(batch.rows for batch in staged),
+                    "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,
+                }
+            )
+
+    def stands(self, owner: Owner, **more: object) -> None:
+        """Bring the record in step with what the owner holds."""
+        ledger, letters = owner.ledger, owner.letters
+        update: dict[str, object] = {
+            **more,
+            "epoch": ledger.epoch,
+            "next_offsets": dict(ledger.next_offsets),
+            "newest_ms": dict(ledger.newest_ms),
+            "commits": ledger.commits,
+            "refused": dict(ledger.refused),
+            "passed_over": dict(ledger.passed_over),
+            "lost": dict(ledger.lost),
+            "dead_letters": letters.count,
+            "dead_letter_table": letters.name if letters.table else None,
+        }
+        if owner.table is not None:
+            update |= owner.table.figures()
+        self._update(update)
+
+    def owned(self, ledger: Ledger) -> None:
+        """The topic runs here now."""
+        offsets = dict(ledger.next_offsets)
+        self.write(events.Enabled(**self._stamp(), epoch=ledger.epoch, next_offsets=offsets))
+
+    def staged(self, batch: StagedBatch) -> None:
+        """The worker staged a batch."""
+        self.write(
+            events.FilesStaged(
+                **self._stamp(),
+                rows=batch.rows,
+                files=len(batch.files),
+                bytes=batch.bytes,
+                seconds=round(batch.seconds, 3),
+            )
+        )
+
+    def committed(self, batches: Sequence[StagedBatch], owner: Owner, began_ms: int) -> None:
+        """A commit went through."""
+        now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
+        with self._lock:
+            self._rates.append((time.monotonic(), rows))
+        self.stands(owner, last_commit_ms=now)
+        progress = self.progress(State.RUNNING, ())
+        self.write(
+            events.Committed(
+                **self._stamp(),
+                snapshot_id=progress.snapshot_id,
+                rows=rows,
+                files=sum(len(batch.files) for batch in batches),
+                bytes=sum(batch.bytes for batch in batches),
+                seconds=(now - began_ms) / 1000,
+                progress=progress,
+            )
+        )
+        self._refused(batches, owner)
+
+    def _refused(self, batches: Sequence[StagedBatch], owner: Owner) -> None:
+        counts: dict[str, int] = {}
+        for batch in batches:
+            counts = added(counts, batch.refused)
+        if not counts:
+            return
+        samples = [one for batch in batches for one in batch.samples][:_SAMPLES]
+        letters = any(batch.letters for batch in batches)
+        self.write(
+            events.DeadLettered(
+                **self._stamp(),
+                counts=counts,
+                table=owner.letters.name if letters else None,
+                samples=[events.RefusedSample(**asdict(one)) for one in samples],
+            )
+        )
+
+    def replayed(self, wish: ReplayWish, rows: int, stayed: dict[str, int], error: str | None) -> None:
+        """A replay is over."""
+        self.write(events.Replayed(**self._stamp(), replay_id=wish.id, rows=rows, stayed=stayed, error=error))
+
+    def commit_asked(self) -> None:
+        """Somebody wants a commit now."""
+        self.write(events.CommitRequested(**self._stamp()))
+
+    def commit_failed(self, reason: Exception) -> None:
+        """A commit did not go through."""
+        self.write(events.CommitFailed(**self._stamp(), reason=str(reason)))
+
+    def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
+        """Records were gone before they were read (I8)."""
+        self.write(events.GapDetected(**self._stamp(), missing=dict(missing), skipped=skipped))
+
+    def trouble(self, error: Exception | str, *, waits: bool) -> None:
+        """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
+        reason = redact(str(error))
+        self._update({"error": reason})
+        self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
+
+    def fine(self) -> None:
+        """Whatever the trouble was, it is over."""
+        self._update({"error": None})
+
+    def moved(self, event: Event, before: State, after: State) -> None:
+        """The topic changed its state."""
+        if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
+            self.write(events.Resumed(**self._stamp()))
+        if after is not before and after is State.PAUSED:
+            self.write(events.Paused(**self._stamp()))
+        if after is not before and after is State.STOPPED:
+            self.write(events.Stopped(**self._stamp()))
+
+    def write(self, event: events.ControlEvent) -> None:
+        """Send an event; never waits."""
+        self._services.control.write(event)
+
+    def _update(self, update: dict[str, object]) -> None:
+        with self._lock:
+            self._record = self._record.model_copy(update=update)
+
+    def _stamp(self) -> dict[str, object]:
+        return {"topic": self._topic, "at_ms": self._services.now_ms(), "host": self._services.host}

@@ -1,0 +1,117 @@
+"""Where a table topic goes on: the first ledger, and the checks before an old one is believed (I8)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from tabletopic_kernel.clients.kafka import Broker, TopicFacts, java_properties
+from tabletopic_kernel.model.errors import ActionNeededError, GapError
+from tabletopic_kernel.model.ledger import Ledger, Offsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.source import SourceSpec
+
+
+def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> Ledger:
+    """The ledger of a table that has none: every partition by name, at the ``start`` setting."""
+    if settings.start == "earliest":
+        offsets = facts.first
+    elif settings.start == "latest":
+        offsets = facts.end
+    else:
+        offsets = broker.offsets_at(facts.topic, facts.end, settings.start)
+    return Ledger(
+        topic=facts.topic,
+        cluster_id=facts.cluster_id,
+        topic_id=facts.topic_id,
+        next_offsets=offsets,
+        epoch=1,
+        commit_id=str(uuid.uuid4()),
+    )
+
+
+def next_ledger(before: Ledger, newest_epoch: int) -> Ledger:
+    """The ledger of the next owner: an epoch above all there were, all else as it was (I5)."""
+    return before.claimed(max(before.epoch, newest_epoch) + 1, str(uuid.uuid4()))
+
+
+def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = None) -> None:
+    """See that offsets mean what they meant to the ledger (I8); ``cluster_id`` None: not asked.
+
+    Raises:
+        ActionNeededError: it is another topic.
+    """
+    same_cluster = cluster_id in (None, before.cluster_id)
+    if same_cluster and before.topic_id == topic_id:
+        return
+    what = "was made anew" if same_cluster else "is on another cluster"
+    raise ActionNeededError(
+        f"the topic {before.topic} {what} since the table was filled (topic id {before.topic_id}, now "
+        f"{topic_id}); its offsets mean other records. Enable it with another --table"
+    )
+
+
+def check_topic(before: Ledger, facts: TopicFacts) -> None:
+    """See that the topic is the one the ledger speaks of, and still has what comes next (I8).
+
+    Raises:
+        GapError: records between the ledger and the topic's first offset are gone (I8).
+        ActionNeededError: the topic is another one than the ledger's, or has fewer records.
+    """
+    check_same_topic(before, facts.topic_id, facts.cluster_id)
+    gaps = {
+        p: (offset, facts.first[p])
+        for p, offset in before.next_offsets.items()
+        if p in facts.first and facts.first[p] > offset
+    }
+    if gaps:
+        told = ", ".join(
+            f"partition {p}: {first - at} records from offset {at}" for p, (at, first) in gaps.items()
+        )
+        raise GapError(
+            gaps,
+            f"records of {facts.topic} were deleted by retention before they were read ({told}). "
+            f"`tabletopic alter {facts.topic} --on-gap go_on` goes on behind them and keeps the count; a new "
+            "--table takes what is there now",
+        )
+    ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
+    if ahead:
+        raise ActionNeededError(
+            f"the table has read {facts.topic} further than the topic reaches ({ahead}); the topic lost "
+            "records. Enable it with another --table once the topic is whole"
+        )
+    missing = set(before.next_offsets) - set(facts.end)
+    if missing:
+        raise ActionNeededError(f"the topic {facts.topic} has no partitions {sorted(missing)} any more")
+
+
+def needs_headers(settings: TopicSettings) -> bool:
+    """Whether records must be read with their headers."""
+    names_schema = "by_schema_id" in (settings.value_format, settings.key_format)
+    is_letter = settings.errors == "dead_letter"  # which is the whole record
+    return "header" in settings.metadata_columns or names_schema or is_letter
+
+
+def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> Mapping[int, tuple[int, int]]:
+    """Records that are gone and may be skipped, as ``GapError.missing``; raises as ``check_topic``."""
+    try:
+        check_topic(before, facts)
+    except GapError as gap:
+        if settings.on_gap == "stop":
+            raise
+        check_topic(before.skipping(gap.missing, before.commit_id), facts)  # what else there may be
+        return gap.missing
+    return {}
+
+
+def source_spec(topic: str, settings: TopicSettings, broker: Broker, start: Offsets) -> SourceSpec:
+    """What the worker reads, from ``start`` on."""
+    return SourceSpec(
+        topic=topic,
+        java=java_properties(broker.properties),
+        start=start,
+        commit_interval_ms=settings.commit_interval_ms,
+        headers=needs_headers(settings),
+        errors=settings.errors,
+        max_refused_share=settings.max_refused_share,
+    )

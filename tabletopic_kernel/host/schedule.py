@@ -1,0 +1,98 @@
+"""When a coordinator acts though nobody asks it to: commits, and tries again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms, commit_is_due
+from tabletopic_kernel.model.ledger import Offsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+
+# After losing the table to another host: longer than a consumer group takes to notice a dead member,
+# so that two hosts do not take it from each other in turns.
+_LOST_WAIT_MS = 10_000
+_IDLE_WAIT_S = 1.0
+# A worker that has run so long without a new trouble is well, also if it had nothing to commit.
+_CALM_MS = 30_000
+# A commit that nobody confirms is tried so often on the way out: a stop must come to an end.
+_LAST_TRIES = 3
+
+
+class Schedule:
+    """Used by the coordinator's thread alone. Times are ms of ``clock``.
+
+    ``asked`` is the offsets below which everything is to be committed as soon as it is staged; None: nobody
+    asked.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._attempt = 0
+        self._retry_at_ms = 0
+        self._last_commit_ms = clock()
+        self.asked: Offsets | None = None
+
+    def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
+        """The event that time alone brings in this state, with so much staged."""
+        now = self._clock()
+        if now < self._retry_at_ms:
+            return None
+        if state in (State.WAITING, State.SETTLING):
+            return Event.RETRY_DUE
+        if state is not State.STAGED:
+            return None
+        due = self.asked is not None or commit_is_due(
+            now_ms=now,
+            last_commit_ms=self._last_commit_ms,
+            interval_ms=settings.commit_interval_ms,
+            staged_bytes=staged_bytes,
+            commit_bytes=settings.commit_bytes,
+        )
+        return Event.COMMIT_DUE if due else None
+
+    def wait_s(self, state: State, settings: TopicSettings) -> float:
+        """How long to wait for somebody to ask for something: until time brings an event, or a second."""
+        if state in (State.WAITING, State.SETTLING):
+            at_ms = self._retry_at_ms
+        elif state is State.STAGED:
+            at_ms = max(self._retry_at_ms, self._last_commit_ms + settings.commit_interval_ms)
+        else:
+            return _IDLE_WAIT_S
+        return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
+
+    def ask_commit(self, ends: Offsets | None = None) -> None:
+        """A commit is due whenever something is staged, until the table has all below ``ends``."""
+        self.asked = {**(self.asked or {}), **(ends or {})}
+
+    def started(self) -> None:
+        """A worker begins now, and with it the first interval."""
+        self._last_commit_ms = self._clock()
+
+    def committed(self, began_ms: int, next_offsets: Offsets) -> None:
+        """A commit that began then went through, and the table's ledger is this."""
+        self._last_commit_ms, self._attempt = began_ms, 0
+        if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
+            self.asked = None
+
+    def back_off(self) -> None:
+        """Try again later, and later each time (I9)."""
+        self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
+        self._attempt += 1
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something failed, and neither a commit nor a time of quiet says that it is over."""
+        return self._attempt > 0 and self._clock() - self._last_commit_ms < _CALM_MS
+
+    @property
+    def has_given_up(self) -> bool:
+        """On the way out: whether commits have failed so often that the next owner may settle them."""
+        return self._attempt >= _LAST_TRIES
+
+    def lost(self) -> None:
+        """Another host owns the table."""
+        self._retry_at_ms = self._clock() + _LOST_WAIT_MS
+
+    def resume(self) -> None:
+        """A person says that the cause is gone: try at once."""
+        self._attempt = self._retry_at_ms = 0

@@ -1,1 +1,0 @@
-"""The path of a record, one file per step."""

@@ -1,1 +1,0 @@
-"""Faces inside Jupyter: magics and kernel for notebooks, an extension for the server."""

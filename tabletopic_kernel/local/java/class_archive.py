@@ -1,0 +1,151 @@
+"""An archive of Spark's classes (the JDK's "class data sharing"): with it a JVM starts with half the work.
+
+It is made once, when nobody waits (``archive_later``), by a Spark session that does a little of everything
+and archives, as it ends, the classes that it has loaded. It lies beside the jars and fits one JDK and one
+class path; the JVM checks that by itself, and starts without the archive if it does not fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tabletopic_kernel.local.files import file_lock
+from tabletopic_kernel.local.processes.process import environment
+from tabletopic_kernel.local.progress import Report, Step
+from tabletopic_kernel.model.errors import StackError
+
+_STEP = "class archive"
+_WORK = ".archive-"
+# It may be made with what the processors have left over.
+_LIMIT_S = 1_200.0
+
+
+def find(java: Path, spark_jars: Sequence[Path]) -> Path | None:
+    """The archive for this JDK and these jars; None where it is not made yet, or cannot be made."""
+    archive = _place(java, spark_jars)
+    return archive if archive and archive.exists() and archive.stat().st_size else None
+
+
+def is_due(java: Path, spark_jars: Sequence[Path]) -> bool:
+    """Whether nobody has tried to make it yet."""
+    archive = _place(java, spark_jars)
+    return archive is not None and not archive.exists()
+
+
+def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | None:
+    """The archive for this JDK and these jars; made when it is not there, which takes 10 to 20 s, once.
+
+    None where it cannot be made; Spark only starts more slowly then.
+    """
+    if (archive := _place(java, spark_jars)) is not None and not archive.exists():
+        try:
+            with file_lock(archive.with_name("archive.lock"), lambda: report(Step(_STEP, "started"))):
+                if not archive.exists():
+                    _make(java, archive, report)
+        # A cache of somebody else's, a full disk, a lock that stays, a machine that has no time for it.
+        except (OSError, StackError, subprocess.TimeoutExpired):
+            return None
+    return find(java, spark_jars)
+
+
+def options(archive: Path) -> list[str]:
+    """The JVM's options that use an archive, without a word where it does not fit."""
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark, found without importing it."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise StackError("pyspark is not installed: pip install pyspark")
+    return Path(found.origin).parent
+
+
+def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
+    """Beside the jars; None where there are none."""
+    return spark_jars[0].parent.parent / f"spark-{_key(java, spark_jars)}.jsa" if spark_jars else None
+
+
+def _key(java: Path, spark_jars: Sequence[Path]) -> str:
+    """Where it is used, and what it was made of.
+
+    As the JVM looks at it: each file's time and size, and the order in which a folder tells its files.
+    """
+    spark = spark_home()
+    with os.scandir(spark / "jars") as entries:
+        files = [java, *spark_jars, *map(Path, entries)]
+    place, made_of = (java, spark), map(_look, files)
+    return "-".join(
+        hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:12] for words in (place, made_of)
+    )
+
+
+def _look(file: Path) -> tuple[Path, int, int]:
+    try:
+        stat = file.stat()
+    except FileNotFoundError:  # taken away since it was listed
+        return file, 0, 0
+    return file, stat.st_mtime_ns, stat.st_size
+
+
+def _make(java: Path, archive: Path, report: Report) -> None:
+    """Make the archive; an empty file where that fails, so that it is not tried at every start."""
+    began = time.monotonic()
+    report(Step(_STEP, "started", detail="once, for faster starts of Spark"))
+    for left in archive.parent.glob(f"{_WORK}*"):  # by one that was killed; we hold the lock
+        shutil.rmtree(left, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=_WORK, dir=archive.parent))
+    try:
+        fresh = work / "classes.jsa"
+        base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the other one points to it
+        with (work / "log").open("wb") as log:
+            made = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
+                [sys.executable, "-m", "tabletopic_kernel.local.java.class_training", work, base, fresh], log
+            )
+        if not made or not fresh.exists():
+            shutil.copyfile(work / "log", archive.with_suffix(".log"))
+            archive.touch()
+            report(Step(_STEP, "failed", time.monotonic() - began, str(archive.with_suffix(".log"))))
+            return
+        fresh.rename(archive)
+        _remove_older(archive, base)
+        report(Step(_STEP, "done", time.monotonic() - began, str(archive)))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _remove_older(archive: Path, base: Path) -> None:
+    """Those of the same place that fit no more, 170 MB each; a JVM that uses one keeps what it has open."""
+    for kept in (archive, base):
+        kind, place, _ = kept.stem.split("-")
+        for older in kept.parent.glob(f"{kind}-{place}-*.jsa"):
+            if older != kept:
+                older.unlink(missing_ok=True)
+
+
+def _run(command: Sequence[str | Path], log: object) -> bool:
+    own = {
+        key: value
+        for key, value in environment().items()
+        if key not in ("SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
+    }
+    # In our own process group: who ends `archive_later` ends it all.
+    done = subprocess.run(
+        list(map(str, command)),
+        env=own,
+        stdin=subprocess.DEVNULL,
+        stdout=log,  # type: ignore[call-overload]
+        stderr=subprocess.STDOUT,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    return bool(done.returncode == os.EX_OK)

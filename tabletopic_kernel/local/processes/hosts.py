@@ -1,0 +1,97 @@
+"""The host of the demo: ``tabletopic serve`` in a process of its own, to be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from tabletopic_kernel.local.files import tail
+from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.model.errors import StackError
+
+_STOP_LIMIT_S = 30.0
+_SETTINGS = "demo.toml"
+# Settings of a person's own cluster must not reach the demo; these only say where programs lie.
+_KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment in which every ``tabletopic`` works on the demo's servers and on nothing else."""
+    settings = folder / _SETTINGS
+    settings.write_text("# Empty: nothing of a tabletopic.toml further up counts here.\n", "utf-8")
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
+    return {
+        **ours,
+        "TABLETOPIC_CONFIG": str(settings),
+        "TABLETOPIC_STATE_DIR": str(folder),
+        "TMPDIR": str(temporary),  # what a killed process leaves there goes with the folder
+    }
+
+
+class HostProcess:
+    """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder. ``more``: variables."""
+
+    def __init__(
+        self, folder: Path, number: int, leash: Leash, more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.number = number
+        self.ending = False
+        self._log = folder / "logs" / f"host-{number}.log"
+        with self._log.open("wb") as output:
+            # A session of its own: Ctrl-C is for the demo, which ends its host itself.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"],
+                cwd=folder,
+                env={**environment(folder), **more},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        leash.hold(self.pid)
+
+    def __str__(self) -> str:
+        return f"host {self.number} (pid {self.pid})"
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, or stands still."""
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Raise StackError if it has ended by itself."""
+        if not self.ending and self._process.poll() is not None:
+            lines = tail(self._log, 15) or "(none)"
+            raise StackError(
+                f"{self} ended by itself with exit code {self._process.returncode}. Its last lines, "
+                f"all of them in {self._log}:\n{lines}"
+            )
+
+    def kill(self) -> None:
+        """``kill -9``: no handler runs, nothing is flushed, no group is left. Idempotent."""
+        self.ending = True
+        self._process.kill()
+        self._process.wait()
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: it commits what is staged and leaves."""
+        self.ending = True
+        self._process.terminate()
+
+    def wait(self) -> None:
+        """Wait until it has ended; kill it where that takes too long."""
+        try:
+            self._process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()

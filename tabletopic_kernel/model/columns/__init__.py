@@ -1,0 +1,1 @@
+"""Columns of a table: their names and types, and how they follow the schemas of records."""

@@ -1,0 +1,220 @@
+"""``partition_by``: expressions such as ``hour(event_time)`` to an Iceberg partition spec.
+
+Transforms and the types they take: Iceberg spec, "Partition Transforms". No expressions leave a table's
+spec as it is; the one word ``none`` takes its partitions away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from tabletopic_kernel.model.columns.names import original_name
+from tabletopic_kernel.model.errors import UsageError
+
+_CALL = re.compile(r"^\s*([A-Za-z]+)\s*\((.*)\)\s*$", re.DOTALL)
+_PLAIN: dict[str, type[Transform[Any, Any]]] = {
+    "identity": IdentityTransform,
+    "year": YearTransform,
+    "month": MonthTransform,
+    "day": DayTransform,
+    "hour": HourTransform,
+}
+_SIZED: dict[str, Callable[[int], Transform[Any, Any]]] = {
+    "bucket": BucketTransform,
+    "truncate": TruncateTransform,
+}
+_SUFFIX = {"identity": "", "truncate": "_trunc"}
+NONE = "none"
+_HELP = "write a column, or identity, year, month, day, hour (column), or bucket, truncate (number, column)"
+
+
+@dataclass(frozen=True)
+class PartitionExpression:
+    """One parsed entry: ``transform`` on ``column`` (dots reach into structs)."""
+
+    text: str
+    name: str
+    column: str
+    size: int | None = None
+
+    @property
+    def transform(self) -> Transform[Any, Any]:
+        """PyIceberg's transform."""
+        return _SIZED[self.name](self.size) if self.size is not None else _PLAIN[self.name]()
+
+    @property
+    def field_name(self) -> str:
+        """The partition field's name, as Iceberg's engines choose it: ``event_time_hour``."""
+        return self.column.replace(".", "_") + _SUFFIX.get(self.name, f"_{self.name}")
+
+
+def parse_partition(text: str) -> PartitionExpression:
+    """Read one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are the same.
+
+    Raises:
+        UsageError: unknown transform, wrong arguments.
+    """
+    call = _CALL.match(text)
+    if call is None:
+        column = _column(text, text)
+        return PartitionExpression(text, "identity", column)
+    name, arguments = call[1].lower(), [part.strip() for part in call[2].split(",")]
+    name = name if name in _PLAIN or name in _SIZED else name.removesuffix("s")
+    if name in _PLAIN:
+        if len(arguments) != 1:
+            raise UsageError(f"partition {text!r}: {name} takes one column; {_HELP}")
+        return PartitionExpression(text, name, _column(arguments[0], text))
+    if name not in _SIZED:
+        raise UsageError(f"partition {text!r}: {call[1]!r} is no transform; {_HELP}")
+    numbers = [part for part in arguments if part.isdigit()]
+    columns = [part for part in arguments if not part.isdigit()]
+    if len(numbers) != 1 or len(columns) != 1 or int(numbers[0]) < 1:
+        raise UsageError(f"partition {text!r}: {name} takes a number above 0 and a column; {_HELP}")
+    return PartitionExpression(text, name, _column(columns[0], text), int(numbers[0]))
+
+
+def partition_spec(
+    expressions: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
+) -> PartitionSpec:
+    """The partition spec for ``schema``; checked, so that nothing is created on a bad one.
+
+    ``former``: names that columns had before, by field id; an expression may know a column by one.
+
+    Raises:
+        UsageError: unknown column, a type the transform cannot take, the same field twice.
+    """
+    fields: list[PartitionField] = []
+    chosen = list(expressions)
+    for text in chosen if chosen != [NONE] else ():
+        parsed = parse_partition(text)
+        source = _source(parsed, schema, former or {})
+        source_type = source.field_type
+        if not source_type.is_primitive or not parsed.transform.can_transform(source_type):
+            raise UsageError(f"partition {text!r}: {parsed.name} cannot take {parsed.column} ({source_type})")
+        name = _free_name(parsed, source.field_id, schema)
+        if any(field.name == name for field in fields):
+            raise UsageError(f"partition {text!r}: the partition field {name} is there twice")
+        field_id = PARTITION_FIELD_ID_START + len(fields)
+        fields.append(
+            PartitionField(
+                source_id=source.field_id, field_id=field_id, transform=parsed.transform, name=name
+            )
+        )
+    return PartitionSpec(*fields)
+
+
+def _free_name(parsed: PartitionExpression, source_id: int, schema: Schema) -> str:
+    """A partition field may have a column's name only if it is the column's value (Iceberg's libraries)."""
+    others = {one.name for one in schema.fields if one.field_id != source_id or parsed.name != "identity"}
+    name = parsed.field_name
+    while name in others:
+        name += "_"
+    return name
+
+
+def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_id: int) -> PartitionSpec:
+    """The spec that a table gets for ``wanted``: one that it had, or a new one.
+
+    Iceberg spec, "Partition Evolution": field ids are never used for another thing; nor are names here.
+
+    Args:
+        wanted: see ``partition_spec``.
+        specs: all that the table ever had.
+        last_field_id: the table metadata's ``last-partition-id``; new partition fields count on from it.
+    """
+    for spec in specs:
+        if same_partitions(spec, wanted):
+            return spec
+    had = {_place(field): field for spec in specs for field in spec.fields}
+    used = {field.name for field in had.values()}
+    ids = itertools.count(last_field_id + 1)
+    fields = []
+    for field in wanted.fields:
+        name = field.name
+        while name in used:
+            name += "_"
+        new = {"field_id": next(ids), "name": name} if _place(field) not in had else {}
+        fields.append(field.model_copy(update=new) if new else had[_place(field)])
+    return PartitionSpec(*fields, spec_id=1 + max((spec.spec_id for spec in specs), default=-1))
+
+
+def same_partitions(one: PartitionSpec, other: PartitionSpec) -> bool:
+    """Whether both divide a table alike, whatever their fields are called."""
+    return [_place(field) for field in one.fields] == [_place(field) for field in other.fields]
+
+
+def _place(field: PartitionField) -> tuple[int, str]:
+    return field.source_id, str(field.transform)
+
+
+def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
+    """The expressions of a spec, as ``partition_by`` has them.
+
+    >>> from pyiceberg.types import NestedField, StringType
+    >>> schema = Schema(NestedField(1, "town", StringType()))
+    >>> partition_texts(partition_spec(["bucket(4, town)"], schema), schema)
+    ['bucket(4, town)']
+    """
+    return [_text(one, schema.find_column_name(one.source_id) or "?") for one in spec.fields]
+
+
+def _text(field: PartitionField, column: str) -> str:
+    if isinstance(field.transform, IdentityTransform) and column != NONE:
+        return column
+    sized = re.fullmatch(r"(\w+)\[(\d+)\]", str(field.transform))
+    return f"{sized[1]}({sized[2]}, {column})" if sized else f"{field.transform}({column})"
+
+
+def _column(text: str, whole: str) -> str:
+    column = text.strip().strip('`"')
+    if not column or any(mark in column for mark in "(),"):
+        raise UsageError(f"partition {whole!r} is not understood; {_HELP}")
+    return column
+
+
+def _source(
+    parsed: PartitionExpression, schema: Schema, former: Mapping[int, tuple[str, ...]]
+) -> NestedField:
+    found: NestedField | None = None
+    struct: IcebergType = schema.as_struct()
+    for part in parsed.column.split("."):
+        found = _named(part, struct, former) if isinstance(struct, StructType) else None
+        if found is None:
+            names = ", ".join(sorted(schema.column_names))
+            raise UsageError(
+                f"partition {parsed.text!r}: there is no column {parsed.column!r}; the table has {names}"
+            )
+        struct = found.field_type
+    assert found is not None
+    return found
+
+
+def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]]) -> NestedField | None:
+    """The column of that name now, in its schema, or before."""
+    columns = struct.fields
+    return next(
+        itertools.chain(
+            (one for one in columns if one.name == name),
+            (one for one in columns if original_name(one.name, one.doc) == name),
+            (one for one in columns if name in former.get(one.field_id, ())),
+        ),
+        None,
+    )

@@ -1,0 +1,97 @@
+"""The columns of a table topic's table: the value's, and the ``_kafka_*`` columns beside them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, Evolution, evolve
+from tabletopic_kernel.model.columns.iceberg_types import with_fresh_ids
+from tabletopic_kernel.model.columns.sanitize_names import tidy
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+
+
+def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None = None) -> Schema:
+    """The schema of a new table: the columns ``value``, then the ``_kafka_*`` columns that are switched on.
+
+    ``key``: the type of keys that name their schema, None as long as it is not known.
+
+    Raises:
+        UsageError: a value field has the name of a metadata column that is switched on.
+    """
+    if clash := clashing_names(value, settings):
+        raise UsageError(
+            f"the value has a field {', '.join(clash)}, which is also the name of a metadata column; "
+            "switch it off with metadata_columns"
+        )
+    columns = StructType(*value.fields, *metadata_columns(settings, key))
+    struct = with_fresh_ids(tidy(columns), itertools.count(1))
+    assert isinstance(struct, StructType)
+    return Schema(*struct.fields)
+
+
+def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
+    """Value columns that have the name of a metadata column, in whatever case: engines take both for one."""
+    own = {column.name.lower() for column in metadata_columns(settings, BinaryType())}
+    return sorted(one.name for one in value.fields if one.name.lower() in own)
+
+
+def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) -> list[NestedField]:
+    """The ``_kafka_*`` columns of a table, placeholders for ids; ``key`` as for ``table_schema``."""
+    columns = []
+    if "key" in settings.metadata_columns:
+        kinds = {"raw": BinaryType(), "string": StringType(), "by_schema_id": key, "none": None}
+        if (kind := kinds[settings.key_format]) is not None:
+            columns.append(_key_column(kind))
+    if "header" in settings.metadata_columns:
+        headers = MapType(1, StringType(), 2, BinaryType(), value_required=False)  # Kafka has null values
+        columns.append(
+            NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
+        )
+    if "metadata" in settings.metadata_columns:
+        place = StructType(
+            NestedField(1, "partition", IntegerType(), required=False),
+            NestedField(2, "offset", LongType(), required=False),
+            NestedField(3, "timestamp", TimestamptzType(), required=False, doc="of the Kafka record"),
+        )
+        columns.append(NestedField(1, METADATA, place, required=False, doc="where the record came from"))
+    return columns
+
+
+def key_type(decoded: Schema) -> IcebergType:
+    """The type of the ``_kafka_key`` column for keys that are decoded to ``decoded``."""
+    alone = [column.name for column in decoded.fields] == [VALUE]  # a key that is no record
+    return decoded.fields[0].field_type if alone else decoded.as_struct()
+
+
+def evolve_key(
+    table: Schema, key: IcebergType, last_column_id: int, *, new_columns: bool = False
+) -> Evolution:
+    """As ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and those beside it."""
+    ours = [
+        one
+        for one in table.fields
+        if one.name == KEY or (one.name.startswith(f"{KEY}_") and not one.required)
+    ]
+    found = evolve(Schema(*ours), Schema(_key_column(key)), last_column_id, new_columns=new_columns)
+    evolved = {column.field_id: column for column in found.schema.fields}
+    kept = [evolved.pop(column.field_id, column) for column in table.fields]
+    return replace(found, schema=Schema(*kept, *evolved.values()))
+
+
+def _key_column(kind: IcebergType) -> NestedField:
+    return NestedField(1, KEY, kind, required=False, doc="key of the Kafka record")

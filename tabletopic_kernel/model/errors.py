@@ -1,0 +1,83 @@
+"""Every error this package raises, sorted by remedy.
+
+``TableTopicError`` is the base; the four branches say who has to act. A message names what is
+wrong and what to do next; faces print it as it is, without a traceback. It holds no secret, whatever other
+programs put into theirs: it is masked as the error is made.
+"""
+
+from tabletopic_kernel.model.redact import redact
+
+
+class TableTopicError(Exception):
+    """Base of all errors of this package."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
+
+
+class RetryableError(TableTopicError):
+    """A dependency is down or busy: wait with backoff and try again (invariant I9)."""
+
+
+class OutcomeUnknownError(TableTopicError):
+    """A commit was sent and no answer came: look into the table before anything else (I4)."""
+
+
+class UsageError(TableTopicError):
+    """The person's request cannot be done as given: wrong option, missing topic, bad setting."""
+
+
+class UnknownTopicError(UsageError):
+    """There is no topic of that name, or it is not switched on."""
+
+
+class SettingsError(UsageError):
+    """A setting is unknown or wrong; the message names source, key and allowed values."""
+
+
+class ProjectionError(UsageError):
+    """A projection that cannot be used: its shape is not allowed, or it does not go with the columns."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the projection cannot be used: {why}")
+        self.why = why
+
+
+class ActionNeededError(TableTopicError):
+    """Work stopped and a person must decide: foreign table, gap, re-created topic, bad record."""
+
+
+class BadRecordError(ActionNeededError):
+    """A record that cannot become a row."""
+
+
+class GapError(ActionNeededError):
+    """Records were gone before they were read; ``missing``: partition → (next, first there is)."""
+
+    def __init__(self, missing: dict[int, tuple[int, int]], message: str) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+class StackError(ActionNeededError):
+    """The embedded stack could not be started, found or stopped."""
+
+
+class HeadMovedError(TableTopicError):
+    """Another writer committed first and the ledger is still ours: plan the commit again (I3)."""
+
+
+class StartOverError(TableTopicError):
+    """What was staged no longer fits the table: drop it and go on from the table (I6)."""
+
+
+class LostOwnershipError(StartOverError):
+    """Another host owns the table topic now (I5): stop, commit nothing."""
+
+
+class UnreadableFilesError(StartOverError):
+    """Staged files are not in the storage as they were written: their records are read again."""
+
+
+class InternalError(TableTopicError):
+    """A state that the rules exclude: our bug."""

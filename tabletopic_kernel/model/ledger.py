@@ -1,0 +1,196 @@
+"""The ledger: how far a table has read its topic, stored in the table with the rows.
+
+A ledger lives in the summary of a snapshot, so it becomes visible together with the rows it stands
+for (I2) and the table alone says where to go on (I6). An offset is always the *next to read*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tabletopic_kernel.model.errors import InternalError
+
+PREFIX = "tabletopic."
+TAG = "tabletopic-ledger"
+
+Offsets = Mapping[int, int]  # partition → next offset
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Next offsets of every partition, with who wrote them.
+
+    ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome
+    can be looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition;
+    ``commits`` counts the commits of records since the table began; epochs up to ``swept_epoch`` were swept
+    (I10); ``refused`` counts the records that became no row since
+    the table began, by reason, and ``passed_over`` those that asked for none (I1); ``replay_id`` names the
+    newest replay whose rows are in the table (I7).
+    ``lost`` counts by partition the offsets that were skipped because their records were gone (I8).
+    """
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    next_offsets: Offsets
+    epoch: int
+    commit_id: str
+    newest_ms: Offsets = field(default_factory=dict)
+    commits: int = 0
+    swept_epoch: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    replay_id: str | None = None
+    lost: Offsets = field(default_factory=dict)
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """Smallest over partitions of the newest committed record timestamp, in ms; None when empty."""
+        return min(self.newest_ms.values(), default=None)
+
+    def to_summary(self) -> dict[str, str]:
+        """The snapshot summary properties that hold this ledger."""
+        summary = {
+            "topic": self.topic,
+            "cluster-id": self.cluster_id,
+            "topic-id": self.topic_id,
+            "offsets": _encode(self.next_offsets),
+            "epoch": str(self.epoch),
+            "commit-id": self.commit_id,
+            "newest-ms": _encode(self.newest_ms),
+            "commits": str(self.commits),
+            "swept-epoch": str(self.swept_epoch),
+        }
+        if self.watermark_ms is not None:
+            summary["watermark-ms"] = str(self.watermark_ms)
+        for name, counts in (("refused", self.refused), ("passed-over", self.passed_over)):
+            if counts:
+                summary[name] = json.dumps(dict(sorted(counts.items())), separators=(",", ":"))
+        if self.replay_id is not None:
+            summary["replay-id"] = self.replay_id
+        if self.lost:
+            summary["lost"] = _encode(self.lost)
+        return {f"{PREFIX}{key}": value for key, value in summary.items()}
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, str]) -> Ledger | None:
+        """The ledger in a snapshot summary; None where another writer made the snapshot."""
+        if f"{PREFIX}offsets" not in summary:
+            return None
+        return cls(
+            topic=summary[f"{PREFIX}topic"],
+            cluster_id=summary[f"{PREFIX}cluster-id"],
+            topic_id=summary[f"{PREFIX}topic-id"],
+            next_offsets=_decode(summary[f"{PREFIX}offsets"]),
+            epoch=int(summary[f"{PREFIX}epoch"]),
+            commit_id=summary[f"{PREFIX}commit-id"],
+            newest_ms=_decode(summary.get(f"{PREFIX}newest-ms", "{}")),
+            commits=int(summary.get(f"{PREFIX}commits", "0")),
+            swept_epoch=int(summary.get(f"{PREFIX}swept-epoch", "0")),
+            refused=json.loads(summary.get(f"{PREFIX}refused", "{}")),
+            passed_over=json.loads(summary.get(f"{PREFIX}passed-over", "{}")),
+            replay_id=summary.get(f"{PREFIX}replay-id"),
+            lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
+        )
+
+    def claimed(self, epoch: int, commit_id: str) -> Ledger:
+        """This ledger under a new owner (I5)."""
+        if epoch <= self.epoch:
+            raise InternalError(f"epoch {epoch} does not rise above {self.epoch}")
+        return replace(self, epoch=epoch, commit_id=commit_id)
+
+    def advanced(
+        self,
+        staged: StagedOffsets,
+        commit_id: str,
+        refused: Mapping[str, int] | None = None,
+        passed_over: Mapping[str, int] | None = None,
+    ) -> Ledger:
+        """This ledger after the rows of ``staged`` and its records without a row, counted by reason.
+
+        Raises:
+            InternalError: the staged rows do not start where this ledger ends; committing them would
+                lose or repeat records (I1).
+        """
+        check_contiguous(self.next_offsets, staged.start)
+        return replace(
+            self,
+            commit_id=commit_id,
+            commits=self.commits + 1,
+            next_offsets={**self.next_offsets, **staged.end},
+            newest_ms=_newest(self.newest_ms, staged.newest_ms),
+            refused=added(self.refused, refused or {}),
+            passed_over=added(self.passed_over, passed_over or {}),
+        )
+
+    def skipping(self, missing: Mapping[int, tuple[int, int]], commit_id: str) -> Ledger:
+        """This ledger behind records that are gone: partition → (next offset, first there is) (I8)."""
+        gone = {p: first - offset + self.lost.get(p, 0) for p, (offset, first) in missing.items()}
+        firsts = {p: first for p, (_, first) in missing.items()}
+        return replace(
+            self,
+            commit_id=commit_id,
+            next_offsets={**self.next_offsets, **firsts},
+            lost={**self.lost, **gone},
+        )
+
+    def is_ahead_of(self, other: Ledger) -> bool:
+        """Whether this ledger has read a partition further than ``other``."""
+        return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())
+
+
+@dataclass(frozen=True)
+class StagedOffsets:
+    """Which records staged files stand for: ``start`` inclusive, ``end`` exclusive, by partition."""
+
+    start: Offsets
+    end: Offsets
+    newest_ms: Offsets = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """Offsets covered; an upper bound of records (holes of compaction and transactions count)."""
+        return sum(self.end[partition] - self.start[partition] for partition in self.end)
+
+    def then(self, later: StagedOffsets) -> StagedOffsets:
+        """Both together; ``later`` must start where this ends."""
+        check_contiguous(self.end, later.start)
+        return StagedOffsets(
+            start={**later.start, **self.start},
+            end={**self.end, **later.end},
+            newest_ms=_newest(self.newest_ms, later.newest_ms),
+        )
+
+
+def check_contiguous(ends: Offsets, starts: Offsets) -> None:
+    """Every partition known to both goes on exactly where it ended.
+
+    Raises:
+        InternalError: with the partitions that do not.
+    """
+    broken = {p: (ends[p], start) for p, start in starts.items() if p in ends and ends[p] != start}
+    if broken:
+        raise InternalError(f"offsets are not contiguous (partition: expected, found): {broken}")
+
+
+def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Counts of both together, by reason.
+
+    >>> added({"a": 1}, {"a": 2, "b": 3})
+    {'a': 3, 'b': 3}
+    """
+    return {reason: one.get(reason, 0) + other.get(reason, 0) for reason in sorted({*one, *other})}
+
+
+def _newest(one: Offsets, other: Offsets) -> Offsets:
+    return {p: max(one.get(p, -1), other.get(p, -1)) for p in sorted({*one, *other})}
+
+
+def _encode(offsets: Offsets) -> str:
+    return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
+
+
+def _decode(text: str) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}

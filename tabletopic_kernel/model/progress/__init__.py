@@ -1,0 +1,1 @@
+"""How far topics are: events, and the views that are folded of them."""

@@ -1,0 +1,247 @@
+"""Events of the control topic, and the progress record that they carry.
+
+They inform people, dashboards and audits; nothing correct depends on them (I6).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.redact import redact
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")  # older readers meet newer fields
+
+
+class SchemaVersion(_Model):
+    """A registered schema that the table covers; ``id`` may be a GUID."""
+
+    id: int | str
+    subject: str
+    version: int
+
+
+class Progress(_Model):
+    """Where a table topic stands, as its host sees it. Times in ms since 1970, offsets next to read."""
+
+    topic: str
+    table: str
+    state: State = State.STOPPED
+    error: str | None = None
+    epoch: int = 0
+    next_offsets: dict[int, int] = Field(default_factory=dict)
+    newest_ms: dict[int, int] = Field(default_factory=dict)
+    schema_versions: list[SchemaVersion] = Field(default_factory=list)
+    snapshot_id: int | None = None
+    commits: int = 0
+    rows: int = 0
+    files: int = 0
+    staged_rows: int = 0
+    rows_per_second: float = 0.0
+    last_commit_ms: int | None = None
+    commit_interval_ms: int = 0
+    # How long the topic's batch has waited for its turn among those of its host; None: it does not wait.
+    turn_wait_ms: int | None = None
+    # Records that became no row since the table began, by reason; letters that wait in the dead-letter table.
+    refused: dict[str, int] = Field(default_factory=dict)
+    dead_letters: int = 0
+    dead_letter_table: str | None = None
+    # Records that asked for no row: tombstones of change events, and what a projection's WHERE leaves out.
+    passed_over: dict[str, int] = Field(default_factory=dict)
+    # Offsets that were skipped since the table began, as retention took their records, by partition.
+    lost: dict[int, int] = Field(default_factory=dict)
+
+
+class _Event(_Model):
+    topic: str
+    at_ms: int
+    host: str = ""
+
+
+class Enabled(_Event):
+    """A host took the topic: it owns the table under ``epoch``."""
+
+    type: Literal["Enabled"] = "Enabled"
+    epoch: int
+    next_offsets: dict[int, int]
+
+
+class CommitRequested(_Event):
+    """Somebody asked for a commit before it was due."""
+
+    type: Literal["CommitRequested"] = "CommitRequested"
+
+
+class FilesStaged(_Event):
+    """The worker staged a batch."""
+
+    type: Literal["FilesStaged"] = "FilesStaged"
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+class Committed(_Event):
+    """A snapshot with rows is in the table."""
+
+    type: Literal["Committed"] = "Committed"
+    snapshot_id: int | None
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+    progress: Progress
+
+
+class CommitFailed(_Event):
+    """A commit did not go through; it is tried again unless a Failed follows."""
+
+    type: Literal["CommitFailed"] = "CommitFailed"
+    reason: str
+
+
+class SchemaEvolved(_Event):
+    """The table's columns or partitions changed: each change in words, and the schema that caused it."""
+
+    type: Literal["SchemaEvolved"] = "SchemaEvolved"
+    changes: list[str]
+    cause: SchemaVersion | None
+    table_schema_id: int
+
+
+class SchemaRefused(_Event):
+    """A schema cannot be fitted to the table without loss."""
+
+    type: Literal["SchemaRefused"] = "SchemaRefused"
+    refused: dict[str, str]
+    cause: SchemaVersion | None
+
+
+class RefusedSample(_Model):
+    """One record that became no row."""
+
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+    message: str
+
+
+class DeadLettered(_Event):
+    """Records went to the dead-letter table, counted by reason; ``table`` None: they were skipped."""
+
+    type: Literal["DeadLettered"] = "DeadLettered"
+    counts: dict[str, int]
+    table: str | None = None
+    samples: list[RefusedSample] = Field(default_factory=list)
+
+
+class Replayed(_Event):
+    """A replay is over: letters that are rows now, and those that stay letters, by reason.
+
+    ``error`` says why it ended before all letters were tried; None when it went through.
+    """
+
+    type: Literal["Replayed"] = "Replayed"
+    replay_id: str
+    rows: int
+    stayed: dict[str, int] = Field(default_factory=dict)
+    error: str | None = None
+
+
+class GapDetected(_Event):
+    """Records were gone before they were read (I8): by partition, what was next and what is first there.
+
+    ``skipped``: the topic goes on behind them, as ``on_gap`` says; else a Failed follows.
+    """
+
+    type: Literal["GapDetected"] = "GapDetected"
+    missing: dict[int, tuple[int, int]]
+    skipped: bool = False
+
+
+class Paused(_Event):
+    """The topic is paused; what was staged is committed."""
+
+    type: Literal["Paused"] = "Paused"
+
+
+class Resumed(_Event):
+    """The topic goes on."""
+
+    type: Literal["Resumed"] = "Resumed"
+
+
+class Stopped(_Event):
+    """This host let go of the topic; what was staged is committed."""
+
+    type: Literal["Stopped"] = "Stopped"
+
+
+class Failed(_Event):
+    """The topic stopped and a person must act, or it waits for a dependency."""
+
+    type: Literal["Failed"] = "Failed"
+    reason: str
+    waits: bool
+
+
+class Heartbeat(_Event):
+    """The topic's progress, every few seconds."""
+
+    type: Literal["Heartbeat"] = "Heartbeat"
+    progress: Progress
+
+
+ControlEvent = Annotated[
+    Enabled
+    | CommitRequested
+    | FilesStaged
+    | Committed
+    | CommitFailed
+    | SchemaEvolved
+    | SchemaRefused
+    | DeadLettered
+    | Replayed
+    | GapDetected
+    | Paused
+    | Resumed
+    | Stopped
+    | Failed
+    | Heartbeat,
+    Field(discriminator="type"),
+]
+EVENT_ADAPTER: TypeAdapter[ControlEvent] = TypeAdapter(ControlEvent)
+
+# Fields that hold texts of any program; the others hold names and figures.
+_TEXTS = frozenset({"reason", "error", "message", "changes", "refused"})
+
+
+def event_json(event: ControlEvent) -> str:
+    """An event as it is written: its texts without secrets."""
+    return redacted(event, event.model_dump_json()).model_dump_json()
+
+
+def event_of_json(text: str) -> ControlEvent:
+    """An event as it is read: whoever wrote it may have masked less. Raises pydantic's ValidationError."""
+    return redacted(EVENT_ADAPTER.validate_json(text), text)
+
+
+def redacted(event: ControlEvent, text: str) -> ControlEvent:
+    """The event, whose JSON is ``text``, with masked texts; most hold nothing to mask, and stay."""
+    if redact(text) == text:
+        return event
+    return EVENT_ADAPTER.validate_python(_redacted(event.model_dump(), is_text=False))
+
+
+def _redacted(value: Any, *, is_text: bool) -> Any:
+    if isinstance(value, dict):
+        return {key: _redacted(inner, is_text=is_text or key in _TEXTS) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_redacted(inner, is_text=is_text) for inner in value]
+    return redact(value) if is_text and isinstance(value, str) else value

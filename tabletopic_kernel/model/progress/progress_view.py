@@ -1,0 +1,321 @@
+"""The progress record: the events of the control topic, and what broker and tables say, folded together.
+
+Everything here is a pure fold: readings in, a bounded record out. Events may come in any order (the newest
+are read first, so that a page shows something at once), each once.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.events import ControlEvent, Progress
+from tabletopic_kernel.model.progress.standing import Delay, delay_of
+from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
+from tabletopic_kernel.model.settings.sections import TopicWish
+
+# A host that has not been heard of for this long is gone: three heartbeats.
+FRESH_MS = 7_000
+# A state beside the coordinator's: the topic is switched on and nobody runs it.
+NO_HOST = "no_host"
+_KEPT = 100  # of each kind of note: newest ones
+
+
+@dataclass(frozen=True, order=True)
+class Commit:
+    """A snapshot with rows. ``seconds`` is how long the commit took."""
+
+    at_ms: int
+    snapshot_id: int
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, order=True)
+class SchemaChange:
+    """The table's columns changed, or a schema was refused: each difference in words, and the cause.
+
+    ``version`` is the cause's in its subject; None where no registered schema caused it.
+    """
+
+    at_ms: int
+    version: int | None = field(compare=False)
+    texts: tuple[str, ...]
+    cause: str
+    table_schema_id: int
+    refused: bool
+
+
+@dataclass(frozen=True, order=True)
+class Note:
+    """Something that happened, for people: an owner, a pause, trouble."""
+
+    at_ms: int
+    kind: str
+    text: str
+    host: str
+
+
+@dataclass(frozen=True, order=True)
+class Letter:
+    """A sample of the records that became no row."""
+
+    at_ms: int
+    partition: int
+    offset: int
+    reason: str
+    message: str
+
+
+T = TypeVar("T", Commit, SchemaChange, Note, Letter)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A progress record that a host told, and when."""
+
+    progress: Progress
+    host: str
+    at_ms: int
+
+    def is_newer_than(self, other: Heard | None) -> bool:
+        """Of two of the same moment the one that is further counts, so that order makes no difference."""
+        return other is None or self._key > other._key
+
+    @property
+    def _key(self) -> tuple[int, int, int]:
+        return self.at_ms, self.progress.epoch, self.progress.commits
+
+
+@dataclass
+class TopicRecord:
+    """All that is known of one topic. Times in ms since 1970."""
+
+    topic: str
+    heard: Heard | None = None  # the newest word of a host
+    owned: Heard | None = None  # the newest of a host that had hold of the table
+    stopped_ms: int = UNKNOWN
+    last_commit_ms: int = UNKNOWN
+    end_offsets: dict[int, int] | None = None
+    oldest_ms: int | None = None  # timestamp of the oldest record that is not in the table
+    history: History = field(default_factory=History)
+    commits: list[Commit] = field(default_factory=list)
+    changes: list[SchemaChange] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    first_commit: int | None = None  # number of the first commit that an event tells of
+    version: int = 0  # rises with every change
+
+    @property
+    def progress(self) -> Progress | None:
+        """Where the topic stands. A host that is still taking over does not hide the table's figures."""
+        if self.heard is None or self.owned is None or self.heard.progress.epoch > 0:
+            told = self.heard or self.owned
+            return told.progress if told else None
+        now = self.heard.progress
+        return self.owned.progress.model_copy(update={"state": now.state, "error": now.error})
+
+    @property
+    def lag_by_partition(self) -> dict[int, int]:
+        """Records that are not in the table yet; empty while end offsets or ledger are unknown."""
+        told = self.progress
+        if told is None or self.end_offsets is None:
+            return {}
+        return {p: max(0, end - told.next_offsets.get(p, 0)) for p, end in sorted(self.end_offsets.items())}
+
+    @property
+    def lag_records(self) -> int | None:
+        """Their sum; None while it is unknown."""
+        unknown = self.end_offsets is None or self.progress is None
+        return None if unknown else sum(self.lag_by_partition.values())
+
+    def lag_seconds(self, now_ms: int) -> float | None:
+        """Age of the oldest record that is not in the table; 0 where there is none, None if unknown."""
+        if self.lag_records is None:
+            return None
+        if self.lag_records == 0:
+            return 0.0
+        return None if self.oldest_ms is None else max(0.0, (now_ms - self.oldest_ms) / 1000)
+
+    def delay(self, state: str, now_ms: int) -> Delay | None:
+        """Why the topic is late though it runs."""
+        told = self.progress
+        if told is None:
+            return None
+        return delay_of(state, self.lag_seconds(now_ms), told.commit_interval_ms, told.turn_wait_ms)
+
+    def is_heard(self, now_ms: int) -> bool:
+        """Whether a live host runs the topic."""
+        return (
+            self.heard is not None
+            and self.heard.host != ""
+            and self.heard.at_ms > self.stopped_ms
+            and now_ms - self.heard.at_ms <= FRESH_MS
+        )
+
+    def state(self, wish: TopicWish | None, now_ms: int) -> str:
+        """The coordinator's state; of a topic that nobody runs, what that means."""
+        if self.progress is not None and self.is_heard(now_ms):
+            return str(self.progress.state)
+        if wish is None:
+            return "off"
+        return str(State.PAUSED) if wish.run == "paused" else NO_HOST
+
+
+class Record:
+    """Every topic's record. Not thread-safe: whoever shares it holds a lock."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicRecord] = {}
+
+    def topic(self, name: str) -> TopicRecord:
+        """The record of a topic, made if it is missing."""
+        found = self.topics.get(name)
+        if found is None:
+            found = self.topics[name] = TopicRecord(name)
+        return found
+
+    def fold(self, folded: Iterable[ControlEvent]) -> None:
+        """Take events into account."""
+        for event in folded:
+            topic = self.topic(event.topic)
+            topic.version += 1
+            _fold(topic, event)
+
+    def told_by_table(self, progress: Progress) -> None:
+        """What a table itself says, for a topic that no host tells of (I6); no sign of life."""
+        topic = self.topic(progress.topic)
+        told = Heard(progress, "", topic.heard.at_ms if topic.heard else 0)
+        if topic.heard is None or topic.heard.host == "":
+            topic.heard = told
+        if topic.owned is None or topic.owned.progress.commits <= progress.commits:
+            topic.owned = told
+        topic.version += 1
+
+    def observe_ends(self, at_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
+        """End offsets by topic and partition, as the broker has just told them."""
+        for name, offsets in ends.items():
+            topic = self.topic(name)
+            if topic.end_offsets != offsets:
+                topic.end_offsets = dict(offsets)
+                topic.version += 1
+            topic.history.ends(at_ms, pack(offsets))
+            if (told := topic.progress) is not None:
+                topic.history.ledger(at_ms, pack(told.next_offsets))
+                topic.history.lag(at_ms, topic.lag_records or 0, None)
+
+    def observe_oldest(self, at_ms: int, oldest: Mapping[str, int | None]) -> None:
+        """Timestamp of the oldest record that waits, by topic; None where it could not be read."""
+        for name, oldest_ms in oldest.items():
+            topic = self.topic(name)
+            topic.oldest_ms = oldest_ms
+            if (lag := topic.lag_records) is not None:
+                topic.history.lag(at_ms, lag, topic.lag_seconds(at_ms))
+
+    def recall_ends(self, name: str, samples: Mapping[int, Mapping[int, int]]) -> None:
+        """End offsets of the past, by moment, as the topic's own timestamps tell them."""
+        topic = self.topic(name)
+        for at_ms, offsets in samples.items():
+            topic.history.ends(at_ms, pack(offsets))
+        topic.version += 1
+
+    def recall_commits(self, name: str, commits: Iterable[tuple[Commit, Mapping[int, int]]]) -> None:
+        """Commits, with the ledger after each, that snapshots tell of and no event does any more."""
+        topic = self.topic(name)
+        for commit, next_offsets in commits:
+            _commit(topic, commit)
+            topic.history.ledger(commit.at_ms, pack(next_offsets))
+        topic.version += 1
+
+    def forget(self, keep: Iterable[str]) -> None:
+        """Drop the records of topics that are not in ``keep``: they are gone."""
+        for name in set(self.topics) - set(keep):
+            del self.topics[name]
+
+
+def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - one branch for each kind
+    match event:
+        case events.Heartbeat():
+            _heard(topic, event)
+        case events.Committed():
+            _heard(topic, event)
+            snapshot_id = event.snapshot_id if event.snapshot_id is not None else UNKNOWN
+            told = (snapshot_id, event.rows, event.files, event.bytes, event.seconds)
+            _commit(topic, Commit(event.at_ms, *told))
+            number = event.progress.commits
+            topic.first_commit = min(number, topic.first_commit if topic.first_commit else number)
+            topic.history.ledger(event.at_ms, pack(event.progress.next_offsets))
+        case events.Enabled():
+            topic.history.ledger(event.at_ms, pack(event.next_offsets))
+            _note(topic, event, f"taken over with epoch {event.epoch}")
+        case events.SchemaEvolved():
+            change = (tuple(event.changes), _cause(event.cause), event.table_schema_id, False)
+            _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *change))
+        case events.SchemaRefused():
+            texts = tuple(f"{column}: {why}" for column, why in event.refused.items())
+            refused = (texts, _cause(event.cause), UNKNOWN, True)
+            _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *refused))
+        case events.DeadLettered():
+            for one in event.samples:
+                _keep(topic.letters, Letter(event.at_ms, one.partition, one.offset, one.reason, one.message))
+        case events.Replayed():
+            stayed = sum(event.stayed.values())
+            _note(
+                topic, event, event.error or f"{event.rows:,} letters are rows now, {stayed:,} stay letters"
+            )
+        case events.GapDetected():
+            gaps = [
+                f"partition {p}: {first - after:,} records" for p, (after, first) in event.missing.items()
+            ]
+            _note(topic, event, f"gone before they were read: {', '.join(gaps)}")
+        case events.Failed():
+            _note(topic, event, event.reason + ("; waits and tries again" if event.waits else ""))
+        case events.CommitFailed():
+            _note(topic, event, event.reason)
+        case events.Stopped():
+            topic.stopped_ms = max(topic.stopped_ms, event.at_ms)
+            _note(topic, event, "let go of the topic")
+        case events.Paused() | events.Resumed():
+            _note(topic, event, "")
+        case _:  # CommitRequested, FilesStaged: the commit that follows tells more
+            pass
+
+
+def _heard(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> None:
+    topic.last_commit_ms = max(topic.last_commit_ms, event.progress.last_commit_ms or UNKNOWN)
+    heard = Heard(event.progress, event.host, event.at_ms)
+    if heard.is_newer_than(topic.heard):
+        topic.heard = heard
+    if event.progress.epoch > 0 and heard.is_newer_than(topic.owned):
+        topic.owned = heard
+
+
+def _commit(topic: TopicRecord, commit: Commit) -> None:
+    _keep(topic.commits, commit)
+    topic.last_commit_ms = max(topic.last_commit_ms, commit.at_ms)
+    topic.history.commit(commit.at_ms, commit.rows, commit.files, commit.bytes)
+
+
+def _note(topic: TopicRecord, event: ControlEvent, text: str) -> None:
+    _keep(topic.notes, Note(event.at_ms, event.type, text, event.host))
+
+
+def _keep(kept: list[T], one: T) -> None:
+    """Keep the newest, sorted by time."""
+    insort(kept, one)
+    if len(kept) > _KEPT:
+        del kept[0]
+
+
+def _version(cause: events.SchemaVersion | None) -> int | None:
+    return None if cause is None else cause.version
+
+
+def _cause(cause: events.SchemaVersion | None) -> str:
+    return "" if cause is None else f"{cause.subject} version {cause.version} (id {cause.id})"

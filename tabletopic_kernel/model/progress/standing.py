@@ -1,0 +1,59 @@
+"""Whether a topic that runs is as far as it should be, and why not: one answer for every face."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tabletopic_kernel.model.commit_cycle import State
+
+AT_WORK = frozenset({State.RUNNING, State.STAGED, State.COMMITTING})
+# A table is one interval behind by design, and a little more while a batch is staged and committed.
+_INTERVALS = 3
+# Hosts tell where they are every two seconds; of shorter intervals it cannot be told.
+_LEAST_MS = 3_000
+
+
+class Delay(StrEnum):
+    """Why a topic at work is late."""
+
+    WAITING_FOR_TURN = "waiting_for_turn"  # its batch waits until the host has done those of others
+    BEHIND = "behind"  # its own records are more than were read so far
+
+    @property
+    def reason(self) -> str:
+        """What it means and what helps, in a sentence that is the same for all topics."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    Delay.WAITING_FOR_TURN: "waits for its turn: the host is busy with the batches of other topics; another "
+    "host, more cores or longer commit intervals help",
+    Delay.BEHIND: f"more than {_INTERVALS} commit intervals behind: still reading what waits in the topic",
+}
+
+
+def delay_of(
+    state: str, lag_seconds: float | None, commit_interval_ms: int, turn_wait_ms: int | None
+) -> Delay | None:
+    """Why a topic is late; None: it is not, or its state says more.
+
+    Args:
+        state: the coordinator's, or another word where nobody runs the topic.
+        lag_seconds: age of the oldest record that is not in the table; None: unknown.
+        commit_interval_ms: of the topic.
+        turn_wait_ms: how long its batch has waited for a turn; None: it does not wait.
+
+    >>> delay_of("running", 29.0, 10_000, None), delay_of("running", 31.0, 10_000, None).value
+    (None, 'behind')
+    >>> delay_of("running", 31.0, 10_000, 200).value, delay_of("waiting", 31.0, 10_000, None)
+    ('waiting_for_turn', None)
+    """
+    if state not in AT_WORK:
+        return None
+    limit_ms = max(_LEAST_MS, _INTERVALS * commit_interval_ms)
+    waits = turn_wait_ms is not None
+    if turn_wait_ms is not None and turn_wait_ms > limit_ms:
+        return Delay.WAITING_FOR_TURN
+    if lag_seconds is None or lag_seconds * 1000 <= limit_ms:
+        return None
+    return Delay.WAITING_FOR_TURN if waits else Delay.BEHIND

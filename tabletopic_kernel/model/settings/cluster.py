@@ -1,0 +1,58 @@
+"""What the executors of a Spark cluster must reach, and would not: decided by the settings alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tabletopic_kernel.model.settings.sections import SparkSettings
+
+_HOST = re.compile(r"^(?:\w+://)?(?:[^@/]*@)?(\[[^\]]*\]|[^:/]*)")
+
+
+def local_warehouse(catalog: Mapping[str, str]) -> str | None:
+    """The warehouse if it is a folder of a machine; None for object stores, and where a catalog chooses.
+
+    >>> local_warehouse({"warehouse": "file:/lake"}), local_warehouse({"warehouse": "s3://lake"})
+    ('file:/lake', None)
+    """
+    warehouse = catalog.get("warehouse", "")
+    is_path = warehouse.startswith("/") or (catalog.get("type") == "sql" and "://" not in warehouse)
+    return warehouse if warehouse and (is_path or warehouse.lower().startswith("file:")) else None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` or a URL is of the machine that reads it.
+
+    >>> is_loopback("127.0.0.1:9092"), is_loopback("http://localhost"), is_loopback("[::1]:9092")
+    (True, True, True)
+    >>> is_loopback("broker:9092")
+    False
+    """
+    found = _HOST.match(address.strip())
+    host = found[1].strip("[]").lower() if found else ""
+    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
+
+
+def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mapping[str, str]) -> list[str]:
+    """Why executors would not reach what they must, a reason each; none where all is shared."""
+    if spark.is_local:
+        return []
+    master, reasons = spark.effective_master, []
+    folder = local_warehouse(catalog)
+    if folder is not None and not spark.shared_files:
+        reasons.append(
+            f"Spark's executors run on a cluster ({master}) and the warehouse is a folder ({folder}): files "
+            "that they write there nobody else can read. Use an object store, or set [spark] shared_files = "
+            "true if that folder is the same one on every machine"
+        )
+    brokers = (kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list") or "").split(",")
+    addresses = {"broker": brokers, "object store": [catalog.get("s3.endpoint", "")]}
+    for what, found in addresses.items():
+        if found != [""] and all(map(is_loopback, found)) and not spark.shared_network:
+            reasons.append(
+                f"Spark's executors run on a cluster ({master}) and the {what} is at {','.join(found)}, an "
+                "address that each machine has for itself. Name one that all machines reach, or set [spark] "
+                "shared_network = true if the executors run where that address is right"
+            )
+    return reasons

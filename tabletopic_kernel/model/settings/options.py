@@ -1,0 +1,96 @@
+"""The settings of a table topic as options that people type, the same for the program and for magics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+
+# The unit is part of the value here (5s, 64MB), so it is no part of the name.
+_OPTION_NAMES = {
+    "commit_interval_ms": "--commit-interval",
+    "target_file_size_bytes": "--target-file-size",
+    "table_properties": "--table-property",
+}
+_METAVARS = {
+    "commit_interval_ms": "DURATION",
+    "commit_bytes": "SIZE",
+    "target_file_size_bytes": "SIZE",
+    "start": "earliest|latest|TIME",
+    "partition_by": "TRANSFORM",
+    "table_properties": "KEY=VALUE",
+    "metadata_columns": "key,header,metadata",
+}
+
+
+@dataclass(frozen=True)
+class SettingOption:
+    """One field of ``TopicSettings`` as an option; its value is text, which the model reads.
+
+    ``several``: it may be given more than once. ``offered``: there is something to choose.
+    """
+
+    field: str
+    name: str
+    metavar: str
+    help: str
+    several: bool
+    offered: bool
+
+
+def setting_options() -> list[SettingOption]:
+    """An option for every field of ``TopicSettings``."""
+    return [_option(field) for field in TopicSettings.model_fields]
+
+
+def _option(name: str) -> SettingOption:
+    field = TopicSettings.model_fields[name]
+    choices = "|".join(map(str, get_args(field.annotation))) if "Literal" in str(field.annotation) else ""
+    return SettingOption(
+        field=name,
+        name=_OPTION_NAMES.get(name, f"--{name.replace('_', '-')}"),
+        metavar=_METAVARS.get(name) or choices or "TEXT",
+        help=_help(name, field.description or "", field.get_default(call_default_factory=True)),
+        several=get_origin(field.annotation) in (tuple, dict),
+        offered="|" in choices or not choices,
+    )
+
+
+def _help(name: str, description: str, default: object) -> str:
+    text = description[:1].upper() + description[1:]
+    if name in ("partition_by", "table_properties"):
+        text += "; repeatable"
+    if not default:
+        return text
+    if name.endswith("_ms"):
+        default = f"{float(str(default)) / 1000:g}s"
+    elif name.endswith("_bytes"):
+        default = f"{int(str(default)) // 1024**2}MB"
+    elif isinstance(default, tuple):
+        default = ",".join(default)
+    return f"{text}.  ({default})"
+
+
+def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of ``TopicSettings`` from options as typed; those that were not given are left out.
+
+    Raises:
+        UsageError: a table property without a value.
+    """
+    given = {name: value for name, value in options.items() if value not in (None, [], ())}
+    for name in ("partition_by", "metadata_columns"):
+        if name in given:
+            given[name] = ",".join(given[name])
+    if properties := given.get("table_properties"):
+        given["table_properties"] = dict(_pair(text) for text in properties)
+    return given
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--table-property {text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()

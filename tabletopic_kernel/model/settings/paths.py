@@ -1,0 +1,268 @@
+"""Where each setting stands: paths, environment names, nearest names.
+
+A path is a tuple from the section down: ``("kafka", "bootstrap.servers")``,
+``("topics", "web.clicks", "start")``. All of it is derived from the models in ``settings.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from tabletopic_kernel.model.settings.sections import Settings, flatten_properties
+
+SettingPath = tuple[str, ...]
+
+# Iceberg's property names have hyphens; the name of a variable cannot, so in these sections _ stands for -.
+_HYPHENATED = frozenset({"catalog", "table_properties"})
+
+
+@dataclass(frozen=True)
+class Value:
+    """One setting of our own, with its limits (both inclusive)."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Properties of another program: any dotted key."""
+
+    underscore: str  # what _ in the name of an environment variable stands for
+
+
+@dataclass(frozen=True)
+class Section:
+    """The fields of a model."""
+
+    fields: dict[str, Node]
+
+
+@dataclass(frozen=True)
+class Named:
+    """Sections under names that people choose: topics."""
+
+    item: Section
+
+
+Node = Value | Properties | Section | Named
+
+
+def _section(model: type[BaseModel]) -> Section:
+    hints = get_type_hints(model)
+    return Section({name: _node(name, model, hints[name]) for name in model.model_fields})
+
+
+def _node(name: str, model: type[BaseModel], hint: Any) -> Node:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return _section(hint)
+    if get_origin(hint) is dict:
+        item = get_args(hint)[1]
+        if isinstance(item, type) and issubclass(item, BaseModel):
+            return Named(_section(item))
+        return Properties("-" if name in _HYPHENATED else "_")
+    limits = model.model_fields[name].metadata
+    return Value(
+        minimum=next((limit.ge for limit in limits if hasattr(limit, "ge")), None),
+        maximum=next((limit.le for limit in limits if hasattr(limit, "le")), None),
+    )
+
+
+TREE = _section(Settings)
+
+
+def node_at(path: SettingPath) -> Node | None:
+    """What stands at a path; None where nothing can."""
+    node: Node | None = TREE
+    for part in path:
+        match node:
+            case Section(fields):
+                node = fields.get(part)
+            case Named(item):
+                node = item
+            case Properties():
+                node = Value()
+            case _:
+                return None
+    return node
+
+
+def dotted(path: SettingPath) -> str:
+    """The path as a TOML key: ``topics."web.clicks".start``; only a topic's name is put in quotes."""
+    return ".".join(f'"{part}"' if "." in part and part is not path[-1] else part for part in path)
+
+
+# --- nested tables ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value and its path. A named section is a leaf of its own, with value None: it may be empty."""
+
+    path: SettingPath
+    value: object
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """A key that cannot be where it is. The reason never holds the value."""
+
+    path: SettingPath
+    reason: str
+
+
+def leaves(table: object, node: Node = TREE, path: SettingPath = ()) -> Iterator[Leaf | Misplaced]:
+    """Take a nested table apart, as TOML gives it; misplaced keys come back as values too.
+
+    None, which TOML does not have, is an option that was not given.
+    """
+    if table is None:
+        return
+    if isinstance(node, Value):
+        yield Leaf(path, table)
+    elif not isinstance(table, Mapping):
+        yield Misplaced(path, f"{dotted(path)} is a section, not a value: write [{dotted(path)}]")
+    elif isinstance(node, Properties):
+        yield from _property_leaves(table, path)
+    elif isinstance(node, Named):
+        for name, inner in table.items():
+            yield from _named_leaves(inner, node.item, path, name)
+    else:
+        for key, inner in table.items():
+            if key in node.fields:
+                yield from leaves(inner, node.fields[key], (*path, key))
+            else:
+                reason = f"unknown setting {dotted((*path, key))}{nearest(key, node.fields)}"
+                yield Misplaced((*path, key), reason)
+
+
+def _property_leaves(table: Mapping[str, Any], path: SettingPath) -> Iterator[Leaf | Misplaced]:
+    for key, inner in table.items():
+        if inner is None:
+            continue
+        try:
+            flat = flatten_properties({key: inner})
+        except ValueError as error:
+            yield Misplaced((*path, key), f"{dotted(path)}.{error}")
+        else:
+            yield from (Leaf((*path, name), text) for name, text in flat.items())
+
+
+def _named_leaves(table: object, item: Section, path: SettingPath, name: str) -> Iterator[Leaf | Misplaced]:
+    """A topic's section. ``[topics.web.clicks]`` is topic web.clicks: TOML nests where we mean a dot."""
+    if not isinstance(table, Mapping):
+        yield from leaves(table, item, (*path, name))
+        return
+    deeper = {k: v for k, v in table.items() if k not in item.fields and isinstance(v, Mapping)}
+    own = {k: v for k, v in table.items() if k not in deeper}
+    if own or not deeper:
+        yield Leaf((*path, name), None)
+        yield from leaves(own, item, (*path, name))
+    for key, inner in deeper.items():
+        yield from _named_leaves(inner, item, path, f"{name}.{key}")
+
+
+# --- environment names ------------------------------------------------------------------------------------
+
+
+def variable_path(words: Sequence[str], node: Node = TREE) -> SettingPath | None:
+    """The path that the parts between ``__`` of a variable's name stand for; None where there is none.
+
+    Parts in capitals are lower-cased, others kept as written, so that a topic ``Orders`` has a name too.
+
+    >>> variable_path("CATALOG__S3__ACCESS_KEY_ID".split("__"))
+    ('catalog', 's3.access-key-id')
+    >>> variable_path("TOPICS__WEB__CLICKS__COMMIT_INTERVAL_MS".split("__"))
+    ('topics', 'web.clicks', 'commit_interval_ms')
+    """
+    if not all(words):
+        return None
+    parts = [word.lower() if word.isupper() else word for word in words]
+    match node:
+        case Value():
+            return None if parts else ()
+        case Properties(underscore):
+            return (".".join(parts).replace("_", underscore),) if parts else None
+        case Section(fields):
+            head = parts[0] if parts else ""
+            rest = variable_path(words[1:], fields[head]) if head in fields else None
+            return None if rest is None else (head, *rest)
+        case Named(item):
+            # The shortest name that leaves a setting: what follows table_properties is all its own.
+            for n in range(1, len(parts)):
+                if (rest := variable_path(words[n:], item)) is not None:
+                    return (".".join(parts[:n]), *rest)
+    return None
+
+
+def variable_forms(node: Node = TREE) -> list[str]:
+    """Every name a variable can have, with <PROPERTY>, <TOPIC> and <SETTING> where people choose."""
+    match node:
+        case Section(fields):
+            return [
+                f"{name.upper()}__{form}" if form else name.upper()
+                for name, inner in fields.items()
+                for form in variable_forms(inner)
+            ]
+        case Named():
+            return ["<TOPIC>__<SETTING>"]
+        case Properties():
+            return ["<PROPERTY>"]
+    return [""]
+
+
+def nearest_variables(words: Sequence[str], node: Node = TREE) -> list[str]:
+    """Names of variables that a wrong one may mean, best first.
+
+    >>> nearest_variables(["KAFKA_BOOTSTRAP_SERVERS"])
+    ['KAFKA__BOOTSTRAP__SERVERS']
+    >>> nearest_variables(["TOPICS", "CLICKS", "STRAT"])
+    ['TOPICS__CLICKS__START']
+    """
+    words = [word for word in words if word]
+    match node:
+        case Section(fields):
+            return _nearest_in_section(words, fields)
+        case Named(item):
+            found = nearest_variables(words[-1:], item)
+            names = "__".join(words[:-1] if found else words) or "<TOPIC>"
+            return [f"{names}__{setting}" for setting in found or ["<SETTING>"]]
+        case Properties(underscore) if words:
+            text = "__".join(words)
+            return [text.replace("_", "__").replace("____", "__") if underscore == "_" else text]
+        case Properties():
+            return ["<PROPERTY>"]
+    return [""]
+
+
+def _nearest_in_section(words: Sequence[str], fields: Mapping[str, Node]) -> list[str]:
+    head = words[0].lower() if words else ""
+    # One _ where two are meant: KAFKA_SASL_USERNAME.
+    guesses: list[tuple[str, Sequence[str]]] = [
+        (name, [words[0][len(name) + 1 :], *words[1:]])
+        for name, inner in fields.items()
+        if head.startswith(f"{name}_") and not isinstance(inner, Value)
+    ] or [(name, words[1:]) for name in difflib.get_close_matches(head, fields)]
+    found = [
+        f"{name.upper()}__{deeper}" if deeper else name.upper()
+        for name, rest in guesses
+        for deeper in nearest_variables(rest, fields[name])
+    ]
+    return list(dict.fromkeys(found))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known ones, else all of them.
+
+    >>> nearest("strat", ["start", "table"]), nearest("x", ["start", "table"])
+    ('; did you mean start?', '; known here: start, table')
+    """
+    known = list(known)
+    if close := difflib.get_close_matches(name.lower(), known):
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; known here: {', '.join(known)}"

@@ -1,0 +1,342 @@
+"""What can be set: one model per section, with units in the names and limits with reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from tabletopic_kernel.model.redact import shown
+
+DEFAULT_CATALOG_NAME = "lake"
+
+# 15 digits: more do not fit any limit, and 400 do not fit a float.
+_DURATION = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$")
+_DURATION_MS = {"ms": 1, "s": 1000, None: 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*([kmgt]i?b?|b)?\s*$", re.IGNORECASE)
+_SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+# A file system splits paths at slashes, SQL and catalogs split names at dots, and a file's name has 255 bytes
+# at most; the dead-letter table's is longer than its table's.
+_NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
+_NAME_BYTES = 200
+_LAST_START_MS = 253_402_300_799_999  # the year 9999 ends
+# The comma between two items, not the one inside bucket(16, user_id).
+_ITEM_COMMA = re.compile(r",(?![^()]*\))")
+
+
+def parse_duration_ms(value: object) -> object:
+    """Milliseconds of ``"500ms"``, ``"5s"``, ``"1.5 min"``; a bare number in text is seconds."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.match(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no duration; write for example 500ms, 5s, 2m or 1h")
+    return round(float(match[1]) * _DURATION_MS[match[2]])
+
+
+def parse_size_bytes(value: object) -> object:
+    """Bytes of ``"128MB"`` or ``"64 MiB"`` (both powers of 1024); a bare number is bytes."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.match(value)
+    if match is None:
+        raise ValueError(f"{value!r} is no size; write for example 64MB or 1GB")
+    unit = (match[2] or "").lower().rstrip("b").rstrip("i")
+    return round(float(match[1]) * 1024 ** _SIZE_POWER[unit])
+
+
+def parse_start(value: object) -> object:
+    """``earliest``, ``latest``, epoch milliseconds or an ISO 8601 time (UTC where it has no zone)."""
+    if isinstance(value, date):  # TOML has times of its own; a datetime is a date
+        value = value.isoformat()
+    if isinstance(value, str):
+        value = _start_of_text(value.strip())
+    if value in ("earliest", "latest") or (type(value) is int and 0 <= value <= _LAST_START_MS):
+        return value
+    raise ValueError(f"{value!r} is no start; write earliest, latest, or a time such as 2026-01-31T12:00:00Z")
+
+
+def _start_of_text(text: str) -> str | int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
+SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
+Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
+MetadataColumn = Literal["key", "header", "metadata"]
+
+
+class _Model(BaseModel):
+    """A frozen section that takes no unknown key; its ``repr`` hides the secrets among its properties."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, _without_secrets(value) if isinstance(value, dict) else value
+
+
+def _without_secrets(properties: dict[str, Any]) -> dict[str, Any]:
+    return {key: shown(key, value) if isinstance(value, str) else value for key, value in properties.items()}
+
+
+class TopicSettings(_Model):
+    """How one table topic runs. Durations in ms, sizes in bytes."""
+
+    namespace: str = Field("default", min_length=1, description="Iceberg namespace; dots nest")
+    table: str | None = Field(None, min_length=1, description="table name; without it, made from the topic's")
+    # 100 ms: below, a commit takes longer than the interval. 1 h: above, lag is no longer a stream's.
+    commit_interval_ms: DurationMs = Field(5_000, ge=100, le=3_600_000, description="time between commits")
+    # 1 MiB: smaller commits only make small files. 16 GiB: a commit must fit on a disk.
+    commit_bytes: SizeBytes = Field(
+        256 * 1024**2, ge=1024**2, le=16 * 1024**3, description="commit earlier once this much is staged"
+    )
+    target_file_size_bytes: SizeBytes = Field(
+        128 * 1024**2, ge=1024**2, le=4 * 1024**3, description="size at which a data file is closed"
+    )
+    partition_by: tuple[str, ...] = Field(
+        (),
+        description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country; or none. "
+        "Without it, a table keeps those it has",
+    )
+    start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
+    value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
+        "by_schema_id",
+        description="how values are encoded: each names its schema by id, all have the newest of a subject, "
+        "or all are JSON without a schema, text, or bytes",
+    )
+    value_subject: str | None = Field(
+        None,
+        min_length=1,
+        description="subject of the newest schema: with RecordNameStrategy the record's full name, with "
+        "TopicRecordNameStrategy topic-name; without it, topic-value",
+    )
+    subjects: Literal["own", "any"] = Field(
+        "own",
+        description="whose schemas records may name: those of the topic's own subjects (topic-value, "
+        "topic-key, value_subject, and by the record's name), or any that the registry has",
+    )
+    value_message: str | None = Field(
+        None,
+        min_length=1,
+        description="message of a Protobuf file that records hold; without it, the first",
+    )
+    value_nanos: Literal["refuse", "floor"] = Field(
+        "refuse",
+        description="a Protobuf Timestamp or Duration, or a time by a JSON Schema, with more digits than "
+        "microseconds: its record is refused, or it is cut down to the microsecond before it",
+    )
+    key_format: Literal["raw", "string", "by_schema_id", "none"] = Field(
+        "raw",
+        description="type of the _kafka_key column: bytes, text, that of the schema which each key names by "
+        "id, or no such column",
+    )
+    transform: Literal["flatten", "none", "flatten_debezium"] = Field(
+        "flatten",
+        description="flatten: value fields are columns; none: one _kafka_value column; flatten_debezium: the "
+        "rows of change events, with _cdc",
+    )
+    projection: str | None = Field(
+        None,
+        min_length=1,
+        description="SELECT … FROM batch, with or without a WHERE: what the transform gives, as the table "
+        "shall have it",
+    )
+    metadata_columns: tuple[MetadataColumn, ...] = Field(
+        ("key", "header", "metadata"), description="which _kafka_* columns the table has"
+    )
+    errors: Literal["dead_letter", "skip", "stop"] = Field(
+        "dead_letter",
+        description="a record that cannot become a row: is kept in the dead-letter table, is left out and "
+        "counted, or stops the topic",
+    )
+    # 0: the first refused record in 1,000 stops the topic. 1: nothing is ever more than all.
+    max_refused_share: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="stop when more than this share of the newest 1,000 records is refused, or all of the "
+        "first 100",
+    )
+    on_incompatible: Literal["dead_letter", "new_column", "stop"] = Field(
+        "dead_letter",
+        description="a schema that does not fit the table: its records are refused, the field gets a column "
+        "of its own (price_string), or the topic stops",
+    )
+    on_gap: Literal["stop", "go_on"] = Field(
+        "stop",
+        description="records that retention took before they were read: stop the topic, or note exactly "
+        "which are missing and go on behind them",
+    )
+    table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
+
+    def subject_of(self, topic: str) -> str:
+        """The registry's subject where the newest schema of the topic's values is looked for."""
+        return self.value_subject or f"{topic}-value"
+
+    @property
+    def has_typed_keys(self) -> bool:
+        """Whether the ``_kafka_key`` column has the type of the keys' schemas."""
+        return self.key_format == "by_schema_id" and "key" in self.metadata_columns
+
+    @field_validator("namespace", "table")
+    @classmethod
+    def _can_be_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """Folders are called as tables and namespaces are."""
+        parts = [] if value is None else [value] if info.field_name == "table" else value.split(".")
+        for part in parts:
+            if not part or _NO_NAME.search(part) or len(part.encode()) > _NAME_BYTES:
+                raise ValueError(
+                    f"{part!r} is no name: take one of up to {_NAME_BYTES} bytes, without dots, slashes, "
+                    "control characters, and spaces at its ends"
+                )
+        return value
+
+    @field_validator("partition_by", "metadata_columns", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        """Text, as the environment and the command line give it, is a list with commas; empty is none."""
+        if not isinstance(value, str):
+            return value
+        return tuple(item.strip() for item in _ITEM_COMMA.split(value) if item.strip())
+
+
+class SparkSettings(_Model):
+    """The Spark session that runs the workers."""
+
+    master: str = Field("local[*]", min_length=1, description="spark.master")
+    conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
+    # Settings cannot tell: whoever runs the cluster says so. A host tries the files all the same.
+    shared_files: bool = Field(
+        False, description="executors of a cluster see this machine's folders, at the same paths"
+    )
+    shared_network: bool = Field(
+        False, description="executors of a cluster run where 127.0.0.1 leads to the same servers as here"
+    )
+
+    @property
+    def effective_master(self) -> str:
+        """The master in force: a property of ``conf`` goes before ``master``."""
+        return self.conf.get("spark.master", self.master)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the executors run on this machine."""
+        return self.effective_master.startswith("local")
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the executors are threads of the driver."""
+        return self.is_local and not self.effective_master.startswith("local-")
+
+
+class LocalSettings(_Model):
+    """The embedded servers."""
+
+    login: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="whether the embedded broker and registry ask for a login; auto: behind a JupyterHub, "
+        "whose users may share a machine",
+    )
+
+
+class Settings(_Model):
+    """Everything in force for one process. An absent server means the embedded one.
+
+    ``kafka`` holds librdkafka properties, ``registry`` the Confluent registry client's (``url``,
+    ``basic.auth.user.info``…), ``catalog`` PyIceberg's plus ``name``.
+    """
+
+    state_dir: str = Field(
+        ".tabletopic", min_length=1, description="folder of the embedded stack and of local state"
+    )
+    kafka: dict[str, str] = Field(default_factory=dict, description="librdkafka properties")
+    registry: dict[str, str] = Field(default_factory=dict, description="registry client properties")
+    catalog: dict[str, str] = Field(default_factory=dict, description="PyIceberg catalog properties")
+    spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
+    local: LocalSettings = Field(default_factory=LocalSettings, description="the embedded servers")
+    topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
+
+
+class ReplayWish(_Model):
+    """Somebody asked for a replay of dead letters: those there were then, and that ``where`` names."""
+
+    id: str
+    asked_ms: int
+    where: str | None = None
+
+
+class TopicWish(_Model):
+    """One message of the settings topic: what should run. Key = topic; a tombstone = disabled."""
+
+    topic: str
+    run: Literal["on", "paused"] = "on"
+    settings: TopicSettings = Field(default_factory=TopicSettings)
+    # Who wrote it and when, for people; no rule reads them.
+    requested_by: str = ""
+    requested_at_ms: int = 0
+    # When somebody last asked for a commit before it is due; a host acts on a newer one than it knows.
+    commit_asked_ms: int = 0
+    # As long as no later wish replaces this one, hosts remember it; each acts on it once.
+    replay: ReplayWish | None = None
+
+    def to_json(self) -> bytes:
+        """The message's value."""
+        return self.model_dump_json().encode()
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> TopicWish:
+        """Read a message's value; raises pydantic's ValidationError."""
+        return cls.model_validate_json(raw)
+
+
+def default_table_name(topic: str) -> str:
+    """The table name of a topic: every run of characters other than letters, digits and _ is one _.
+
+    A name ends after 200 characters, as a folder's name must.
+
+    >>> default_table_name("web.clicks-v2")
+    'web_clicks_v2'
+    """
+    return re.sub(r"[^A-Za-z0-9_]+", "_", topic).strip("_")[:_NAME_BYTES] or "topic"
+
+
+def table_identifier(topic: str, settings: TopicSettings) -> tuple[str, ...]:
+    """Namespace parts and table name, as PyIceberg takes them."""
+    return (*settings.namespace.split("."), settings.table or default_table_name(topic))
+
+
+def flatten_properties(nested: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """TOML's ``bootstrap.servers = "x"`` is a nested table; properties want the dotted key back.
+
+    Raises ValueError for a value that has no text form.
+
+    >>> flatten_properties({"bootstrap": {"servers": ["a:9092", "b:9092"]}, "enable.idempotence": True})
+    {'bootstrap.servers': 'a:9092,b:9092', 'enable.idempotence': 'true'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten_properties(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = _property_text(f"{prefix}{key}", value)
+    return flat
+
+
+def _property_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_property_text(name, item) for item in value)
+    raise ValueError(f"{name} must be text, a number, true, false or a list of these")

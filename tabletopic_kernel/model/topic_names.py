@@ -1,0 +1,71 @@
+"""Names of Kafka topics: which there can be, and which belong to programs and hold no events."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tabletopic_kernel.model.errors import UsageError
+
+OWN_TOPICS: Final = ("__tabletopic.settings", "__tabletopic.control")
+# Kafka's own rule (org.apache.kafka.common.internals.Topic).
+_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_STREAMS: Final = (
+    r".+-(KSTREAM|KTABLE)-.*\d{10}.*-(changelog|repartition|(subscription-(registration|response))-topic)"
+)
+# By whose they are; each is matched against the whole name. Not all that begins with two underscores is
+# internal: Debezium's heartbeats are events.
+_INTERNAL: Final = {
+    "Kafka's own": (
+        r"__(consumer_offsets|transaction_state|cluster_metadata|share_group_state|remote_log_metadata"
+        r"|diskless_metadata)"
+    ),
+    "a schema registry's": (
+        r"_schemas(_.+)?|_schema_encoders|kafkasql-(journal|snapshots|events)|registry-events"
+    ),
+    "Confluent's own": r"_confluent[-.].+|__confluent[-.].+",
+    "Kafka Connect's": r"(.+[-_.])?connect[-_.](configs?|offsets?|status|statuses)",
+    "MirrorMaker's": r"mm2-(configs|offsets|status|offset-syncs)\..+\.internal|.+\.checkpoints\.internal",
+    "Kafka Streams'": _STREAMS,
+    "the cluster's operator's": (
+        r"__amazon_msk_.+|__strimzi.+|strimzi\.cruisecontrol\..+|__CruiseControlMetrics"
+        r"|__KafkaCruiseControl.+|_redpanda\..+|__redpanda\..+|_internal_connectors_.+"
+    ),
+}
+_PATTERNS: Final = {owner: re.compile(pattern) for owner, pattern in _INTERNAL.items()}
+
+
+def check_topic_name(name: str) -> None:
+    """See that Kafka can have a topic of this name; raises UsageError.
+
+    >>> check_topic_name("a b")
+    Traceback (most recent call last):
+    tabletopic_kernel.model.errors.UsageError: 'a b' is no topic name: Kafka takes letters, digits, . _ and -
+    """
+    if not _LEGAL.fullmatch(name) or name in (".", ".."):
+        told = f"{name[:60]}…" if len(name) > 61 else name
+        why = "at most 249 characters" if len(name) > 249 else "letters, digits, . _ and -"
+        raise UsageError(f"{told!r} is no topic name: Kafka takes {why}")
+
+
+def internal_owner(name: str) -> str | None:
+    """Whose internal topic it is, in words; None for a topic of people's events.
+
+    >>> internal_owner("__consumer_offsets"), internal_owner("clicks")
+    ("Kafka's own", None)
+    """
+    if name in OWN_TOPICS:
+        return "the workbench's own"
+    return next((owner for owner, pattern in _PATTERNS.items() if pattern.fullmatch(name)), None)
+
+
+def check_table_topic(name: str) -> None:
+    """See that a topic of this name may be a table topic; raises UsageError if it cannot, or is internal."""
+    check_topic_name(name)
+    if (owner := internal_owner(name)) is not None:
+        raise UsageError(not_a_table_topic(name, owner))
+
+
+def not_a_table_topic(name: str, owner: str) -> str:
+    """Why an internal topic is refused."""
+    return f"{name} is {owner} topic: its records are no events, and it cannot be a table topic"

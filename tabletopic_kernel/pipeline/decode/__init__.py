@@ -1,0 +1,1 @@
+"""The records of one schema become rows."""

@@ -1,0 +1,149 @@
+"""The records of one schema become rows of the table: decode, transform, project, conform.
+
+Nothing is kept here, so that the same records can be tried again in smaller parts (``narrow``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.decoder import BadSchemaError, Decoder, InferringDecoder
+from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model import dead_letter
+from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.pipeline.conform import conform, part
+from tabletopic_kernel.pipeline.decode.kafka_columns import kafka_columns
+from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.decode.rename import relabel
+from tabletopic_kernel.pipeline.keys import KeyColumns
+from tabletopic_kernel.pipeline.split_by_schema import Group
+from tabletopic_kernel.pipeline.transform.rows import Rows
+from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+
+
+@dataclass
+class Made:
+    """What became of some records: each is in ``rows``, or refused, or passed over.
+
+    ``needed_columns``: what inferred records need first; then there are no rows. ``proved``: a record was
+    decoded by a schema that the table does not cover yet, and no more was done.
+    """
+
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    refused: list[Refusals] = field(default_factory=list)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    needed_columns: Schema | None = None
+    proved: bool = False
+
+
+class GroupRows:
+    """Makes rows by a plan."""
+
+    def __init__(self, loaded: LoadedPlan) -> None:
+        self._loaded = loaded
+        self._plan = loaded.plan
+
+    def of(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> Made:
+        """What becomes of a group of ``batch``, which has ``keys``."""
+        made = Made()
+        group = self._without_bad_keys(group, keys, made)
+        positions, columns = group.positions, dict[str, pa.Array]()
+        if group.schema_id is not None:
+            try:
+                decoder = self._loaded.decoder(group.schema_id)
+            except BadSchemaError as error:  # which could be built where it was planned
+                made.refused.append(Refusals(positions, group.schema_id, dead_letter.BAD_SCHEMA, str(error)))
+                return made
+            rows, positions = self._decoded(decoder, group, made)
+            if group.schema_id in self._plan.candidates:
+                made.proved = len(rows) > 0
+                return made
+            if made.needed_columns is not None:
+                return made
+            columns, positions = self._transformed(batch, rows, positions, group.schema_id, made)
+        if self._plan.projection is not None:
+            assert self._loaded.projection is not None
+            found = self._loaded.projection.rows(columns, len(positions))
+            columns, positions = self._taken(found, positions, group.schema_id, made)
+        if self._loaded.target is None or not len(positions):  # no table: they tell of no column
+            return made
+        source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
+        columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
+        columns.update(keys.at(positions, len(batch)))
+        self._conform(columns, positions, group.schema_id, self._loaded.target, made)
+        return made
+
+    def _without_bad_keys(self, group: Group, keys: KeyColumns, made: Made) -> Group:
+        if not len(keys.refused):
+            return group
+        bad = np.isin(group.positions, keys.refused.positions)
+        if not bad.any():
+            return group
+        made.refused.append(keys.refused.among(group.positions, group.schema_id))
+        return group.only(~bad)
+
+    def _decoded(self, decoder: Decoder, group: Group, made: Made) -> tuple[pa.RecordBatch, Positions]:
+        rows, refused = decoder.decode(group.values)
+        if isinstance(decoder, InferringDecoder):
+            made.needed_columns = decoder.needed
+        self._refuse(group.positions, group.schema_id, refused, made)
+        positions = group.positions
+        return rows, np.delete(positions, [bad.index for bad in refused]) if refused else positions
+
+    def _transformed(
+        self,
+        batch: pa.RecordBatch,
+        rows: pa.RecordBatch,
+        positions: Positions,
+        schema_id: SchemaKey,
+        made: Made,
+    ) -> tuple[dict[str, pa.Array], Positions]:
+        """Decoded rows, which are the records at ``positions``, as columns; and which records those are."""
+        offsets = batch.column("offset")
+        if len(positions) < len(batch):
+            offsets = offsets.take(pa.array(positions))
+        found = self._loaded.step(schema_id).rows(rows, offsets)
+        columns, positions = self._taken(found, positions, schema_id, made)
+        renames = self._plan.schemas[schema_id].renames
+        return relabel(columns, dict(renames)) if renames else columns, positions
+
+    def _taken(
+        self, found: Rows, positions: Positions, schema_id: SchemaKey | None, made: Made
+    ) -> tuple[dict[str, pa.Array], Positions]:
+        """What a transform made of the records at ``positions``: the columns of those that it kept."""
+        self._refuse(positions, schema_id, found.refused, made)
+        made.passed_over = added(made.passed_over, found.passed_over)
+        return found.columns, positions if len(found.kept) == len(positions) else positions[found.kept]
+
+    def _conform(
+        self,
+        columns: Mapping[str, pa.Array],
+        at: Positions,
+        schema_id: SchemaKey | None,
+        target: pa.Schema,
+        made: Made,
+    ) -> None:
+        """Fit ``columns``, which are the records at ``at``; what does not fit is refused."""
+        try:
+            made.rows.append(conform(columns, len(at), target))
+        except pa.ArrowInvalid as error:
+            if len(at) == 1:
+                made.refused.append(Refusals(at, schema_id, dead_letter.DOES_NOT_FIT, str(error)))
+                return
+            middle = len(at) // 2
+            for start, stop in ((0, middle), (middle, len(at))):
+                self._conform(part(columns, start, stop), at[start:stop], schema_id, target, made)
+
+    def _refuse(
+        self, positions: Positions, schema_id: SchemaKey | None, refused: list[Refused], made: Made
+    ) -> None:
+        if refused:
+            told = [bad.reason for bad in refused], [bad.message for bad in refused]
+            made.refused.append(Refusals(positions[[bad.index for bad in refused]], schema_id, *told))

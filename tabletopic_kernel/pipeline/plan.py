@@ -1,0 +1,228 @@
+"""What the coordinator tells a task, and what a task tells it back."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.pipeline.decode.narrow import MIN_ALIKE
+from tabletopic_kernel.pipeline.transform.columns import Transform
+
+# The id of the one schema of a topic whose values carry none.
+WHOLE_TOPIC: Final = -1
+_MAX_TRACES = 5
+_MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a task needs to write a table's data files; ``metadata`` as JSON."""
+
+    metadata: str
+    io_properties: dict[str, str] = field(repr=False)  # with the storage's keys
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """Schemas of keys, as ``StagePlan`` has those of values."""
+
+    schemas: dict[SchemaKey, WriterSchema]
+    refused_schemas: dict[SchemaKey, tuple[str, str]]
+    unknown_schemas: frozenset[SchemaKey]
+    candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A SELECT, and the columns of the ``batch`` that it reads."""
+
+    text: str
+    columns: Schema
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """Everything a task needs, sent with it.
+
+    ``table`` and ``dead_letters`` are None while there is no such table. ``schemas`` holds the writer
+    schemas that the table covers by id; ``refused_schemas`` those whose records are refused, with reason
+    and message; ``covers_tombstones`` says that every value column is optional. Records of other ids are
+    not written: their ids come back as needs. ``candidates`` are schemas that the table does not cover: it
+    changes for one after a record was decoded by it, and until then its records can only be refused.
+    ``patient``: no batch is given up because its first records all fail alike.
+    """
+
+    topic: str
+    table: TablePlan | None
+    dead_letters: TablePlan | None
+    epoch: int
+    schemas: dict[SchemaKey, WriterSchema]
+    refused_schemas: dict[SchemaKey, tuple[str, str]]
+    covers_tombstones: bool
+    transform: Transform
+    framed: bool
+    errors: Literal["dead_letter", "skip", "stop"]
+    key_format: str
+    metadata_columns: tuple[str, ...]
+    # Of those refused: the registry did not know them when it was last asked, and may by now.
+    unknown_schemas: frozenset[SchemaKey] = frozenset()
+    # What JSON without a schema is decoded to; columns that it lacks come back as needs.
+    inferred: Schema | None = None
+    projection: Projection | None = None
+    # The one schema is the newest of a subject, so each batch asks which that is.
+    follows_latest: bool = False
+    # Of keys that name their schema; None: they do not, or no column wants them.
+    keys: KeyPlan | None = None
+    candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
+    patient: bool = False
+
+    @property
+    def passes_over_tombstones(self) -> bool:
+        """Whether a record without a value tells nothing: it follows a delete, for the sake of compaction."""
+        return self.transform == "flatten_debezium"
+
+    @property
+    def to_ask_again(self) -> Needs | None:
+        """What the registry may know better by now; None: nothing."""
+        of_keys = self.keys.unknown_schemas if self.keys else frozenset()
+        if not (self.unknown_schemas or of_keys or self.follows_latest):
+            return None
+        return Needs(frozenset[SchemaKey | None](self.unknown_schemas), key_ids=of_keys)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must be there before a batch can be staged.
+
+    ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need, as
+    tasks saw them. ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and
+    ``proved_keys`` are candidates by which a record was decoded: the table may change for these.
+    """
+
+    schema_ids: frozenset[SchemaKey | None] = frozenset()
+    columns: tuple[Schema, ...] = ()
+    dead_letters: bool = False
+    key_ids: frozenset[SchemaKey] = frozenset()
+    proved: frozenset[SchemaKey] = frozenset()
+    proved_keys: frozenset[SchemaKey] = frozenset()
+
+    @property
+    def of_table(self) -> bool:
+        """Whether the topic's table must change, or may have to."""
+        return bool(self.schema_ids or self.columns or self.key_ids or self.proved or self.proved_keys)
+
+    def __bool__(self) -> bool:
+        return self.of_table or self.dead_letters
+
+
+@dataclass(frozen=True)
+class RefusedRecord:
+    """A record that cannot become a row: where it is and why."""
+
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+    message: str
+
+
+@dataclass
+class StageResult:
+    """What one task did, or all of a batch. Rows count only what is in files, letters likewise.
+
+    ``failed`` counts records that led to an exception nobody foresaw, by its class; ``traces`` has a few of
+    these, by their last lines. ``alike``: a group was given up because all of its records seemed to fail
+    alike, so this result is not whole. ``decoded``: records that became rows, or asked for none.
+    """
+
+    files: list[DataFile] = field(default_factory=list)
+    spec_id: int = 0
+    rows: int = 0
+    letters: list[DataFile] = field(default_factory=list)
+    records: int = 0
+    value_bytes: int = 0
+    newest_ms: dict[int, int] = field(default_factory=dict)
+    needed: set[SchemaKey | None] = field(default_factory=set)
+    needed_columns: list[Schema] = field(default_factory=list)
+    needed_keys: set[SchemaKey] = field(default_factory=set)
+    proved: set[SchemaKey] = field(default_factory=set)
+    proved_keys: set[SchemaKey] = field(default_factory=set)
+    failed: dict[str, int] = field(default_factory=dict)
+    traces: dict[str, str] = field(default_factory=dict)
+    alike: bool = False
+    decoded: int = 0
+    needs_dead_letters: bool = False
+    refused: dict[str, int] = field(default_factory=Counter)
+    samples: list[RefusedRecord] = field(default_factory=list)
+    passed_over: dict[str, int] = field(default_factory=dict)
+    stopped: str | None = None  # why the topic cannot go on with these settings
+
+    def add(self, pickled: bytes) -> None:
+        """Take in a task's result."""
+        other: StageResult = pickle.loads(pickled)
+        for file in other.files:
+            file.spec_id = other.spec_id  # PyIceberg keeps it beside the fields that pickle carries
+        for file in other.letters:
+            file.spec_id = 0  # a dead-letter table is not partitioned
+        self.files += other.files
+        self.rows += other.rows
+        self.letters += other.letters
+        self.records += other.records
+        self.value_bytes += other.value_bytes
+        for partition, newest in other.newest_ms.items():
+            self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
+        self.needed |= other.needed
+        self.needed_columns += other.needed_columns
+        self.needed_keys |= other.needed_keys
+        self.proved |= other.proved
+        self.proved_keys |= other.proved_keys
+        self.failed = added(self.failed, other.failed)
+        for line, trace in other.traces.items():
+            self.trace(line, trace)
+        self.alike |= other.alike
+        self.decoded += other.decoded
+        self.needs_dead_letters |= other.needs_dead_letters
+        self.refused = added(self.refused, other.refused)
+        self.passed_over = added(self.passed_over, other.passed_over)
+        self.stopped = self.stopped or other.stopped
+        self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
+
+    def sample(self, record: RefusedRecord) -> None:
+        """Keep a record to show, as long as there are few."""
+        if len(self.samples) < _MAX_SAMPLES:
+            self.samples.append(record)
+
+    def trace(self, line: str, trace: str) -> None:
+        """Keep a trace for the log, as long as there are few."""
+        if len(self.traces) < _MAX_TRACES:
+            self.traces.setdefault(line, trace)
+
+    @property
+    def all_fail_alike(self) -> bool:
+        """Whether no record became a row, and as many as say something led to one and the same exception."""
+        return not self.decoded and len(self.failed) == 1 and sum(self.failed.values()) >= MIN_ALIKE
+
+    @property
+    def wants_samples(self) -> bool:
+        """Whether ``sample`` still keeps records."""
+        return len(self.samples) < _MAX_SAMPLES
+
+    @property
+    def refused_count(self) -> int:
+        """Records that cannot become rows."""
+        return sum(self.refused.values())
+
+    @property
+    def needs(self) -> Needs:
+        """What must be there before the batch can be staged."""
+        columns, key_ids = tuple(self.needed_columns), frozenset(self.needed_keys)
+        proved = frozenset(self.proved), frozenset(self.proved_keys)
+        return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids, *proved)

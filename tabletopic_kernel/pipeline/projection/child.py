@@ -1,0 +1,128 @@
+"""A projection in a process of its own: what it takes is not taken from the host, and it can be ended.
+
+A host has other topics, and a statement computes what does not depend on the records as it is planned. So
+hosts and commands plan projections here, and run them here where they need rows (a replay). Workers, which
+Spark starts anew when they end, run them themselves, for the way to another process costs more than the
+statement.
+
+The process gets pickled requests on standard input, one after another, and answers on standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.model.errors import ProjectionError
+from tabletopic_kernel.pipeline.transform.rows import Rows
+
+# Wall clock, after which the process ends itself, also within a function of DuckDB's; the limits of
+# sql_guard, in CPU time, come first unless the machine is very busy.
+_PLAN_S: Final = 300
+_ROWS_S: Final = 1_800
+
+
+def planned_columns(text: str, batch: Schema) -> Schema:
+    """The columns, all optional, that a projection of rows with the columns ``batch`` puts out.
+
+    Raises:
+        ProjectionError: it is not allowed, does not go with these columns, or takes too much.
+    """
+    return _planned(text, batch.model_dump_json())
+
+
+@lru_cache(maxsize=64)
+def _planned(text: str, batch: str) -> Schema:
+    child = ChildProjection(text, Schema.model_validate_json(batch))
+    child.close()
+    return child.iceberg_schema
+
+
+class ChildProjection:
+    """As ``SqlProjection``, elsewhere; raises what that does."""
+
+    def __init__(self, text: str, batch: Schema) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tabletopic_kernel.pipeline.projection.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends this
+        )
+        self.close = weakref.finalize(self, _end, self._process)
+        try:
+            self.iceberg_schema: Schema = self._ask((text, batch), "planned")
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
+        """See ``SqlProjection.rows``."""
+        found: Rows = self._ask((dict(columns), count), "run")
+        return found
+
+    def _ask(self, request: object, done: str) -> Any:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump(request, process.stdin, protocol=5)
+            process.stdin.flush()
+            usable, found = pickle.load(process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            code = process.wait()
+            why = "takes too long" if code == -signal.SIGALRM else f"ended DuckDB (exit code {code})"
+            raise ProjectionError(f"it {why} as it was {done}") from error
+        if not usable:
+            raise ProjectionError(found)
+        return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a child: it may be within a statement, and holds nothing that would be lost."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what was not sent
+                pipe.close()
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    from tabletopic_kernel.pipeline.projection.projection import SqlProjection  # noqa: PLC0415 - costs time
+
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints something
+    projection: SqlProjection | None = None
+    while True:
+        try:
+            request = pickle.load(requests)
+        except EOFError:
+            return
+        signal.alarm(_PLAN_S if projection is None else _ROWS_S)
+        try:
+            if projection is None:
+                projection = SqlProjection(*request)
+                found: tuple[bool, object] = True, projection.iceberg_schema
+            else:
+                found = True, projection.rows(*request)
+        except ProjectionError as error:
+            found = False, error.why
+        signal.alarm(0)
+        pickle.dump(found, answers, protocol=5)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

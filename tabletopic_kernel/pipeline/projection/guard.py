@@ -1,0 +1,163 @@
+"""Runs a projection's statement within limits of memory and time that hold whatever the statement does.
+
+DuckDB's own ``memory_limit`` leaves out what its vectors of lists and texts take (``range(250000000)``), so
+the address space of the process is limited while the statement runs. An interrupt is heeded between
+vectors only, and one call of a function may take hours on a single value, so the statement has a thread of
+its own, which can be left alone. Time is CPU time of that thread: a busy machine ends no statement.
+"""
+
+from __future__ import annotations
+
+import queue
+import resource
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from tabletopic_kernel.model.errors import ProjectionError
+from tabletopic_kernel.pipeline.projection.stuck import note_stuck
+
+T = TypeVar("T")
+# Beyond what the process has: twice DuckDB's memory_limit, as a result is there twice for a moment.
+MEMORY_BYTES: Final = 1024**3
+GROUP_S: Final = 30.0  # for as many records as a group has at most
+RECORD_S: Final = 2.0  # for a few
+_GROUP_RECORDS: Final = 65_536
+# An interrupt is heeded when a function is through with a vector of values.
+_GRACE_S: Final = 15.0
+_LOOK_S: Final = 0.5
+_PAGE_BYTES: Final = resource.getpagesize()
+
+
+class LimitError(Exception):
+    """A statement needed more memory or time than it may take; the message says which."""
+
+
+class StuckError(ProjectionError):
+    """A statement cannot be ended; its thread goes on, and the process has to end."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"it takes more than {GROUP_S:.0f} s for {_GROUP_RECORDS:,} records, in one step that cannot be "
+            "interrupted; is there a function whose work grows with a value, such as levenshtein or rpad?"
+        )
+
+
+def run(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T], records: int) -> T:
+    """The outcome of ``ask``: a question to the connection about so many records.
+
+    Raises:
+        LimitError: it took too much.
+        StuckError: it took too much, and could not be ended.
+        duckdb.Error: as DuckDB does.
+    """
+    limit = max(RECORD_S, GROUP_S * records / _GROUP_RECORDS)
+    try:
+        with _MEMORY:
+            return _runner().run(ask, connection, limit)
+    except duckdb.InterruptException as error:
+        raise LimitError(f"it takes more than {limit:.0f} s of processor time") from error
+    except (MemoryError, duckdb.OutOfMemoryException, pa.ArrowMemoryError) as error:
+        raise LimitError(_OF_MEMORY) from error
+    except duckdb.Error as error:
+        if "bad_alloc" in str(error) or "bad allocation" in str(error):
+            raise LimitError(_OF_MEMORY) from error
+        raise
+
+
+_OF_MEMORY: Final = "it takes more than 512 MB of memory"
+
+
+class _Memory:
+    """The limit of the address space: set with the first statement that runs, lifted after the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._before = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._running += 1
+            if self._running > 1:
+                return
+            self._before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            most = _address_space() + MEMORY_BYTES
+            if soft == resource.RLIM_INFINITY or most < soft:
+                resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._lock:
+            if kind is not None and issubclass(kind, StuckError):
+                return  # what goes on stays within it
+            self._running -= 1
+            if not self._running:
+                resource.setrlimit(resource.RLIMIT_AS, self._before)
+
+
+_MEMORY: Final = _Memory()
+
+
+def _address_space() -> int:
+    """Bytes of address space that this process has (proc(5): the first number of ``statm``, in pages)."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
+
+
+class _Runner:
+    """A thread that runs one statement after another: it lives on, so that its clock can always be read."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="projection", daemon=True)
+        self._thread.start()
+        ident = self._thread.ident
+        assert ident is not None
+        self._clock = time.pthread_getcpuclockid(ident)
+
+    def _work(self) -> None:
+        while True:
+            ask = self._asked.get()
+            try:
+                outcome: tuple[Any, BaseException | None] = (ask(), None)
+            except BaseException as error:
+                outcome = (None, error)
+            del ask
+            self._done.put(outcome)
+            del outcome  # a table is not kept until the next question
+
+    def run(self, ask: Callable[[], T], connection: duckdb.DuckDBPyConnection, limit_s: float) -> T:
+        """The outcome of ``ask``, which uses the connection; raises what it raises, and StuckError."""
+        began, interrupted = time.clock_gettime(self._clock), False
+        self._asked.put(ask)
+        while True:
+            try:
+                found, error = self._done.get(timeout=_LOOK_S)
+                break
+            except queue.Empty:
+                spent = time.clock_gettime(self._clock) - began
+            if spent > limit_s and not interrupted:
+                interrupted = True
+                connection.interrupt()
+            if spent > limit_s + _GRACE_S:
+                note_stuck()
+                raise StuckError
+        if error is not None:
+            raise error
+        return found  # type: ignore[no-any-return]
+
+
+_LOCAL = threading.local()
+
+
+def _runner() -> _Runner:
+    """The runner of this thread, whose statements come one after another."""
+    found: _Runner | None = getattr(_LOCAL, "runner", None)
+    if found is None:
+        found = _LOCAL.runner = _Runner()
+    return found

@@ -1,0 +1,258 @@
+"""A SQL projection over decoded rows: one SELECT, run by DuckDB on each Arrow batch.
+
+What it may say is checked in ``sql_statement``. A hidden column numbers the rows, so what comes out is tied
+to its record by that number, whatever DuckDB does in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.types import arrow_schema_of
+from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
+from tabletopic_kernel.model.errors import InternalError, ProjectionError
+from tabletopic_kernel.pipeline.conform import conform, part
+from tabletopic_kernel.pipeline.projection import guard as sql_guard
+from tabletopic_kernel.pipeline.projection.guard import LimitError
+from tabletopic_kernel.pipeline.projection.statement import ROW, TABLE, connect, statement
+from tabletopic_kernel.pipeline.projection.types import beyond_calendar, columns_of
+from tabletopic_kernel.pipeline.transform.columns import FILTERED
+from tabletopic_kernel.pipeline.transform.rows import Rows, every
+
+# What the values of a record can lead to. Any other error of DuckDB is trouble, and no letter (I9).
+_OF_VALUES: Final = (
+    duckdb.ConversionException,
+    duckdb.InvalidInputException,
+    duckdb.OutOfRangeException,
+    duckdb.TypeMismatchException,
+    duckdb.ConstraintException,
+    duckdb.NotImplementedException,
+    duckdb.SyntaxException,  # of a pattern or a format, say
+)
+_NO_TIME: Final = "a date or time that is not in the years 0001 to 9999, or the time 24:00"
+# Records of a batch that are run alone for the sake of their own message.
+_MESSAGES: Final = 10
+# Seconds that a batch may spend on attempts that were ended for memory or time: enough to find some records
+# that are to blame, and if all are, it is the statement.
+_WASTED_S: Final = 90.0
+
+
+class SqlProjection:
+    """A projection of rows with the columns ``batch``. Not for use by two threads at once.
+
+    Raises:
+        ProjectionError: it is not allowed, or does not go with these columns.
+    """
+
+    def __init__(self, text: str, batch: Schema) -> None:
+        self._statement = statement(text)
+        fields = [field.with_nullable(True) for field in arrow_schema_of(batch)]
+        self._input = pa.schema(fields)
+        numbered = self._input.append(pa.field(ROW, pa.int64()))
+        connection = connect()
+        connection.register(TABLE, pa.Table.from_batches([], numbered))
+        try:
+            names, types = sql_guard.run(connection, lambda: _described(connection, self._statement.query), 0)
+        except LimitError as error:
+            raise _too_much(error) from error
+        except duckdb.Error as error:
+            together = "an expression puts rows together, and each record is a row by itself"
+            is_together = ROW in str(error) and "GROUP BY" in str(error)
+            raise ProjectionError(together if is_together else _message(error)) from error
+        # A * has the hidden column too; the one that counts is the last.
+        self._outputs = [at for at, name in enumerate(names[:-1]) if name != ROW]
+        chosen = [names[at] for at in self._outputs], [types[at] for at in self._outputs]
+        self.iceberg_schema = columns_of(*chosen)
+        self._try()
+
+    def _try(self) -> None:
+        """Run it once: planning leaves for later what takes too much, though no record asks for it."""
+        try:
+            self.select(self.numbered({}, every(1)))
+        except LimitError as error:
+            raise _too_much(error) from error
+        except _OF_VALUES:
+            pass  # nulls are no record's values
+
+    def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
+        """What becomes of ``count`` rows with these columns; those that are missing are null."""
+        run = _Run(self, count)
+        run.take(columns, every(count))
+        return run.rows()
+
+    def numbered(self, columns: Mapping[str, pa.Array], rows: Positions) -> pa.Table:
+        """The batch that the statement reads; raises pyarrow.ArrowInvalid."""
+        batch = conform(columns, len(rows), self._input)
+        return pa.Table.from_batches([batch]).append_column(ROW, pa.array(rows))
+
+    def select(self, table: pa.Table) -> pa.Table:
+        """The projection of a numbered batch, numbered as it is; raises duckdb.Error."""
+        found = _run(self._statement.query, table)
+        return found.select([*self._outputs, found.num_columns - 1])
+
+    def failing(self, table: pa.Table) -> dict[int, str]:
+        """Rows that fail, with the output that does; empty where that cannot be told."""
+        try:
+            found = _run(self._statement.probe, table)
+        except (
+            *_OF_VALUES,
+            duckdb.BinderException,
+            LimitError,
+        ):  # outputs that are made of others have no sense alone
+            return {}
+        found = found.filter(pc.is_valid(found["failed"]))
+        return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))
+
+
+class _Run:
+    """One batch under way."""
+
+    def __init__(self, projection: SqlProjection, count: int) -> None:
+        self._projection = projection
+        self._count = count
+        self._found: list[pa.Table] = []
+        self._refused: dict[int, Refused] = {}
+        self._wasted = 0.0  # seconds
+
+    def take(self, columns: Mapping[str, pa.Array], rows: Positions) -> None:
+        """Project these rows."""
+        try:
+            table = self._projection.numbered(columns, rows)
+        except pa.ArrowInvalid as error:
+            if len(rows) == 1:
+                self._refuse(int(rows[0]), DOES_NOT_FIT, str(error))
+                return
+            middle = len(rows) // 2
+            for start, stop in ((0, middle), (middle, len(rows))):
+                self.take(part(columns, start, stop), rows[start:stop])
+            return
+        self._query(table)
+
+    def _query(self, table: pa.Table) -> None:
+        began = time.monotonic()
+        try:
+            found = self._projection.select(table)
+        except LimitError as error:
+            self._waste(time.monotonic() - began, error)
+            if len(table) == 1:
+                self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, str(error))
+            else:
+                self._halve(table)
+            return
+        except _OF_VALUES as error:
+            self._without_failing(table, error)
+            return
+        self._found.append(self._within_calendar(found))
+
+    def _waste(self, seconds: float, error: LimitError) -> None:
+        self._wasted += seconds
+        if self._wasted > _WASTED_S:
+            raise ProjectionError(f"{error}, with many of the newest records")
+
+    def _halve(self, table: pa.Table) -> None:
+        middle = len(table) // 2
+        self._query(table.slice(0, middle))
+        self._query(table.slice(middle))
+
+    def _without_failing(self, table: pa.Table, error: duckdb.Error) -> None:
+        """The same for those rows that do not fail; the others are refused, each with its reason."""
+        if len(table) == 1:
+            self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, _first_line(error))
+            return
+        failing = self._projection.failing(table)
+        if not failing:  # an error that TRY does not see
+            self._halve(table)
+            return
+        fails = pc.is_in(table[ROW], pa.array(list(failing), pa.int64()))
+        bad = table.filter(fails)
+        for at, row in enumerate(bad[ROW].to_pylist()):
+            told = "fails on this record"
+            if at < _MESSAGES:
+                told = self._message(bad.slice(at, 1)) or told
+            self._refuse(row, PROJECTION_FAILED, f"{failing[row]}: {told}")
+        rest = table.filter(pc.invert(fails))
+        if len(rest):
+            self._query(rest)
+
+    def _message(self, row: pa.Table) -> str | None:
+        try:
+            self._projection.select(row)
+        except LimitError as error:
+            return str(error)
+        except _OF_VALUES as error:
+            return _first_line(error)
+        return None
+
+    def _within_calendar(self, found: pa.Table) -> pa.Table:
+        far = np.zeros(len(found), np.bool_)
+        for column in found.columns:
+            far |= beyond_calendar(column)
+        if not far.any():
+            return found
+        for row in found[ROW].filter(pa.array(far)).to_pylist():
+            self._refuse(row, DOES_NOT_FIT, _NO_TIME)
+        return found.filter(pa.array(~far))
+
+    def _refuse(self, row: int, reason: str, message: str) -> None:
+        self._refused[row] = Refused(row, reason, message)
+
+    def rows(self) -> Rows:
+        """What was found, in the order of the rows."""
+        refused = [self._refused[row] for row in sorted(self._refused)]
+        if not self._found:
+            filtered = self._count - len(refused)
+            return Rows({}, np.empty(0, np.int64), refused, {FILTERED: filtered} if filtered else {})
+        table = self._found[0] if len(self._found) == 1 else pa.concat_tables(self._found)
+        kept = table[ROW].to_numpy()
+        if (np.diff(kept) <= 0).any():
+            order = np.argsort(kept, kind="stable")
+            table, kept = table.take(pa.array(order)), kept[order]
+        if (np.diff(kept) <= 0).any() or (len(kept) and not 0 <= kept[0] <= kept[-1] < self._count):
+            raise InternalError("a projection gave a row twice; rows would be tied to the wrong records (I1)")
+        table = table.combine_chunks()
+        columns = {name: _whole(table[name]) for name in table.column_names if name != ROW}
+        filtered = self._count - len(kept) - len(refused)
+        return Rows(columns, kept, refused, {FILTERED: filtered} if filtered else {})
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+
+def _too_much(error: LimitError) -> ProjectionError:
+    return ProjectionError(f"{error}, whatever the records are")
+
+
+def _described(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[Any]]:
+    # What does not depend on the records is computed here already.
+    found = connection.sql(query)
+    return found.columns, found.types
+
+
+def _run(query: str, table: pa.Table) -> pa.Table:
+    connection = connect()
+    try:
+        connection.register(TABLE, table)
+        return sql_guard.run(connection, lambda: connection.execute(query).to_arrow_table(), len(table))
+    finally:
+        connection.close()
+
+
+def _message(error: duckdb.Error) -> str:
+    """What is wrong, in DuckDB's words, without its pointer into the statement."""
+    lines = str(error).split("\n\nLINE ")[0].splitlines()
+    return " ".join(line.strip() for line in lines if line.strip() and ROW not in line)
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]

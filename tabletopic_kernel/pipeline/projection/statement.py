@@ -1,0 +1,268 @@
+"""The shape of a projection: one row out for each row in, or none, and always the same one.
+
+The statement is read by DuckDB's own parser (``json_serialize_sql``), so what is checked here is what runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import duckdb
+
+from tabletopic_kernel.model.errors import ProjectionError
+
+TABLE: Final = "batch"
+# A column of the batch that tells which row is which. No statement can name it by guessing.
+ROW: Final = f"row_{uuid.uuid4().hex}"
+_Node = dict[str, Any]
+
+_LOCK = threading.Lock()
+_SETTINGS: Final = (
+    "SET TimeZone = 'UTC'",
+    # Arrow gets UUIDs as such, and offsets of 64 bits as data files have.
+    "SET arrow_lossless_conversion = true",
+    "SET arrow_large_buffer_size = true",
+    # A name that is not in the batch is a mistake, not some variable of the process.
+    "SET python_enable_replacements = false",
+    # What two expressions share would be taken out of TRY, and fail for all rows.
+    "SET disabled_optimizers = 'common_subexpressions'",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+_CLAUSES: Final = {
+    "ORDER_MODIFIER": "ORDER BY",
+    "LIMIT_MODIFIER": "LIMIT",
+    "LIMIT_PERCENT_MODIFIER": "LIMIT",
+    "DISTINCT_MODIFIER": "DISTINCT",
+}
+_REFUSED_CLASSES: Final = {
+    "SUBQUERY": "a subquery",
+    "WINDOW": "a window function",
+    "PARAMETER": "a parameter",
+    "DEFAULT": "DEFAULT",
+    "POSITIONAL_REFERENCE": "a positional reference",
+}
+
+# Words that the parser takes for columns, and the binder for functions.
+_CLOCKS: Final = frozenset(
+    ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
+)
+# Functions of DuckDB's own state, which it takes to be as constant as a text.
+_OUTSIDE: Final = frozenset(("current_setting", "getvariable", "version"))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A projection that was checked.
+
+    ``query`` is the statement with the column ``ROW`` at the end. ``probe`` gives, for each row, ``ROW`` and
+    the name of the first output that fails on it (``WHERE`` for the condition), null if none does.
+    """
+
+    query: str
+    probe: str
+    alias: str
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A connection of this thread's own to a DuckDB that reaches nothing but what it is given."""
+    with _LOCK:
+        return _database().cursor()
+
+
+@lru_cache(maxsize=1)
+def _database() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "threads": "1",  # tasks are what runs side by side
+            "memory_limit": "512MB",
+            "temp_directory": "",  # more than that is an error of the record, and spills nowhere
+        }
+    )
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    return connection
+
+
+@lru_cache(maxsize=64)
+def statement(text: str) -> Statement:
+    """Check a projection.
+
+    Raises:
+        ProjectionError: it is no SELECT of expressions from ``batch``, with or without a WHERE.
+    """
+    connection = connect()
+    tree = _parse(connection, text)
+    node = tree["statements"][0]["node"]
+    _check_clauses(node, tree["statements"][0])
+    alias = node["from_table"]["alias"] or TABLE
+    outputs: list[_Node] = node["select_list"]
+    for output in outputs:
+        _check_output(output, alias)
+    if node["where_clause"] is not None:
+        _check_expressions(node["where_clause"], alias)
+    where = node["where_clause"]
+    parts = {name: _text(connection, tree, part) for name, part in _may_fail(outputs)}
+    probe = _probe(None if where is None else _text(connection, tree, where), parts, alias)
+    row = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "query_location": 0}
+    outputs.append({**row, "column_names": [ROW]})
+    return Statement(_sql(connection, tree), probe, alias)
+
+
+def _parse(connection: duckdb.DuckDBPyConnection, text: str) -> _Node:
+    found = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+    tree: _Node = json.loads(found[0]) if found else {}
+    if tree.get("error", True):
+        wrong = tree.get("error_type") != "parser"
+        raise ProjectionError(_ONLY if wrong else f"{tree.get('error_message')}")
+    if len(tree["statements"]) != 1 or tree["statements"][0]["node"]["type"] != "SELECT_NODE":
+        raise ProjectionError(_ONLY)
+    return tree
+
+
+_ONLY: Final = f"it must be one SELECT … FROM {TABLE}, with or without a WHERE"
+
+
+def _check_clauses(node: _Node, whole: _Node) -> None:
+    source = node["from_table"]
+    plain = source["type"] == "BASE_TABLE" and not (source["schema_name"] or source["catalog_name"])
+    if not plain or source["table_name"].lower() != TABLE or source["sample"] or source["column_name_alias"]:
+        raise ProjectionError(f"{_ONLY}: it reads from {TABLE} alone, without joins or functions")
+    found = [_CLAUSES.get(one["type"], one["type"]) for one in node["modifiers"]]
+    if node["cte_map"]["map"]:
+        found.append("WITH")
+    if node["group_expressions"] or node["group_sets"] or node["aggregate_handling"] != "STANDARD_HANDLING":
+        found.append("GROUP BY")
+    found += [name.upper() for name in ("having", "qualify", "sample") if node[name] is not None]
+    if whole["named_param_map"]:
+        found.append("a parameter")
+    if found:
+        raise ProjectionError(f"{_ONLY}; it has {', '.join(found)}, and each record must be a row by itself")
+
+
+def _check_output(output: _Node, alias: str) -> None:
+    if output["class"] == "STAR" and not output["columns"]:
+        for _, part in _replaced(output):
+            _check_expressions(part, alias)
+        return
+    _check_expressions(output, alias)
+    if not output["alias"] and output["class"] != "COLUMN_REF":
+        raise ProjectionError("give each expression the name of its column, with AS")
+
+
+def _check_expressions(tree: _Node, alias: str) -> None:
+    for node in _nodes(tree):
+        kind = node["class"]
+        if kind in _REFUSED_CLASSES:
+            raise ProjectionError(f"{_REFUSED_CLASSES[kind]} is not allowed: each record is a row by itself")
+        if kind == "STAR":
+            raise ProjectionError("* stands alone, and COLUMNS is not allowed: name the columns")
+        if kind == "COLUMN_REF" and len(node["column_names"]) == 1:
+            _check_name(node["column_names"][0], alias)
+        if kind == "FUNCTION":
+            _check_function(node["function_name"], len(node["children"]))
+
+
+def _check_name(name: str, alias: str) -> None:
+    if name.lower() in (TABLE, alias.lower()):
+        raise ProjectionError(f"{name} is the table: name its columns")
+    if name.lower() in _CLOCKS:
+        raise ProjectionError(f"{name} varies: the same record must always become the same row")
+
+
+def _check_function(name: str, arguments: int) -> None:
+    if name.lower() in _OUTSIDE:
+        raise ProjectionError(f"{name}() reads what is not in the record")
+    if name.lower() == "age" and arguments == 1:
+        raise ProjectionError("age() of one time counts from today, which varies: give it two times")
+    kinds = _functions().get(name.lower(), frozenset())
+    if "aggregate" in kinds:
+        raise ProjectionError(f"{name}() puts rows together, and each record is a row by itself")
+    if name.lower() in ("unnest", "unlist", "generate_subscripts"):
+        raise ProjectionError(f"{name}() makes several rows of one, and each record is a row by itself")
+    if "varies" in kinds:
+        raise ProjectionError(f"{name}() varies: the same record must always become the same row")
+
+
+@lru_cache(maxsize=1)
+def _functions() -> dict[str, frozenset[str]]:
+    """What is to be known of functions, by name: ``aggregate``, and ``varies`` from call to call."""
+    found: dict[str, set[str]] = {}
+    macros: list[tuple[str, str]] = []
+    query = "SELECT lower(function_name), function_type, stability, macro_definition FROM duckdb_functions()"
+    for name, kind, stability, macro in connect().execute(query).fetchall():
+        kinds = found.setdefault(name, set())
+        kinds.add("varies" if kind == "scalar" and stability != "CONSISTENT" else kind)
+        if macro:
+            macros.append((name, macro))
+    varying = _CLOCKS | {name for name, kinds in found.items() if "varies" in kinds}
+    for name, macro in macros:
+        if varying.intersection(re.findall(r"\w+", macro.lower())):
+            found[name].add("varies")
+    # A name that is both, as list functions are, is the scalar one here: DuckDB says so if it is not.
+    return {
+        name: frozenset(kinds - {"aggregate"} if "scalar" in kinds else kinds)
+        for name, kinds in found.items()
+    }
+
+
+def _nodes(tree: Any) -> Iterator[_Node]:
+    """All expressions of a tree, outermost first."""
+    if isinstance(tree, dict):
+        if "class" in tree:
+            yield tree
+        for inner in tree.values():
+            yield from _nodes(inner)
+    elif isinstance(tree, list):
+        for inner in tree:
+            yield from _nodes(inner)
+
+
+def _replaced(star: _Node) -> list[tuple[str, _Node]]:
+    """``* REPLACE (expression AS column)``: the expressions by column."""
+    return [(one["key"], one["value"]) for one in star["replace_list"]]
+
+
+def _may_fail(outputs: list[_Node]) -> Iterator[tuple[str, _Node]]:
+    for output in outputs:
+        if output["class"] == "STAR":
+            yield from _replaced(output)
+        elif output["class"] != "COLUMN_REF":
+            yield output["alias"], output
+
+
+def _text(connection: duckdb.DuckDBPyConnection, tree: _Node, expression: _Node) -> str:
+    """An expression as SQL."""
+    whole = tree["statements"][0]
+    node = {**whole["node"], "select_list": [{**expression, "alias": ""}], "where_clause": None}
+    alone = {**tree, "statements": [{**whole, "node": node}]}
+    text = _sql(connection, alone).removeprefix("SELECT ")
+    return text[: text.rindex(" FROM ")]
+
+
+def _sql(connection: duckdb.DuckDBPyConnection, tree: _Node) -> str:
+    found = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchone()
+    assert found is not None
+    return str(found[0])
+
+
+def _probe(where: str | None, outputs: dict[str, str], alias: str) -> str:
+    # TRY gives null for an error, and a struct around the value tells that from a value that is null.
+    cases = []
+    if where is not None:
+        cases.append(f"WHEN TRY(struct_pack(v := CAST(({where}) AS BOOLEAN))) IS NULL THEN 'WHERE'")
+        cases.append(f"WHEN TRY(CAST(({where}) AS BOOLEAN)) IS DISTINCT FROM true THEN NULL")
+    for name, text in outputs.items():
+        told = name.replace("'", "''")
+        cases.append(f"WHEN TRY(struct_pack(v := ({text}))) IS NULL THEN '{told}'")
+    case = f"CASE {' '.join(cases)} END" if cases else "NULL"
+    return f'SELECT {ROW}, CAST({case} AS VARCHAR) AS failed FROM {TABLE} AS "{alias}"'

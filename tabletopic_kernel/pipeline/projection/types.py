@@ -1,0 +1,148 @@
+"""Types of DuckDB as columns of an Iceberg table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+from tabletopic_kernel.model.errors import ProjectionError
+
+_TYPES: Final[dict[str, IcebergType]] = {
+    "boolean": BooleanType(),
+    **dict.fromkeys(("tinyint", "smallint", "integer", "utinyint", "usmallint"), IntegerType()),
+    **dict.fromkeys(("bigint", "uinteger"), LongType()),
+    "ubigint": DecimalType(20, 0),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "date": DateType(),
+    "time": TimeType(),
+    **dict.fromkeys(("timestamp", "timestamp_s", "timestamp_ms"), TimestampType()),
+    "timestamp with time zone": TimestamptzType(),
+    **dict.fromkeys(("varchar", "enum"), StringType()),
+    "blob": BinaryType(),
+    "uuid": UUIDType(),
+}
+_INSTEAD: Final = {
+    "hugeint": "BIGINT or DECIMAL(38, 0)",
+    "uhugeint": "DECIMAL(38, 0)",
+    "bignum": "DECIMAL(38, 0) or VARCHAR",
+    "time with time zone": "TIME",
+    "time_ns": "TIME",
+    "timestamp_ns": "TIMESTAMP",
+    "interval": "VARCHAR, or count it in a number",
+    "bit": "VARCHAR",
+}
+_DAY_US: Final = MILLIS_PER_DAY * 1000
+
+
+def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
+    """The columns, all optional, that outputs of a statement have in a table.
+
+    Args:
+        names: of the outputs.
+        types: their DuckDBPyType.
+
+    Raises:
+        ProjectionError: a name stands twice, or a type has no counterpart.
+    """
+    folded = [name.lower() for name in names]
+    if twice := sorted({name for name in folded if folded.count(name) > 1 or not name.strip()}):
+        raise ProjectionError(f"the column {twice[0]!r} is there twice; give each a name of its own, with AS")
+    if not names:
+        raise ProjectionError("it has no columns")
+    ids = itertools.count(1)
+    fields = [
+        NestedField(next(ids), name, _type(kind, name, ids), required=False)
+        for name, kind in zip(names, types, strict=True)
+    ]
+    return Schema(*fields)
+
+
+def _type(kind: Any, path: str, ids: Iterator[int]) -> IcebergType:
+    match kind.id:
+        case "decimal":
+            found = dict(kind.children)
+            return DecimalType(found["precision"], found["scale"])
+        case "struct":
+            return StructType(
+                *(
+                    NestedField(next(ids), name, _type(inner, f"{path}.{name}", ids), required=False)
+                    for name, inner in kind.children
+                )
+            )
+        case "list" | "array":
+            return ListType(next(ids), _type(dict(kind.children)["child"], path, ids), element_required=False)
+        case "map":
+            found = dict(kind.children)
+            key, value = (_type(found[part], f"{path}.{part}", ids) for part in ("key", "value"))
+            return MapType(next(ids), key, next(ids), value, value_required=False)
+    if kind.id in _TYPES:
+        return _TYPES[kind.id]
+    instead = _INSTEAD.get(kind.id, "another type")
+    raise ProjectionError(f"{path} is {kind}, which a table cannot hold; CAST it to {instead}")
+
+
+def beyond_calendar(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Rows with a date or time that tables do not have: DuckDB's reach further, also to 24:00 of a day."""
+    parts = [_beyond(chunk) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+
+def _beyond(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    kind, bad = array.type, np.zeros(len(array), np.bool_)
+    if pa.types.is_date32(kind):
+        return _outside(array.cast(pa.int32()), MIN_DAY, MAX_DAY)
+    if pa.types.is_time64(kind):
+        return _outside(array.cast(pa.int64()), 0, _DAY_US - 1)
+    if pa.types.is_timestamp(kind):
+        per_day = _DAY_US // {"s": 1_000_000, "ms": 1000, "us": 1}[kind.unit]
+        return _outside(array.cast(pa.int64()), MIN_DAY * per_day, (MAX_DAY + 1) * per_day - 1)
+    if pa.types.is_struct(kind):
+        for child in array.flatten():
+            bad |= _beyond(child)
+    elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if pa.types.is_map(kind):
+            entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+            lists = pa.ListArray.from_arrays(array.offsets, entries)
+        else:
+            lists = array
+        inner = _beyond(lists.flatten())
+        if inner.any():
+            bad[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)[inner]] = True
+    return bad
+
+
+def _outside(numbers: pa.Array, low: int, high: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    ends = pc.min_max(numbers)
+    if not ends["min"].is_valid or (ends["min"].as_py() >= low and ends["max"].as_py() <= high):
+        return np.zeros(len(numbers), np.bool_)
+    filled = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    outside: np.ndarray[Any, np.dtype[np.bool_]] = (filled < low) | (filled > high)
+    return outside

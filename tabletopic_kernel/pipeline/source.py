@@ -1,0 +1,91 @@
+"""Spark's Kafka source: which options, where to begin, how much in a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tabletopic_kernel.model.errors import InternalError
+from tabletopic_kernel.model.ledger import Offsets
+
+_CONSUMER = {
+    "fetch.max.bytes": str(64 * 1024**2),
+    "receive.buffer.bytes": str(1024**2),
+    # Spark's consumer has its next fetch under way when it asks for the partition's first and last offset,
+    # and the broker answers one request of a connection after the other: each partition costs a batch as long
+    # as that fetch waits for records. What a batch reads is there already, so waiting is of no use.
+    "fetch.max.wait.ms": "1",
+    "isolation.level": "read_committed",
+}
+# Large polls, twice the speed of the defaults: records and bytes, at most and at least. Spark has a consumer
+# for each partition, and each keeps its last poll and a fetch in memory: those of a topic share the third.
+_POLL_RECORDS, _POLL_RECORDS_LEAST, _POLL_RECORDS_TOPIC = 10_000, 500, 250_000
+_FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 4 * 1024**2, 1024**2, 64 * 1024**2
+# A batch begins early once this many records wait, so that a busy topic is staged while the commit
+# interval runs; a quiet topic waits for the interval and makes one file.
+MIN_RECORDS = 200_000
+# The most a batch takes: bounds what is lost by a failed batch, and the memory of its tasks.
+MAX_RECORDS = 1_000_000
+# How often the source looks for new records, as a share of the commit interval, within these bounds
+# (ms): often enough to be fresh, seldom enough that an idle topic costs little.
+_POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """What one streaming query reads, and what its bad records do.
+
+    ``java`` holds connection properties of Kafka's Java client, ``max_records`` the most that a batch takes.
+    """
+
+    topic: str
+    java: Mapping[str, str] = field(repr=False)  # with the login
+    start: Offsets
+    commit_interval_ms: int
+    headers: bool
+    errors: Literal["dead_letter", "skip", "stop"] = "dead_letter"
+    max_refused_share: float = 1.0
+    max_records: int = MAX_RECORDS
+
+
+def reader_options(spec: SourceSpec) -> dict[str, str]:
+    """Options for ``spark.readStream.format("kafka")``."""
+    starting = json.dumps({spec.topic: {str(p): offset for p, offset in sorted(spec.start.items())}})
+    partitions = max(1, len(spec.start))
+    records = max(_POLL_RECORDS_LEAST, min(_POLL_RECORDS, _POLL_RECORDS_TOPIC // partitions))
+    size = max(_FETCH_BYTES_LEAST, min(_FETCH_BYTES, _FETCH_BYTES_TOPIC // partitions))
+    polls = {"max.poll.records": str(records), "max.partition.fetch.bytes": str(size)}
+    return {
+        **{f"kafka.{key}": value for key, value in {**_CONSUMER, **polls, **spec.java}.items()},
+        "subscribe": spec.topic,
+        "startingOffsets": starting,
+        "includeHeaders": str(spec.headers).lower(),
+        "failOnDataLoss": "true",  # a gap is never skipped in silence (I8)
+        "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
+        "maxTriggerDelay": f"{spec.commit_interval_ms}ms",
+        "maxOffsetsPerTrigger": str(spec.max_records),
+        "groupIdPrefix": f"tabletopic-{spec.topic}",
+    }
+
+
+def poll_interval_ms(commit_interval_ms: int) -> int:
+    """Time between two looks for new records."""
+    return max(_POLL_MIN_MS, min(_POLL_MAX_MS, commit_interval_ms // _POLL_SHARE))
+
+
+def batch_end_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
+    """The end offsets of a batch, from the log Spark writes before the batch runs.
+
+    They count control records of transactions and holes of compaction, which the records' own offsets
+    do not show.
+    """
+    path = checkpoint / "offsets" / str(batch_id)
+    for line in path.read_text().splitlines():
+        if line.startswith("{"):
+            offsets = json.loads(line).get(topic)
+            if offsets is not None:
+                return {int(partition): int(offset) for partition, offset in offsets.items()}
+    raise InternalError(f"no offsets of {topic} in {path}")

@@ -1,0 +1,217 @@
+"""Split a batch by schema id, with array operations.
+
+Where a record names its schema is said in ``formats/wire.py``. The last header of the name counts, as for
+Confluent's own reader, and one without a value is none. A header goes before a prefix: the value is then the
+body alone, whatever it begins with; and a header that names no schema is not made good by a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tabletopic_kernel.formats import wire
+from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+
+_Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of one schema: their positions in the batch and their values, in order.
+
+    ``schema_id`` None holds records without a value (tombstones). ``values`` have a prefix in front; where a
+    header named the schema it was put there, and ``indexes`` is what stood behind the id in the header.
+    """
+
+    schema_id: wire.SchemaKey | None
+    positions: Positions
+    values: pa.Array
+    indexes: bytes | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def part(self, start: int, stop: int) -> Group:
+        """The records from ``start`` to ``stop`` of these."""
+        if stop - start == len(self):
+            return self
+        values = self.values.slice(start, stop - start)
+        return replace(self, positions=self.positions[start:stop], values=values)
+
+    def only(self, chosen: _Mask) -> Group:
+        """Those of the records that ``chosen`` says."""
+        return replace(self, positions=self.positions[chosen], values=self.values.filter(pa.array(chosen)))
+
+    def header_fault(self, kind: str) -> str | None:
+        """Why the header does not go with a schema of this kind (``WriterSchema.kind``); None: it does."""
+        if self.indexes is None:
+            return None
+        if kind != "PROTOBUF":
+            return "the header with the schema id is too long" if self.indexes else None
+        try:
+            _, end = read_header(self.indexes, 0)
+        except ValueError:
+            return "the header with the schema id ends, or is damaged, within the message indexes"
+        return None if end == len(self.indexes) else "the header with the schema id is too long"
+
+
+def split(
+    values: pa.Array, headers: pa.Array | None = None, header: str = wire.VALUE_HEADER
+) -> tuple[list[Group], Refusals]:
+    """Group the values of a batch by schema.
+
+    Args:
+        values: binary or large_binary, length n; the records' values, or their keys.
+        headers: list of struct of key and value, length n, as the source has them; None: there are none.
+        header: name of the header that may hold the schema id.
+
+    Returns:
+        Groups (tombstones first, then by ascending id) and the records that have no frame; together their
+        positions are 0 to n-1, each once.
+    """
+    found = None if headers is None else _last_headers(headers, header)
+    if found is None:
+        return _split_by_prefix(values, np.arange(len(values), dtype=np.int64))
+    rows, named = found
+    valued = values.is_valid().to_numpy(zero_copy_only=False)[rows]
+    rows, named = rows[valued], named.filter(pa.array(valued))
+    others = np.ones(len(values), dtype=bool)
+    others[rows] = False
+    left = np.flatnonzero(others)
+    groups, unframed = _split_by_prefix(values.take(pa.array(left)), left)
+    bad: list[Positions] = []
+    messages: list[str] = []
+    for positions, text in _by_text(rows, named):
+        try:
+            schema, indexes = wire.read_schema_header(text)
+        except ValueError as error:
+            bad.append(positions)
+            messages += [f"the header {header} {error}"] * len(positions)
+            continue
+        front = wire.prefix(schema if isinstance(schema, int) else 0) + indexes
+        chosen = values.take(pa.array(positions))
+        joined = pc.binary_join_element_wise(
+            pa.scalar(front, values.type), chosen, pa.scalar(b"", values.type)
+        )
+        groups.append(Group(schema, positions, joined, indexes))
+    if not bad:
+        return groups, unframed
+    reasons = [NO_SCHEMA_ID] * len(unframed) + [BAD_SCHEMA_HEADER] * len(messages)
+    messages = [*unframed.messages, *messages]
+    return groups, Refusals(np.concatenate([unframed.positions, *bad]), None, reasons, messages)
+
+
+def unsplit(values: pa.Array) -> tuple[list[Group], Refusals]:
+    """The values of a topic whose records name no schema: those that are there are one group."""
+    positions = np.arange(len(values), dtype=np.int64)
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    nobody = _unframed(values, positions[:0], positions[:0])
+    if not len(values) or present.all():
+        return [Group(WHOLE_TOPIC, positions, values)] if len(values) else [], nobody
+    absent, there = positions[~present], positions[present]
+    groups = [Group(None, absent, values.take(pa.array(absent)))]
+    if len(there):
+        groups.append(Group(WHOLE_TOPIC, there, values.take(pa.array(there))))
+    return groups, nobody
+
+
+def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], Refusals]:
+    """``positions``: those of the values in the batch."""
+    count = len(values)
+    if count == 0:
+        return [], _unframed(values, positions, positions)
+    starts, lengths, data = _layout(values)
+    present = (
+        np.ones(count, dtype=bool)
+        if values.null_count == 0
+        else values.is_valid().to_numpy(zero_copy_only=False)
+    )
+    framed: _Mask = present & (lengths >= wire.PREFIX_BYTES)
+    if len(data):
+        framed &= data[np.where(framed, starts, 0)] == wire.MAGIC
+    ids = _ids(data, starts[framed])
+    if framed.all() and (ids == ids[0]).all():
+        return [Group(int(ids[0]), positions, values)], _unframed(values, positions[:0], positions[:0])
+    groups = []
+    if not present.all():
+        absent = np.flatnonzero(~present)
+        groups.append(Group(None, positions[absent], values.take(pa.array(absent))))
+    places = np.flatnonzero(framed)
+    for chosen, first in _runs(ids):
+        at = places[chosen]
+        groups.append(Group(int(ids[first]), positions[at], values.take(pa.array(at))))
+    bare = np.flatnonzero(present & ~framed)
+    return groups, _unframed(values, bare, positions[bare])
+
+
+def _last_headers(headers: pa.Array, name: str) -> tuple[Positions, pa.Array] | None:
+    """Positions of the records that have a header of this name, and its value; None where none has."""
+    if headers.null_count == len(headers):
+        return None
+    entries = headers.flatten()
+    keys = entries.field(0)
+    found = np.flatnonzero(pc.equal(keys, pa.scalar(name, keys.type)).to_numpy(zero_copy_only=False))
+    if not len(found):
+        return None
+    rows = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[found].astype(np.int64)
+    last = np.append(rows[1:] != rows[:-1], True)
+    named = entries.field(1).take(pa.array(found[last]))
+    valued = named.is_valid()
+    return rows[last][valued.to_numpy(zero_copy_only=False)], named.filter(valued)
+
+
+def _by_text(rows: Positions, named: pa.Array) -> Iterator[tuple[Positions, bytes]]:
+    """Records whose headers are equal, and the header: there are few different ones."""
+    encoded = named.dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    for chosen, first in _runs(codes):
+        yield rows[chosen], encoded.dictionary[codes[first].item()].as_py()
+
+
+def _runs(codes: np.ndarray) -> Iterator[tuple[Positions, int]]:
+    """Where each different code stands, in order, and the first such place; by ascending code."""
+    if not len(codes):
+        return
+    order = np.argsort(codes, kind="stable")
+    edges = np.flatnonzero(np.diff(codes[order])) + 1
+    for chosen in np.split(order, edges):
+        yield chosen, int(chosen[0])
+
+
+def _unframed(values: pa.Array, at: Positions, positions: Positions) -> Refusals:
+    """The values at ``at``, which do not begin with a schema id; ``positions`` are theirs in the batch."""
+    messages = [_explain(values[one].as_py()) for one in at.tolist()]
+    return Refusals(positions, None, NO_SCHEMA_ID, messages)
+
+
+def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start, length and bytes of every value, as views of the array's buffers."""
+    wide = pa.types.is_large_binary(values.type)
+    _, offsets_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int64 if wide else np.int32)
+    offsets = offsets[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer else np.empty(0, dtype=np.uint8)
+    return offsets[:-1], np.diff(offsets), data
+
+
+def _ids(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The schema ids behind the magic bytes: 4 bytes, big-endian."""
+    ids = np.zeros(len(starts), dtype=np.int64)
+    for place in range(1, wire.PREFIX_BYTES):
+        ids = (ids << 8) | data[starts + place]
+    return ids
+
+
+def _explain(value: bytes) -> str:
+    if len(value) < wire.PREFIX_BYTES:
+        return f"the value has {len(value)} bytes, too few for a schema id; was it written by a serializer?"
+    return f"the value begins with byte {value[0]}, not with the magic byte 0 of a schema id"

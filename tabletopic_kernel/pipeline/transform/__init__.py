@@ -1,0 +1,1 @@
+"""What becomes of decoded rows before they are rows of the table: nothing, change events, or a projection."""

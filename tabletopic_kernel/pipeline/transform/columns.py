@@ -1,0 +1,178 @@
+"""Transforms: which columns the table has for the columns that records are decoded to, and the way back.
+
+The same step for rows is ``pipeline/transform/transform.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestamptzType, UUIDType
+
+from tabletopic_kernel.formats.json.infer import merged_columns
+from tabletopic_kernel.formats.json.types import REST
+from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, evolve
+from tabletopic_kernel.model.errors import ActionNeededError
+
+Transform = Literal["flatten", "none", "flatten_debezium"]
+
+CDC: Final = "_cdc"
+# Where a change event has the row: Debezium's documentation, "Data change events".
+AFTER, BEFORE, OP, TS, SOURCE = "after", "before", "op", "ts_ms", "source"
+# What becomes of an event's ``op``, and which of the two images is its row. r is a row of a snapshot.
+ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": ("D", BEFORE)}
+# Events that tell of no row, and the word that they are counted under.
+ROWLESS_OPS: Final = {"t": "truncate", "m": "message"}
+TOMBSTONE: Final = "tombstone"
+FILTERED: Final = "filtered"  # by the WHERE of a projection
+
+CDC_STRUCT: Final = StructType(
+    NestedField(1, "op", StringType(), required=False, doc="I insert, U update, D delete"),
+    NestedField(2, "ts", TimestamptzType(), required=False, doc="when the connector read the change"),
+    NestedField(3, "offset", LongType(), required=False, doc="of the Kafka record"),
+    NestedField(4, "source", StringType(), required=False, doc="schema, or database, and table"),
+    NestedField(5, "source_ts", TimestamptzType(), required=False, doc="when the database made the change"),
+)
+# What is read of ``source``: its other fields differ from connector to connector.
+_SOURCE_TEXTS: Final = ("db", "schema", "table")
+# Stands in an image until a row has been seen, so that after is an object from the start.
+_PLACEHOLDER: Final = NestedField(1, VALUE, UUIDType(), required=False)
+_NO_ROW_COLUMNS: Final = frozenset((KEY, HEADER, METADATA, VALUE, CDC, REST))
+
+
+# In JSON without a schema they are no columns, and are kept with what has none.
+_RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
+
+
+def reserved_in_rows(transform: Transform) -> dict[str, frozenset[str]] | None:
+    """Names that rows of change events cannot have, by the image that holds them; None: no such events."""
+    return _RESERVED_IN_ROWS if transform == "flatten_debezium" else None
+
+
+class NotAnEnvelopeError(ActionNeededError):
+    """A schema that is none of Debezium's change events."""
+
+
+def value_columns(decoded: Schema, transform: Transform) -> Schema:
+    """The table's columns for a value that is decoded to ``decoded``.
+
+    Raises:
+        NotAnEnvelopeError: change events are expected, and these are none.
+    """
+    match transform:
+        case "flatten":
+            return decoded
+        case "none":
+            if [column.name for column in decoded.fields] == [VALUE]:
+                return decoded
+            return Schema(NestedField(1, VALUE, decoded.as_struct(), required=True))
+        case "flatten_debezium":
+            return _unwrapped(decoded)
+
+
+def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> Schema:
+    """The other way: what JSON without a schema is decoded to, for a table with ``columns``.
+
+    Args:
+        columns: the table's; its ``_kafka_*`` columns do no harm.
+        transform: what is to make ``columns`` of the result.
+        learned: of change events, properties that the table does not have, as records have shown them.
+    """
+    match transform:
+        case "flatten":
+            return columns
+        case "none":
+            inside = next((one.field_type for one in columns.fields if one.name == VALUE), None)
+            return Schema(*inside.fields) if isinstance(inside, StructType) else Schema()
+        case "flatten_debezium":
+            return _envelope(columns, learned)
+
+
+def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transform) -> Schema:
+    """What JSON without a schema is decoded to, with the columns that records need as well.
+
+    Args:
+        known: ``decoded_columns`` of today.
+        needs: what tasks found missing (``formats/json/decoder.JsonDecoder.needed``).
+        transform: with change events, both images of a row get the same columns.
+    """
+    merged = merged_columns(known, needs)
+    if transform != "flatten_debezium":
+        return merged
+    rows = [Schema(*found) for found in (_image(known), *map(_image, (merged, merged), (AFTER, BEFORE)))]
+    rest = [column for column in merged.fields if column.name == REST]
+    return _envelope(Schema(*merged_columns(rows[0], rows[1:]).fields, *rest), merged)
+
+
+def _image(envelope: Schema, name: str = AFTER) -> tuple[NestedField, ...]:
+    """The columns of ``after`` or ``before``."""
+    found = next((one.field_type for one in envelope.fields if one.name == name), None)
+    fields = found.fields if isinstance(found, StructType) else ()
+    return tuple(one for one in fields if (one.name, one.field_type) != (VALUE, UUIDType()))
+
+
+def _check_names(names: Iterable[str]) -> None:
+    if taken := sorted(name for name in names if name.lower() in _NO_ROW_COLUMNS):
+        raise NotAnEnvelopeError(
+            f"the source's table has a column {', '.join(taken)}, which is the name of a column that the "
+            "transform or the topic adds; rename it in what Debezium sends, or use transform flatten"
+        )
+
+
+def has_row(decoded: Schema, transform: Transform) -> bool:
+    """Whether records have shown columns that a table can be made of."""
+    return transform != "flatten_debezium" or bool(_image(decoded, AFTER) or _image(decoded, BEFORE))
+
+
+def _unwrapped(envelope: Schema) -> Schema:
+    fields = {column.name: column.field_type for column in envelope.fields}
+    if not isinstance(fields.get(OP), StringType):
+        raise NotAnEnvelopeError("not a change event of Debezium: there is no field op of text")
+    row = row_columns(envelope)
+    _check_names(column.name for column in row.fields)
+    # A delete may know no more of its row than the key.
+    columns = [column.model_copy(update={"required": False}) for column in row.fields]
+    rest = [column for column in envelope.fields if column.name == REST]
+    return Schema(*columns, NestedField(1, CDC, CDC_STRUCT, required=False), *rest)
+
+
+def row_columns(envelope: Schema) -> Schema:
+    """The columns of the source's row: those of ``after`` and of ``before``.
+
+    Raises:
+        NotAnEnvelopeError: neither is a struct, or they do not go together.
+    """
+    images = [Schema(*found) for name in (AFTER, BEFORE) if (found := _image(envelope, name))]
+    if not images:
+        raise NotAnEnvelopeError("not a change event of Debezium: neither after nor before has fields")
+    merged = evolve(images[0], images[-1], images[0].highest_field_id)
+    if merged.refused:
+        told = "; ".join(f"{column} {why}" for column, why in merged.refused.items())
+        raise NotAnEnvelopeError(f"the rows before and after a change do not go together: {told}")
+    return merged.schema
+
+
+def _envelope(columns: Schema, learned: Schema) -> Schema:
+    row = [one for one in columns.fields if one.name not in _NO_ROW_COLUMNS]
+    known = {one.name: one for one in learned.fields}
+    image = StructType(*(row or [_PLACEHOLDER]))
+    fixed = [
+        *(NestedField(1, name, image, required=False) for name in (AFTER, BEFORE)),
+        NestedField(1, OP, StringType(), required=False),
+        NestedField(1, TS, LongType(), required=False),
+        NestedField(1, SOURCE, _source(known.get(SOURCE)), required=False),
+        *(one for one in columns.fields if one.name == REST),
+    ]
+    names = {one.name for one in fixed}
+    return Schema(*fixed, *(one for name, one in known.items() if name not in names))
+
+
+def _source(learned: NestedField | None) -> StructType:
+    fields = [NestedField(1, name, StringType(), required=False) for name in _SOURCE_TEXTS]
+    fields.append(NestedField(1, TS, LongType(), required=False))
+    names = {one.name for one in fields}
+    if learned is not None and isinstance(learned.field_type, StructType):
+        fields += [one for one in learned.field_type.fields if one.name not in names]
+    return StructType(*fields)

@@ -1,0 +1,1 @@
+"""The streaming query of one topic, and the processes that work for it."""

@@ -1,0 +1,112 @@
+"""What a worker says of what went wrong."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Final
+
+from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.pipeline.plan import StageResult
+
+_MOST: Final = 500  # characters of a reason
+_CALL: Final = re.compile(r"An error occurred while calling ")  # Py4J, of whatever went wrong
+_FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more")
+_LOST_TASK: Final = re.compile(r".*\(TID \d+\) \([^)]*\): ")
+_QUERY: Final = re.compile(
+    r"\[STREAM_FAILED\] Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+$"
+)
+_CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
+
+
+# What helps, by words of the reason; the first that is found counts.
+_ADVICE: Final = tuple(
+    (re.compile(words), advice)
+    for words, advice in (
+        (
+            "Authoriz|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
+            "look at the login in the settings, and at what it may do",
+        ),
+        ("No space left|Disk quota", "make room on the disk; `tabletopic config` says where the tables are"),
+        (
+            "MemoryError|OutOfMemory|Cannot allocate|Python worker (?:exited|crashed)|EOFException",
+            "the machine may be short of memory: end other programs, or let it have more",
+        ),
+        (
+            "Timeout|Timed out|Disconnect|Connection refused|KafkaAdminClient|No resolvable bootstrap",
+            "is the broker running (`tabletopic up` starts a local one), and is [kafka] bootstrap.servers "
+            "right?",
+        ),
+    )
+)
+_NO_ADVICE: Final = "if this goes on, `tabletopic logs` has more"
+
+
+def explain_trouble(what: str, error: Exception) -> str:
+    """What failed in Spark, why, and what to do next; ``what`` is a sentence that goes on at the ledger.
+
+    >>> explain_trouble("no batch of clicks was read", OSError("[Errno 28] No space left on device"))[:76]
+    'no batch of clicks was read, and it is tried again: [Errno 28] No space left'
+    """
+    reason = reason_of(error)
+    advice = next((told for words, told in _ADVICE if words.search(reason)), _NO_ADVICE)
+    return f"{what}, and it is tried again: {reason.rstrip('.')}. What to do: {advice}"
+
+
+def explain_refused(topic: str, result: StageResult) -> str:
+    """The first refused record, and how many more there are."""
+    first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))
+    more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
+    schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
+    return (
+        f"{topic} partition {first.partition} offset {first.offset}{schema}: "
+        f"{first.reason}: {first.message}{more}"
+    )
+
+
+def explain_alike(topic: str, result: StageResult) -> str:
+    """Why a batch was not taken in which every record led to the same exception."""
+    count = sum(result.failed.values())
+    lines = "; ".join(result.traces) or ", ".join(result.failed)
+    return (
+        f"all {count:,} records of a batch of {topic} fail alike, so the fault is this program's, or a "
+        f"setting's, and not theirs; the batch was not taken: {lines}. The log has the whole trace. Correct "
+        "or update it and resume the topic, or let such records be refused with max_refused_share = 1"
+    )
+
+
+def explain_no_table(topic: str, result: StageResult) -> str:
+    """Why there is no table after these records, and what it waits for."""
+    passed = sum(result.passed_over.values())
+    without = result.records - result.refused_count - passed
+    found = [f"{without:,} without a field (no value, or an empty object)"] if without else []
+    if passed:
+        found.append(f"{passed:,} that ask for no row ({', '.join(sorted(result.passed_over))})")
+    if result.refused_count:
+        told = f": {explain_refused(topic, result)}" if result.samples else ""
+        found.append(f"{result.refused_count:,} that cannot be rows{told}")
+    return (
+        f"{topic} has no table yet, since its first {result.records:,} records tell of no columns: "
+        f"{'; '.join(found)}. They wait; the table comes with the first record that has a field"
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """The telling line of a Spark failure: where a Python trace ends, else the last cause, in its own words.
+
+    >>> reason_of(ValueError("An error occurred while calling o267.collectToPython.\\n: org.apache.spark."
+    ...     "SparkException: Job aborted: Lost task 0.0 (TID 3) (host executor driver): org.apache.kafka."
+    ...     "TopicAuthorizationException: Not authorized to access topics: [t]\\n\\tat a.b.c(D.java:1)"))
+    'TopicAuthorizationException: Not authorized to access topics: [t]'
+    """
+    text = redact(str(error))  # first: half of a secret would not be known again
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback")]
+    if traces:
+        # Below the trace stand frames of the JVM, if Spark tells of it.
+        trace = list(itertools.takewhile(lambda line: not _FRAME.match(line), lines[traces[-1] :]))
+        return trace[-1][:_MOST]
+    causes = [line.partition("Caused by:")[2] for line in lines if line.startswith("Caused by:")]
+    told = [line.removeprefix(": ") for line in lines if not _CALL.match(line)]
+    text = _LOST_TASK.sub("", (causes or told or lines)[-1 if causes else 0].strip())
+    return _CLASS_PATH.sub("", _QUERY.sub("", text)).strip()[:_MOST] or type(error).__name__

@@ -1,0 +1,442 @@
+"""The worker of one table topic: a streaming query that stages batches."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from pyiceberg.manifest import DataFile
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tabletopic_kernel.clients.spark import ARROW_RECORDS, new_checkpoint
+from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
+from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagePlan, StageResult
+from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
+from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
+from tabletopic_kernel.pipeline.worker.explain import (
+    explain_alike,
+    explain_no_table,
+    explain_refused,
+    explain_trouble,
+)
+from tabletopic_kernel.pipeline.worker.refused_share import RefusedShare
+from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
+
+_LOG = logging.getLogger(__name__)
+# Below this many records another task costs more than it saves, and makes another file.
+_RECORDS_PER_TASK = 50_000
+# One Arrow batch between the JVM and Python: bytes aimed at, and the most records.
+_ARROW_BATCH_BYTES = 16 * 1024**2
+_ARROW_BATCH_RECORDS = 32_768
+# Spark looks for each record at how many bytes the batch has, and walks back to the last list that is not
+# null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0011).
+_HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
+_STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
+# A query that starts is let go after so long, whatever it does; a broker that is away must not hold up all.
+_START_S, _START_LOOK_S = 15.0, 0.1
+_NOTHING_TO_READ = "Waiting for data to arrive"  # Spark's word, when it has looked
+
+
+class _EndedError(Exception):
+    """A query that ended though nobody asked it to."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark does not say why")
+
+
+class _GivenUpError(Exception):
+    """The worker is to stop, and its batch waits for a turn."""
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """Data files that no snapshot refers to yet, and the offsets they stand for.
+
+    ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason,
+    and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows these are; such a
+    batch stands for no offsets.
+    """
+
+    offsets: StagedOffsets
+    files: tuple[DataFile, ...]
+    rows: int
+    seconds: float
+    letters: tuple[DataFile, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[RefusedRecord, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    replay_id: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.file_size_in_bytes for file in (*self.files, *self.letters))
+
+
+class Listener(Protocol):
+    """Whom a worker reports to; called from the worker's threads."""
+
+    def staged(self, batch: StagedBatch) -> None:
+        """Take a batch; blocks while too much waits for its commit."""
+
+    def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
+        """Meet the needs of a batch; raises when it cannot be done.
+
+        ``recheck``: a new batch begins, so other schemas that the registry did not know are forgotten.
+        """
+        ...
+
+    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+        """Delete files that no commit will take (I10)."""
+
+    def ended(self, error: Exception | None) -> None:
+        """The query is over; None after ``stop``."""
+
+
+class Worker:
+    """Runs from ``start`` to ``stop`` or to its first error; never restarted, a new one is made instead.
+
+    It is one Spark query after another: ``read_up_to`` makes the next begin (ADR 0012).
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        spec: SourceSpec,
+        plan: StagePlan,
+        listener: Listener,
+        turns: Turns,
+        starts: Turns,
+    ) -> None:
+        self._spark = spark
+        self._turns, self._starts = turns, starts
+        self._max_records = spec.max_records
+        self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
+        self._spec = spec
+        self._plan = plan
+        self._listener = listener
+        self._position = dict(spec.start)
+        self._share = RefusedShare(spec.max_refused_share)
+        self._checkpoint = new_checkpoint(spark)
+        self._cores = int(spark.sparkContext.defaultParallelism)
+        self._stopping = threading.Event()
+        self._batch_lock = threading.Lock()  # held while a batch is under way
+        self._reads = threading.Event()  # the first batch has begun
+        self._next = threading.Event()  # this query ends, and another goes on where it is
+        self._reads_at_once = False  # that one has been asked for, and has not staged its first batch yet
+        self._query_lock = threading.Lock()  # so that `stop` does not miss a query that is just starting
+        self._error: Exception | None = None
+        self._query: StreamingQuery | None = None
+        self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
+
+    def start(self) -> None:
+        """Start the query when its turn has come; the listener is told when Spark does not take it."""
+        self._watcher.start()
+
+    def _start_in_turn(self) -> bool:
+        """Start the first query; False: nobody wants it any more.
+
+        Only so many start at a time: if all those of a host did, they would share the cores until the last
+        one has begun, and none would read before.
+        """
+        starts = self._starts
+        with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
+            with self._query_lock:
+                if not its_turn or self.stopping:
+                    return False
+                self._start_query()
+            self._wait_until_it_reads()
+        return True
+
+    def _wait_until_it_reads(self) -> None:
+        """Return when the first batch has begun, or there is nothing to read yet."""
+        query, until = self._query, time.monotonic() + _START_S
+        assert query is not None
+        while not self._reads.wait(_START_LOOK_S) and time.monotonic() < until:
+            if self.stopping or not query.isActive or query.status["message"] == _NOTHING_TO_READ:
+                return
+
+    def _start_query(self) -> None:
+        spec = replace(self._spec, start=dict(self._position), max_records=self._max_records)
+        try:
+            frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
+            names = [name for name in SOURCE_COLUMNS if name != "headers" or spec.headers]
+            # Chosen here, below foreachBatch: after it, they would be copied once more.
+            columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
+            self._query = (
+                frame.selectExpr(*columns)
+                .writeStream.foreachBatch(self._on_batch)
+                .option("checkpointLocation", str(self._checkpoint))
+                .queryName(f"{self._spec.topic} {self._checkpoint.name}")
+                .trigger(processingTime=f"{poll_interval_ms(self._spec.commit_interval_ms)} milliseconds")
+                .start()
+            )
+        except Exception as error:  # Py4J wraps whatever the JVM throws
+            self._clean()
+            raise RetryableError(
+                explain_trouble(f"Spark did not start the query of {self._spec.topic}", error)
+            ) from error
+
+    def read_up_to(self, ends: Offsets) -> None:
+        """Read what is there below ``ends`` now, not when its batch is due; returns at once.
+
+        Spark holds a batch back until its interval is over, and cannot be asked for one; but never the first
+        batch of a query. So this query ends after the batch under way, and another goes on where it is.
+        """
+        name = f"read {self._spec.topic}"
+        threading.Thread(target=self._end_query, args=(ends,), name=name, daemon=True).start()
+
+    def _end_query(self, ends: Offsets) -> None:
+        with self._batch_lock:
+            behind = any(self._position.get(partition, 0) < end for partition, end in ends.items())
+            if self.stopping or self._reads_at_once or not behind or self._query is None:
+                return  # the first query of a worker reads at once
+            for partition in ends:
+                self._position.setdefault(partition, 0)  # Spark wants the offset of each, also of new ones
+            self._begin_another()
+        self._stop_query()
+
+    def _begin_another(self) -> None:
+        """Under the lock of the batch: whoever stops this query now makes the next begin."""
+        self._reads_at_once = True
+        self._next.set()
+
+    def _stop_query(self) -> None:
+        with self._query_lock:
+            query = self._query
+        if query is not None:
+            try:
+                query.stop()
+            except Exception as error:  # the JVM is gone: so is the query
+                self._error = self._error or self._failed(error)
+
+    def stop(self) -> None:
+        """End the query after the batch under way; returns when it is gone. Idempotent."""
+        self._stopping.set()
+        self._turns.give_up(self)
+        self._starts.give_up(self)
+        if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
+            self._batch_lock.release()
+        self._stop_query()
+        if self._watcher.is_alive() and threading.current_thread() is not self._watcher:
+            self._watcher.join(_STOP_WAIT_S)
+
+    @property
+    def waits_s(self) -> float | None:
+        """For how long its start or its batch has waited for a turn; None: it does not wait."""
+        for turns in (self._starts, self._turns):
+            if (since := turns.waits_since(self)) is not None:
+                return turns.clock() - since
+        return None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping.is_set()
+
+    def _watch(self) -> None:
+        try:
+            goes_on = self._start_in_turn()
+            while goes_on:
+                assert self._query is not None
+                self._query.awaitTermination()
+                goes_on = self._goes_on()
+        except RetryableError as error:
+            self._error = self._error or error
+        except Exception as error:  # StreamingQueryException, or the JVM died
+            self._error = self._error or self._failed(error)
+        self._clean()
+        self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
+
+    def _failed(self, error: Exception) -> RetryableError:
+        """The error of a query as people are told of it."""
+        return RetryableError(explain_trouble(f"the query of {self._spec.topic} ended", error))
+
+    def _goes_on(self) -> bool:
+        """Whether another query has begun after one that ended."""
+        with self._query_lock:
+            if self.stopping or self._error is not None or not self._next.is_set():
+                return False
+            self._clean()
+            self._checkpoint = new_checkpoint(self._spark)
+            self._next.clear()
+            self._start_query()
+            return True
+
+    def _clean(self) -> None:
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._reads.set()
+        with self._batch_lock:
+            if self.stopping or self._next.is_set():
+                return  # the checkpoint is not used again, so nothing is skipped
+            self._reads_at_once = False
+            try:
+                self._stage_batch(frame, batch_id)
+            except _GivenUpError:
+                return  # as above
+            except TableTopicError as error:
+                self._error = error
+                raise
+            except Exception as error:  # of Spark, with a trace in its message
+                self._error = RetryableError(
+                    explain_trouble(f"a batch of {self._spec.topic} could not be staged", error)
+                )
+                raise
+
+    def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._since, self._turn_s = self._turns.clock(), 0.0
+        end = batch_end_offsets(self._checkpoint, batch_id, self._spec.topic)
+        start = {partition: self._position.get(partition, 0) for partition in end}
+        offsets = StagedOffsets(start, end)
+        if offsets.records == 0:
+            return
+        if (asked := self._plan.to_ask_again) is not None:
+            self._plan = self._listener.plan_for(asked, recheck=True)
+        result = self._run(frame, offsets.records)
+        while needs := result.needs:
+            self._discard(result)
+            if not needs.of_table:
+                self._check_share(result)
+                self._check_table(result)
+            self._plan = self._listener.plan_for(needs)
+            result = self._run(frame, offsets.records)
+        self._check(result)
+        self._tell_failed(result)
+        self._adapt(frame, result)
+        self._position.update(end)
+        self._limit_turns(offsets.records)
+        reach(Step.BATCH)
+        self._listener.staged(
+            StagedBatch(
+                StagedOffsets(start, end, result.newest_ms),
+                tuple(result.files),
+                result.rows,
+                self._turn_s,
+                tuple(result.letters),
+                result.refused,
+                tuple(result.samples),
+                result.passed_over,
+            )
+        )
+
+    def _tell_failed(self, result: StageResult) -> None:
+        """Log what a fault of this program did to records: they are letters now, and the others go on."""
+        if count := sum(result.failed.values()):
+            traces = "\n".join(result.traces.values())
+            _LOG.error("%s: %d records led to errors of this program:\n%s", self._spec.topic, count, traces)
+
+    def _check(self, result: StageResult) -> None:
+        """See that the batch may be committed; its files go if not."""
+        if result.all_fail_alike and self._spec.max_refused_share < 1:
+            self._discard(result)
+            self._tell_failed(result)
+            raise BadRecordError(explain_alike(self._spec.topic, result))
+        if result.refused_count and self._spec.errors == "stop":
+            self._discard(result)
+            raise BadRecordError(explain_refused(self._spec.topic, result))
+        if self._share.is_over(result.records, result.refused_count):
+            self._discard(result)
+            raise BadRecordError(self._explain_share(self._share, result))
+        self._check_table(result)
+
+    def _check_table(self, result: StageResult) -> None:
+        """Records that cannot become rows wait while there is no table: its first columns come with a row."""
+        if self._plan.table is not None:
+            return
+        self._discard(result)
+        raise RetryableError(explain_no_table(self._spec.topic, result))
+
+    def _check_share(self, result: StageResult) -> None:
+        """As the last check of ``_check``, before a dead-letter table is made for this batch."""
+        alone = RefusedShare(self._spec.max_refused_share)
+        if alone.is_over(result.records, result.refused_count):
+            raise BadRecordError(self._explain_share(alone, result))
+
+    def _explain_share(self, watch: RefusedShare, result: StageResult) -> str:
+        newest = f"the newest {watch.records:,} records of {self._spec.topic}"
+        share = f"more than {self._spec.max_refused_share:.0%} of {newest} cannot become rows"
+        if watch.share == 1:
+            share = f"none of {newest} can become a row"
+        return (
+            f"{share}, so a setting is probably wrong; the batch was not taken. "
+            f"{explain_refused(self._spec.topic, result)}. "
+            "Correct the setting, or let them all be refused with max_refused_share = 1"
+        )
+
+    def _discard(self, result: StageResult) -> None:
+        self._listener.discard(result.files, result.letters)
+
+    def _run(self, frame: DataFrame, records: int) -> StageResult:
+        """Stage the batch; where all its records seem to fail alike and do not, one by one if need be."""
+        result = self._run_once(frame, records, self._plan)
+        stops = result.all_fail_alike and self._spec.max_refused_share < 1
+        if not result.alike or result.needs.of_table or stops:
+            return result
+        self._discard(result)
+        return self._run_once(frame, records, replace(self._plan, patient=True))
+
+    def _run_once(self, frame: DataFrame, records: int, plan: StagePlan) -> StageResult:
+        with self._turn():
+            # A pool for each topic: the FAIR scheduler shares the cores between pools.
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
+            tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
+            task: Any = StageTask(plan)  # the stubs want a function of any iterable
+            staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
+            total = StageResult()
+            for row in staged.collect():
+                total.add(row["result"])
+        if total.stopped is not None:
+            self._discard(total)
+            raise ActionNeededError(f"{self._spec.topic}: {total.stopped}")
+        return total
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold a turn; a batch that comes back for another waits no longer than it has to."""
+        # One more than there are cores: while a batch is planned, the others use them.
+        with self._turns.taken(self, self._since, self._cores + 1, lambda: self.stopping) as its_turn:
+            if not its_turn or self.stopping:
+                raise _GivenUpError
+            began = time.monotonic()
+            yield
+            self._turn_s += time.monotonic() - began
+
+    def _limit_turns(self, records: int) -> None:
+        """Let the next batches be as long as is good for those that wait; a query keeps its first limit."""
+        most = records_for_a_turn(
+            records, self._turn_s, self._max_records, self._spec.max_records, crowded=self._turns.is_crowded
+        )
+        if most != self._max_records:
+            self._max_records = most
+            self._begin_another()
+            threading.Thread(
+                target=self._end_after_batch, name=f"read {self._spec.topic}", daemon=True
+            ).start()
+
+    def _end_after_batch(self) -> None:
+        with self._batch_lock:
+            pass
+        self._stop_query()
+
+    def _adapt(self, frame: DataFrame, result: StageResult) -> None:
+        """Let the next batches of the Arrow transfer be as long as is good for records of this length.
+
+        Whatever their length turns out to be: Spark's limit by bytes bounds each (ADR 0011).
+        """
+        if not result.records:
+            return
+        average = max(1, result.value_bytes // result.records)
+        records = max(1, min(_ARROW_BATCH_RECORDS, _ARROW_BATCH_BYTES // average))
+        frame.sparkSession.conf.set(ARROW_RECORDS, str(records))

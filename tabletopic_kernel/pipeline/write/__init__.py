@@ -1,0 +1,1 @@
+"""Rows to files: data files of the table, and those of its dead letters."""

@@ -1,0 +1,55 @@
+"""Time travel: from a snapshot id or a time to a snapshot."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from tabletopic_kernel.model.errors import UsageError
+
+Moment = int | str | datetime
+
+
+def dotted(table: Table) -> str:
+    """The table's name with its namespace."""
+    return ".".join(table.name())
+
+
+def snapshot_at(table: Table, at: Moment | None) -> Snapshot | None:
+    """The snapshot to read; None for a table that never had one.
+
+    Raises:
+        UsageError: no such snapshot, or none that old.
+    """
+    if at is None:
+        return table.current_snapshot()
+    moment = _moment(at)
+    if isinstance(moment, int):
+        found = table.snapshot_by_id(moment)
+        if found is None:
+            known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
+            raise UsageError(f"{dotted(table)} has no snapshot {moment}; its newest: {known}")
+        return found
+    found = table.snapshot_as_of_timestamp(int(moment.timestamp() * 1000))
+    if found is None:
+        first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
+        told = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
+        raise UsageError(f"{dotted(table)} has no snapshot as old as {moment.isoformat()}; its first: {told}")
+    return found
+
+
+def _moment(at: Moment) -> int | datetime:
+    if isinstance(at, str):
+        if at.strip().isdecimal():
+            return int(at)
+        try:
+            at = datetime.fromisoformat(at.strip())
+        except ValueError:
+            raise UsageError(
+                f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
+            ) from None
+    if isinstance(at, datetime) and at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    return at

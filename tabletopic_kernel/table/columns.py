@@ -1,0 +1,185 @@
+"""The columns of one table topic's table: made, changed, and told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import IcebergType
+
+from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.columns.evolution import Evolution
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.columns.table_columns import evolve_key, table_schema
+from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.layout import lay_out
+from tabletopic_kernel.table.schema_services import SchemaServices
+from tabletopic_kernel.table.schemas.key_types import newest_key_type
+from tabletopic_kernel.table.schemas.projection_columns import Fitting
+from tabletopic_kernel.table.schemas.registered import CoveredSchema
+from tabletopic_kernel.table.schemas.versions import WriterColumns, first_columns, names_of_before, outcome
+from tabletopic_kernel.table.snapshot import TopicTable
+
+_TRIES = 5  # another writer changed the schema at the same moment
+Covered = dict[SchemaKey, CoveredSchema]
+
+
+class TableColumns:
+    """A table, or none yet, and the ledger of its owner. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        topic: str,
+        settings: TopicSettings,
+        services: SchemaServices,
+    ) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._topic = topic
+        self._settings = settings
+        self._services = services
+        self.table: TopicTable | None = None
+        self.ledger: Ledger | None = None
+
+    def create(self, columns: WriterColumns, registered: RegisteredSchema | None) -> TopicTable:
+        """Create the table with these columns, of this schema; its owner has not claimed it yet.
+
+        Raises:
+            UsageError: the columns and the settings do not go together.
+            RetryableError: the catalog does not answer.
+        """
+        key = newest_key_type(self._topic, self._settings, self._services.registry)
+        value, batch = first_columns(columns, self._settings)
+        schema = table_schema(value, self._settings, key)
+        former = names_of_before(schema, columns, self._settings)
+        spec = partition_spec(self._settings.partition_by, schema, former)
+        table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
+        if batch is not None:
+            table.evolve(None, {}, epoch=1, batch=batch)
+        if registered is not None:
+            fitted = outcome(table, columns, None, self._settings)
+            covered = {registered.id: _covered(registered, 0, fitted)}
+            table.evolve(None, covered, epoch=1, former=fitted.former)
+        self._tell_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
+        return table
+
+    def lay_out(self) -> None:
+        """Give the table there is the partitions and properties of the settings; raises as ``lay_out``."""
+        if self.table is not None and (changes := lay_out(self.table, self._settings)):
+            self._tell_changes(changes, None, self.table.table.metadata.current_schema_id)
+
+    def fit(self, columns: WriterColumns, registered: RegisteredSchema | None) -> Fitting:
+        """Make the table, or its columns, fit; what was done, or would have to be if some are refused.
+
+        Raises: as ``create`` and ``TopicTable.evolve``.
+        """
+        if self.table is None:
+            assert self.ledger is not None
+            table = self.create(columns, registered)
+            table.claim(self.ledger, None)
+            self.table = table
+        table, schema_id = self.table, registered.id if registered else None
+        return self._until_it_fits(
+            lambda: self.outcome(columns, schema_id),
+            registered,
+            table.covered,
+            lambda fitting, covered, epoch: table.evolve(
+                fitting.new_schema, covered, epoch, fitting.former, fitting.batch
+            ),
+        )
+
+    def outcome(self, columns: WriterColumns, schema_id: SchemaKey | None) -> Fitting:
+        """What fitting the columns, of a registered schema or of none, would do to the table there is."""
+        assert self.table is not None
+        return outcome(self.table, columns, schema_id, self._settings)
+
+    def fit_key(self, key: IcebergType, registered: RegisteredSchema) -> Fitting:
+        """As ``fit``, for keys of this type; there is a table."""
+        table = self.table
+        assert table is not None
+        return self._until_it_fits(
+            lambda: self.key_outcome(key),
+            registered,
+            table.covered_keys,
+            lambda fitting, covered, epoch: table.evolve_key(fitting.new_schema, covered, epoch),
+        )
+
+    def key_outcome(self, key: IcebergType) -> Fitting:
+        """What fitting the column of keys would do to the table there is."""
+        assert self.table is not None
+        metadata = self.table.table.metadata
+        beside = self._settings.on_incompatible == "new_column"
+        return Fitting.of(evolve_key(metadata.schema(), key, metadata.last_column_id, new_columns=beside))
+
+    def tell_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
+        """Send the event of a schema that does not fit."""
+        self._services.control.write(
+            events.SchemaRefused(
+                topic=self._topic,
+                at_ms=self._services.now_ms(),
+                host=self._services.host,
+                refused=refused,
+                cause=_cause(registered),
+            )
+        )
+
+    def _until_it_fits(
+        self,
+        plan: Callable[[], Fitting],
+        registered: RegisteredSchema | None,
+        covered_now: Callable[[], Covered],
+        evolve: Callable[[Fitting, Covered, int], None],
+    ) -> Fitting:
+        """Plan, change the table and note the schema; anew when another writer was first."""
+        assert self.table is not None
+        assert self.ledger is not None
+        for _ in range(_TRIES):
+            fitting, covered = plan(), covered_now()
+            is_noted = registered is None or registered.id in covered
+            if fitting.refused or (is_noted and not fitting.is_needed):
+                return fitting
+            current = self.table.table.metadata.current_schema_id
+            schema_id = self.table.next_schema_id if fitting.changes else current
+            if registered is not None:
+                covered.setdefault(registered.id, _covered(registered, schema_id, fitting))
+            try:
+                evolve(fitting, covered, self.ledger.epoch)
+            except HeadMovedError:
+                self.table.reload()
+                continue
+            if fitting.changes:
+                self._tell_changes([str(change) for change in fitting.changes], registered, schema_id)
+            return fitting
+        raise RetryableError(f"the schema of {self.table.identifier} keeps changing")
+
+    def _tell_changes(self, changes: list[str], registered: RegisteredSchema | None, schema_id: int) -> None:
+        self._services.control.write(
+            events.SchemaEvolved(
+                topic=self._topic,
+                at_ms=self._services.now_ms(),
+                host=self._services.host,
+                changes=changes,
+                cause=_cause(registered) if registered else None,
+                table_schema_id=schema_id,
+            )
+        )
+
+
+def _covered(registered: RegisteredSchema, table_schema_id: int, fitted: Evolution) -> CoveredSchema:
+    return CoveredSchema(
+        registered.id,
+        registered.subject,
+        registered.version,
+        table_schema_id,
+        tuple(sorted(fitted.renames.items())),
+    )
+
+
+def _cause(registered: RegisteredSchema) -> events.SchemaVersion:
+    return events.SchemaVersion(id=registered.id, subject=registered.subject, version=registered.version)

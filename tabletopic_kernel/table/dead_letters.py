@@ -1,0 +1,247 @@
+"""The dead-letter table of one table topic: a ledger of its own, committed before the table's (I7)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, Or
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import FileScanTask
+
+from tabletopic_kernel.clients.catalog import create_table, reachable
+from tabletopic_kernel.model.dead_letter import SCHEMA, dead_letter_identifier
+from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
+from tabletopic_kernel.model.ledger import PREFIX, Ledger, Offsets
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.table.snapshot import TopicTable, base_properties
+
+LETTERS_OF_PROPERTY = f"{PREFIX}dead-letters-of"
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+class DeadLetters:
+    """Letters of one topic; the table is made when the first one comes. The coordinator's thread alone.
+
+    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them,
+    for their records are read again. So between two commits a record is in one of the tables only (I1).
+    """
+
+    def __init__(self, catalog: Catalog, table: tuple[str, ...], topic: str) -> None:
+        self._catalog = catalog
+        self._topic = topic
+        self._of = ".".join(table)
+        self.identifier = dead_letter_identifier(table)
+        self.table: TopicTable | None = None
+        self._ledger: Ledger | None = None
+
+    @property
+    def name(self) -> str:
+        """Namespace and name, dotted."""
+        return ".".join(self.identifier)
+
+    @property
+    def count(self) -> int:
+        """Letters that wait."""
+        return self.table.rows if self.table else 0
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch that wrote letters, or claimed them; 0 where nobody has."""
+        return self.table.newest_epoch if self.table else 0
+
+    def load(self) -> bool:
+        """Find the table; whether there is one.
+
+        Raises:
+            ActionNeededError: a table of that name is there and is not this topic's.
+            RetryableError: the catalog does not answer.
+        """
+        try:
+            with reachable("the catalog"):
+                table = self._catalog.load_table(self.identifier)
+        except NoSuchTableError:
+            self.table = None
+            return False
+        if table.properties.get(LETTERS_OF_PROPERTY) != self._topic:
+            raise ActionNeededError(
+                f"the table {self.name} is there and holds no dead letters of {self._topic}; rename it, or "
+                "choose another --table"
+            )
+        self.table = TopicTable(table)
+        return True
+
+    def adopt(self, owned: Ledger) -> None:
+        """Take over the letters, if there are any, for the owner of the table's ledger ``owned``.
+
+        Raises: as ``load`` and ``TopicTable.commit``.
+        """
+        if self.load():
+            self.settle(owned)
+
+    def ensure(self, main: TopicTable, owned: Ledger) -> None:
+        """Make the table unless it is there, and take it over; raises as ``adopt``."""
+        if self.table is None and not self.load():
+            properties = base_properties() | {LETTERS_OF_PROPERTY: self._topic}
+            spec = UNPARTITIONED_PARTITION_SPEC
+            self.table = TopicTable(create_table(self._catalog, self.identifier, SCHEMA, spec, properties))
+        self.settle(owned)
+        # A host that lost the topic before it made this table was not fenced by the new owner's claim.
+        main.reload()
+        if main.newest_epoch > owned.epoch:
+            raise LostOwnershipError(
+                f"{main.identifier} has epoch {main.newest_epoch}, ours is {owned.epoch}"
+            )
+
+    def settle(self, owned: Ledger) -> None:
+        """Bring the letters in step with the table's ledger, and claim them for its epoch (I5, I7).
+
+        Letters above the ledger go, and so do those whose replay is in the table.
+
+        Raises:
+            ActionNeededError: the letters are another topic's.
+            LostOwnershipError: a higher epoch is there.
+        """
+        table = self.table
+        assert table is not None
+        if self._ledger is None:
+            table.reload()
+        found = table.ledger
+        if found is not None:
+            self._check(found, owned)
+            settled = found.replay_id is None and not found.is_ahead_of(owned)
+            if settled and found.epoch == owned.epoch and found == self._ledger:
+                return
+            if not settled:
+                self._remove(found, owned)
+                return
+        self._commit((), replace(owned, replay_id=None), remove=())
+
+    def commit(self, files: Sequence[DataFile], owned: Ledger, after: Ledger) -> None:
+        """Append letters under the commit that the table will get next; raises as ``TopicTable.commit``.
+
+        Args:
+            files: data files of letters.
+            owned: the table's ledger now.
+            after: the table's ledger then.
+        """
+        assert self.table is not None
+        if self._ledger is None:
+            self.settle(owned)
+        after = replace(after, replay_id=self._ledger.replay_id if self._ledger else None)
+        self.table.commit(files, self._ledger, after)
+        self._ledger = after
+
+    def unsettle(self) -> None:
+        """Nobody knows how the table was left: it is settled before the next commit (I4)."""
+        self._ledger = None
+
+    def plan(self) -> TablePlan | None:
+        """What tasks need to write letters; None while there is no table."""
+        return self.table.plan() if self.table else None
+
+    def tasks(self, where: BooleanExpression) -> list[FileScanTask]:
+        """Data files that may have letters of that kind."""
+        assert self.table is not None
+        with reachable("the storage"):
+            return list(self.table.table.scan(row_filter=where).plan_files())
+
+    def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
+        """The letters of one data file that ``where`` names, by the columns of the table."""
+        assert self.table is not None
+        table = self.table.table
+        with reachable("the storage"):
+            scan = ArrowScan(table.metadata, table.io, table.schema(), where)
+            found = scan.to_table([task])
+        return _conformed(found, file_schema(table.schema()))
+
+    def replace(
+        self, old: Sequence[DataFile], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
+    ) -> list[DataFile]:
+        """Put the letters of ``new``, a file for each, in the place of the files ``old``; the new files.
+
+        Raises: as ``TopicTable.commit``.
+        """
+        files = [file for letters in new if len(letters) for file in self._write(letters, owned.epoch)]
+        self._commit(files, replace(owned, replay_id=replay_id), remove=old)
+        return files
+
+    def _remove(self, found: Ledger, owned: Ledger) -> None:
+        is_gone = _orphaned(owned, found)
+        where: BooleanExpression = _above({**dict.fromkeys(found.next_offsets, 0), **owned.next_offsets})
+        if found.replay_id is not None:
+            where = Or(where, EqualTo(term="replay_id", value=found.replay_id))
+        old: list[DataFile] = []
+        kept: list[pa.Table] = []
+        for task in self.tasks(where):
+            letters = self.read(task, AlwaysTrue())
+            gone = is_gone(letters)
+            if gone.any():
+                old.append(task.file)
+                kept.append(letters.filter(pa.array(~gone)))
+        self.replace(old, kept, owned, None)
+
+    def _commit(self, files: Sequence[DataFile], owned: Ledger, *, remove: Sequence[DataFile]) -> None:
+        """A commit of letters alone: the table's ledger as it is, under an id of its own."""
+        table = self.table
+        assert table is not None
+        found = table.ledger
+        after = replace(owned, commit_id=str(uuid.uuid4()))
+        table.commit(files, found, after, remove=remove)
+        self._ledger = after
+
+    def _write(self, letters: pa.Table, epoch: int) -> list[DataFile]:
+        plan = self.plan()
+        assert plan is not None
+        return DataFileWriter(plan.metadata, plan.io_properties, epoch).write(letters)
+
+    def _check(self, found: Ledger, owned: Ledger) -> None:
+        if self.epoch > owned.epoch:
+            raise LostOwnershipError(f"{self.name} has epoch {self.epoch}, ours is {owned.epoch}")
+        if (found.topic_id, found.cluster_id) != (owned.topic_id, owned.cluster_id):
+            raise ActionNeededError(
+                f"the letters in {self.name} are of another topic that was also called {self._topic}; "
+                "rename that table, or enable the topic with another --table"
+            )
+
+
+def _above(next_offsets: Offsets) -> BooleanExpression:
+    """Letters at or above these offsets."""
+    places: list[BooleanExpression] = [
+        And(EqualTo(term="partition", value=partition), GreaterThanOrEqual(term="offset", value=offset))
+        for partition, offset in next_offsets.items()
+    ]
+    return Or(*places) if len(places) > 1 else (places or [AlwaysTrue()])[0]
+
+
+def _orphaned(owned: Ledger, found: Ledger) -> Callable[[pa.Table], Mask]:
+    """Whether a letter is above the ledger, or of the replay whose rows are in the table."""
+    done = found.replay_id if found.replay_id == owned.replay_id else None
+
+    def is_gone(letters: pa.Table) -> Mask:
+        partitions, offsets = letters["partition"].to_numpy(), letters["offset"].to_numpy()
+        gone = np.zeros(len(letters), dtype=bool)
+        for partition in np.unique(partitions).tolist():
+            gone |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
+        if done is not None:
+            gone |= np.array([one == done for one in letters["replay_id"].to_pylist()], dtype=bool)
+        return gone
+
+    return is_gone
+
+
+def _conformed(found: pa.Table, target: pa.Schema) -> pa.Table:
+    batches = [
+        conform(dict(zip(one.schema.names, one.columns, strict=True)), len(one), target)
+        for one in found.combine_chunks().to_batches()
+    ]
+    return pa.Table.from_batches(batches, schema=target)

@@ -1,0 +1,189 @@
+"""What a table says of its past: snapshots with the ledger they carry, and versions of the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import StructType
+
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.evolution import evolve
+from tabletopic_kernel.model.columns.iceberg_types import spell
+from tabletopic_kernel.model.columns.sanitize_names import tidy
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
+from tabletopic_kernel.table.snapshot import TopicTable
+
+
+@dataclass(frozen=True)
+class TableSnapshot:
+    """One snapshot. Sizes in bytes, ``at_ms`` since 1970; ``added_*`` is what it brought, the rest the total.
+
+    ``next_offsets`` and ``epoch`` are the ledger's: None where another writer made the snapshot.
+    """
+
+    snapshot_id: int
+    parent_id: int | None
+    at_ms: int
+    operation: str
+    added_rows: int
+    added_files: int
+    added_bytes: int
+    rows: int
+    files: int
+    table_schema_id: int | None
+    next_offsets: dict[int, int] | None
+    epoch: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; snapshot ids and partitions are text, for JSON's sake."""
+        plain = asdict(self)
+        plain["snapshot_id"] = str(self.snapshot_id)
+        plain["parent_id"] = None if self.parent_id is None else str(self.parent_id)
+        if self.next_offsets is not None:
+            plain["next_offsets"] = {str(p): offset for p, offset in self.next_offsets.items()}
+        return plain
+
+
+@dataclass(frozen=True)
+class SchemaColumn:
+    """A column, its type in words."""
+
+    name: str
+    type: str
+    required: bool
+    doc: str | None
+
+
+@dataclass(frozen=True)
+class SchemaVersionInfo:
+    """A registered schema; ``id`` may be a GUID.
+
+    ``table_schema_id`` is the version of the table's schema that first covered it. It is None while the table
+    does not cover it: no record of it was read yet.
+    """
+
+    subject: str
+    version: int
+    id: int | str
+    table_schema_id: int | None
+
+
+@dataclass(frozen=True)
+class TopicSchema:
+    """Columns, and the registered versions; of the table, or of one registered version (``version``)."""
+
+    topic: str
+    table: str
+    version: int | None
+    columns: list[SchemaColumn]
+    versions: list[SchemaVersionInfo]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)
+
+
+def snapshots(table: Table, limit: int) -> list[TableSnapshot]:
+    """The table's snapshots, newest first."""
+    newest = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0, reverse=True)
+    return [_snapshot(one) for one in newest[:limit]]
+
+
+def _snapshot(snapshot: Snapshot) -> TableSnapshot:
+    summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
+    ledger = Ledger.from_summary(summary)
+    return TableSnapshot(
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_snapshot_id,
+        at_ms=snapshot.timestamp_ms,
+        operation=snapshot.summary.operation.value if snapshot.summary else "",
+        added_rows=int(summary.get("added-records", 0)),
+        added_files=int(summary.get("added-data-files", 0)),
+        added_bytes=int(summary.get("added-files-size", 0)),
+        rows=int(summary.get("total-records", 0)),
+        files=int(summary.get("total-data-files", 0)),
+        table_schema_id=snapshot.schema_id,
+        next_offsets=dict(ledger.next_offsets) if ledger else None,
+        epoch=ledger.epoch if ledger else None,
+    )
+
+
+def topic_schema(
+    topic: str,
+    identifier: str,
+    table: TopicTable | None,
+    registry: Registry,
+    version: int | None,
+    subject: str,
+) -> TopicSchema:
+    """The table's columns (``version`` None), or those of one version of ``subject``.
+
+    Without a table the newest registered version stands in for it.
+
+    Raises:
+        UsageError: there is no such version.
+        RetryableError: the registry does not answer.
+    """
+    covered = [*table.covered().values(), *table.covered_keys().values()] if table else []
+    known = {
+        # A GUID may have no subject.
+        (one.subject or str(one.id), one.version): SchemaVersionInfo(
+            one.subject, one.version, one.id, one.table_schema_id
+        )
+        for one in covered
+    }
+    for number in registry.versions(subject):
+        if (subject, number) not in known:
+            registered = registry.by_version(subject, number)
+            known[subject, number] = SchemaVersionInfo(subject, number, registered.id, None)
+    if version is None and table is not None:
+        columns = table.table.schema()
+    else:
+        newest = max((number for name, number in known if name == subject), default=None)
+        wanted = version if version is not None else newest
+        columns = Schema() if wanted is None else _columns(_version(registry, subject, wanted)).schema
+    return TopicSchema(
+        topic=topic,
+        table=identifier,
+        version=version,
+        columns=[SchemaColumn(c.name, spell(c.field_type), c.required, c.doc) for c in columns.fields],
+        versions=[known[place] for place in sorted(known)],
+    )
+
+
+def schema_difference(subject: str, registry: Registry, before: int, after: int) -> list[str]:
+    """What a table of version ``before`` would change for ``after`` of a subject, and refuse, in words.
+
+    Raises:
+        UsageError: there is no such version.
+        RetryableError: the registry does not answer.
+    """
+    old, new = (_columns(_version(registry, subject, number)) for number in (before, after))
+    table = tidy(old.schema.as_struct())
+    assert isinstance(table, StructType)
+    first = Schema(*table.fields)
+    outcome = evolve(first, new.schema, first.highest_field_id, aliases=new.aliases)
+    refused = [f"refused: {column} {why}" for column, why in outcome.refused.items()]
+    return [*map(str, outcome.changes), *refused]
+
+
+def _version(registry: Registry, subject: str, number: int) -> RegisteredSchema:
+    try:
+        return registry.by_version(subject, number)
+    except UnknownSchemaError:
+        there = ", ".join(map(str, registry.versions(subject))) or "none"
+        raise UsageError(f"{subject} has no version {number}; there are: {there}") from None
+
+
+def _columns(registered: RegisteredSchema) -> WriterColumns:
+    schema = WriterSchema(registered.text, registered.references, registered.kind)
+    return writer_columns(registered.id, schema, TopicSettings())

@@ -1,0 +1,366 @@
+"""Keeps a table's columns ahead of its records: finds their schemas, and plans the staging."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError, find_schema
+from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.wire import SchemaKey, age
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.evolution import Evolution
+from tabletopic_kernel.model.columns.table_columns import clashing_names
+from tabletopic_kernel.model.dead_letter import (
+    BAD_SCHEMA,
+    INCOMPATIBLE_SCHEMA,
+    NOT_AN_ENVELOPE,
+    PROJECTION_FAILED,
+    UNKNOWN_SCHEMA,
+)
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    BadRecordError,
+    ProjectionError,
+    RetryableError,
+    TableTopicError,
+)
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, Projection, StagePlan
+from tabletopic_kernel.pipeline.transform.columns import (
+    NotAnEnvelopeError,
+    decoded_columns,
+    has_row,
+    inferred_columns,
+    value_columns,
+)
+from tabletopic_kernel.table.columns import TableColumns
+from tabletopic_kernel.table.schema_services import SchemaServices
+from tabletopic_kernel.table.schemas.key_schemas import KeySchemas
+from tabletopic_kernel.table.schemas.lookup import check_same, look_up
+from tabletopic_kernel.table.schemas.projection_columns import batch_columns
+from tabletopic_kernel.table.schemas.subjects import why_foreign
+from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
+from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
+from tabletopic_kernel.table.snapshot import TopicTable
+
+_LOG = logging.getLogger(__name__)
+# Values that name no schema, by value_format: the kind of their one writer schema.
+WITHOUT_SCHEMA = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
+# Why the records of a schema are refused.
+_REASONS: dict[type[TableTopicError], str] = {
+    BadSchemaError: BAD_SCHEMA,
+    NotAnEnvelopeError: NOT_AN_ENVELOPE,
+    ProjectionError: PROJECTION_FAILED,
+}
+# What keeps a schema from being taken over; it is asked for again when a record needs it.
+_CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *_REASONS)
+_NO_COLUMNS = WriterColumns(Schema())  # what a tombstone brings: every column of the value must be optional
+
+
+class SchemaKeeper:
+    """One table topic's schemas. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        topic: str,
+        settings: TopicSettings,
+        services: SchemaServices,
+    ) -> None:
+        self._columns = TableColumns(catalog, identifier, topic, settings, services)
+        self._keys = KeySchemas(self._columns, topic, settings, services)
+        self._topic = topic
+        self._settings = settings
+        self._services = services
+        self._known: dict[SchemaKey, WriterSchema] = {}
+        self._wanted: dict[SchemaKey, WriterColumns] = {}  # of those that are known
+        self._refused: dict[SchemaKey, tuple[str, str]] = {}
+        self._unknown = UnknownSchemas()
+        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded by them yet
+        self._learned = Schema()  # of change events in JSON: properties that the table does not have
+        self._whole: WriterSchema | None = None  # of a topic whose values name none
+
+    @property
+    def table(self) -> TopicTable | None:
+        """The table; None while it has no columns."""
+        return self._columns.table
+
+    def create(self) -> TopicTable | None:
+        """Create the table: from the newest schema of its subject, or from a format without schemas.
+
+        None while there is no schema, or the columns come with the first record.
+
+        Raises:
+            RetryableError: registry or catalog do not answer.
+            UsageError: the schema cannot be a table with these settings.
+        """
+        if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
+            self._whole = WriterSchema(kind=kind, framed=False)
+            if kind == "INFERRED":
+                return None
+            return self._columns.create(self._columns_of(WHOLE_TOPIC, self._whole), None)
+        latest = self._services.registry.latest(self._subject)
+        if latest is None:
+            return None
+        try:
+            return self._columns.create(self._columns_of(latest.id, self._writer(latest)), latest)
+        except tuple(_REASONS) as error:  # records of other schemas may come
+            _LOG.warning("%s: %s", self._topic, error)
+            return None
+
+    @property
+    def _subject(self) -> str:
+        return self._settings.subject_of(self._topic)
+
+    def _find(self, schema_id: SchemaKey) -> RegisteredSchema:
+        return find_schema(self._services.registry, schema_id, self._subject)
+
+    @property
+    def _follows_latest(self) -> bool:
+        return self._settings.value_format == "by_latest_schema"
+
+    def lay_out(self) -> None:
+        """Give the table the partitions and properties of the settings; raises as ``layout.lay_out``."""
+        self._columns.lay_out()
+
+    def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
+        """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
+        self._columns.table, self._columns.ledger = table, ledger
+        self._keys.adopt()
+        if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
+            self._whole = WriterSchema(kind=kind, framed=False)
+            if table is not None and self._settings.projection and kind != "INFERRED":
+                self._columns.fit(self._columns_of(WHOLE_TOPIC, self._whole), None)
+            return
+        if self._follows_latest:
+            return  # each batch asks
+        for schema_id in sorted(table.covered() if table else (), key=age)[-8:]:
+            try:
+                registered = self._find(schema_id)
+                writer = self._writer(registered)
+                columns = self._columns_of(schema_id, writer)
+                outcome = self._columns.outcome(columns, schema_id)
+            except _CANNOT as error:
+                _LOG.warning("%s: %s", self._topic, error)
+                continue
+            if not (outcome.is_needed or outcome.refused):
+                self._remember(schema_id, writer, columns, outcome)
+
+    def needed_table(self) -> TopicTable:
+        """The table.
+
+        Raises:
+            RetryableError: there is none until a record with a schema comes.
+        """
+        if self.table is None:
+            raise RetryableError(
+                f"{self._topic} begins with records that cannot become rows; waiting for one with a schema"
+            )
+        return self.table
+
+    def plan(self) -> StagePlan:
+        """What tasks need to stage records of the schemas known so far."""
+        table, ledger, settings = self._columns.table, self._columns.ledger, self._settings
+        columns = table.table.schema().fields if table else ()
+        covered = table.covered() if table else {}
+        known = {one: writer for one, writer in self._known.items() if one in covered}
+        if self._whole is not None:
+            known = {WHOLE_TOPIC: self._whole}
+        framed = settings.value_format == "by_schema_id"
+        return StagePlan(
+            topic=self._topic,
+            table=table.plan() if table else None,
+            dead_letters=None,
+            epoch=ledger.epoch if ledger else 1,
+            schemas=known,
+            refused_schemas=self._refused | dict(self._unknown.refused),
+            unknown_schemas=frozenset(self._unknown.refused),
+            candidates={one: self._writer(found) for one, found in self._candidates.items()},
+            covers_tombstones=not any(column.required for column in columns),
+            transform=settings.transform,
+            inferred=self._inferred(),
+            projection=self._projection(),
+            framed=framed,
+            follows_latest=self._follows_latest,
+            errors=settings.errors,
+            key_format=settings.key_format,
+            metadata_columns=settings.metadata_columns,
+            keys=self._keys.plan(),
+        )
+
+    def cover(self, needs: Needs, *, recheck: bool = False) -> None:
+        """Look up the schemas that a batch needs, and make the table fit those that a record proved.
+
+        Schemas that cannot be read, are none of the topic's, or do not fit, are noted as refused, unless the
+        settings say stop. The registry may learn of one any time: with ``recheck``, when a batch begins,
+        those that are due are asked for again, and no others.
+
+        Raises:
+            RetryableError: registry or catalog do not answer (I9).
+            BadRecordError: the registry has no such schema, or it cannot be read, and errors are to stop.
+            ActionNeededError: the schema does not fit the table, and that is to stop.
+        """
+        needed = needs.schema_ids
+        if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
+            self._cover_latest()
+        ids = frozenset(one for one in needed if one is not None and one != WHOLE_TOPIC)
+        for schema_id, found in look_up(
+            self._find, self._unknown.due(ids, self._services.now_ms()) if recheck else ids
+        ):
+            self._meet(schema_id, found)
+        for schema_id in sorted(needs.proved, key=age):
+            is_kept = schema_id in self._candidates
+            self._cover_id(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
+        if needs.columns:
+            self._cover_inferred(needs.columns)
+        if None in needed and (self.table is not None or not ids):  # else one of ids may bring the table
+            self.needed_table()
+            self._columns.fit(_NO_COLUMNS, None)
+        self._keys.cover(needs.key_ids, needs.proved_keys, recheck=recheck)
+
+    def forget_unknown(self) -> None:
+        """The registry may know by now what it did not: it is asked when a record needs it, due or not."""
+        self._unknown = UnknownSchemas()
+        self._keys.forget_unknown()
+
+    def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
+        """A record names a schema: it becomes a candidate, is covered again, or is refused."""
+        if isinstance(found, UnknownSchemaError):
+            self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
+            return
+        if self.table is not None and schema_id in self.table.covered():
+            self._cover_id(found)
+            self._unknown.clear(schema_id)
+            return
+        if why := why_foreign(self._services.registry, found, self._topic, self._settings):
+            self._refuse_for_now(schema_id, BAD_SCHEMA, why)
+            return
+        try:
+            make_decoder(schema_id, self._writer(found))
+        except BadSchemaError as error:
+            check_same(self._find, found)
+            self._refuse(schema_id, BAD_SCHEMA, str(error))
+        else:
+            self._candidates[schema_id] = found
+        self._unknown.clear(schema_id)
+
+    def _cover_id(self, registered: RegisteredSchema) -> None:
+        """Cover the schema, or note it as refused."""
+        writer = self._writer(registered)
+        try:
+            columns = self._columns_of(registered.id, writer)
+            outcome = self._columns.fit(columns, registered)
+        except tuple(_REASONS) as error:
+            self._refuse(registered.id, _REASONS[type(error)], str(error))
+            return
+        if outcome.refused:
+            self._refuse_columns(outcome, registered)
+        else:
+            self._remember(registered.id, writer, columns, outcome)
+            if any(change.kind == "rename" for change in outcome.changes):
+                self._follow_renames()
+
+    def _cover_latest(self) -> None:
+        """The one schema is the newest of the subject that can be used; an older one goes on until then."""
+        latest = self._services.registry.latest(self._subject)
+        if latest is None and self._whole is None:
+            raise RetryableError(
+                f"{self._topic}: the subject {self._subject} has no schema yet; waiting for one"
+            )
+        if latest is not None and latest.id not in self._known and latest.id not in self._refused:
+            self._cover_id(latest)
+        if latest is not None and latest.id in self._known:
+            self._whole = self._known[latest.id]
+        elif self._whole is None and latest is not None:
+            raise ActionNeededError(
+                f"{self._topic}: the newest schema of {self._subject} cannot be used: "
+                f"{self._refused[latest.id][1]}. Register another one, or enable the topic with another "
+                "--table"
+            )
+
+    def _cover_inferred(self, columns: Sequence[Schema]) -> None:
+        known = self._inferred()
+        self._learned = inferred_columns(known, columns, self._settings.transform)
+        if not has_row(self._learned, self._settings.transform):
+            return  # so far: tasks refuse the records
+        wanted = value_columns(self._learned, self._settings.transform)
+        outcome = self._columns.fit(WriterColumns(wanted), None)
+        if outcome.refused:
+            told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+            raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {told}")
+
+    def _inferred(self) -> Schema:
+        """What JSON without a schema is decoded to now."""
+        columns = self.table.table.schema() if self.table else Schema()
+        if self.table is not None and self._settings.projection is not None:
+            columns = batch_columns(self.table)
+        return decoded_columns(columns, self._settings.transform, self._learned)
+
+    def _projection(self) -> Projection | None:
+        if self._settings.projection is None or self.table is None:
+            return None
+        return Projection(self._settings.projection, batch_columns(self.table))
+
+    def _writer(self, registered: RegisteredSchema) -> WriterSchema:
+        return WriterSchema(
+            registered.text,
+            registered.references,
+            registered.kind,
+            self._settings.value_message,
+            framed=not self._follows_latest,
+            nanos=self._settings.value_nanos,
+        )
+
+    def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> WriterColumns:
+        columns = writer_columns(schema_id, writer, self._settings)
+        if self._settings.projection is not None:
+            return columns  # its outputs' names count
+        if clash := clashing_names(columns.schema, self._settings):
+            raise BadSchemaError(
+                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
+                "metadata column; enable the topic without it in metadata_columns, with another --table"
+            )
+        return columns
+
+    def _refuse(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._refused[schema_id] = (reason, message)
+
+    def _refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._unknown.add(schema_id, reason, message, self._services.now_ms())
+
+    def _check_stop(self, reason: str, message: str) -> None:
+        if self._settings.errors == "stop":
+            raise BadRecordError(f"a record of {self._topic} cannot become a row: {reason}: {message}")
+
+    def _refuse_columns(self, outcome: Evolution, registered: RegisteredSchema) -> None:
+        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+        which = f"version {registered.version} of {registered.subject} (id {registered.id})"
+        message = f"{which} cannot be fitted to the table without loss: {told}"
+        self._columns.tell_refused(outcome.refused, registered)
+        if "stop" in (self._settings.on_incompatible, self._settings.errors):
+            raise ActionNeededError(
+                f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
+                "--table, or register a compatible schema"
+            )
+        self._refused[registered.id] = (INCOMPATIBLE_SCHEMA, message)
+
+    def _remember(
+        self, schema_id: SchemaKey, writer: WriterSchema, columns: WriterColumns, outcome: Evolution
+    ) -> None:
+        self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))
+        self._wanted[schema_id] = columns
+
+    def _follow_renames(self) -> None:
+        """Columns have other names now: find those of the schemas that knew them by the old ones."""
+        for schema_id, writer in list(self._known.items()):
+            columns = self._wanted[schema_id]
+            self._remember(schema_id, writer, columns, self._columns.outcome(columns, schema_id))

@@ -1,0 +1,146 @@
+"""Keeps the column of keys ahead of keys that name their schema: finds the schemas, and plans the staging."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError, find_schema
+from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.wire import SchemaKey, age
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.evolution import Evolution
+from tabletopic_kernel.model.columns.table_columns import key_type
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
+from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import KeyPlan
+from tabletopic_kernel.table.columns import TableColumns
+from tabletopic_kernel.table.schema_services import SchemaServices
+from tabletopic_kernel.table.schemas.key_types import key_subject, key_writer
+from tabletopic_kernel.table.schemas.lookup import check_same, look_up
+from tabletopic_kernel.table.schemas.subjects import why_foreign
+from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
+
+_LOG = logging.getLogger(__name__)
+# Schemas that a new owner asks the registry for before records need them.
+_ADOPTED = 8
+
+
+class KeySchemas:
+    """The schemas of one table topic's keys. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self, columns: TableColumns, topic: str, settings: TopicSettings, services: SchemaServices
+    ) -> None:
+        self._columns = columns
+        self._topic = topic
+        self._settings = settings
+        self._services = services
+        self._known: dict[SchemaKey, WriterSchema] = {}
+        self._refused: dict[SchemaKey, tuple[str, str]] = {}
+        self._unknown = UnknownSchemas()
+        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no key was decoded by them yet
+
+    def adopt(self) -> None:
+        """Take over the schemas that the table covers, as far as the registry answers."""
+        table = self._columns.table
+        if table is None or not self._settings.has_typed_keys:
+            return
+        for schema_id in sorted(table.covered_keys(), key=age)[-_ADOPTED:]:
+            try:
+                writer = key_writer(self._find(schema_id), self._settings)
+                kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
+            except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
+                _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
+                continue
+            outcome = self._columns.key_outcome(kind)
+            if not (outcome.is_needed or outcome.refused):
+                self._remember(schema_id, writer, outcome)
+
+    def plan(self) -> KeyPlan | None:
+        """What tasks need to read keys; None where no column has them."""
+        if not self._settings.has_typed_keys:
+            return None
+        table = self._columns.table
+        covered = table.covered_keys() if table else {}
+        known = {one: writer for one, writer in self._known.items() if one in covered}
+        unknown = self._unknown.refused
+        candidates = {one: key_writer(found, self._settings) for one, found in self._candidates.items()}
+        return KeyPlan(known, self._refused | dict(unknown), frozenset(unknown), candidates)
+
+    def cover(self, needed: frozenset[SchemaKey], proved: frozenset[SchemaKey], *, recheck: bool) -> None:
+        """Look up the schemas ``needed``, fit the column to those ``proved``; as ``SchemaKeeper.cover``."""
+        asked = self._unknown.due(needed, self._services.now_ms()) if recheck else needed
+        for schema_id, found in look_up(self._find, asked):
+            self._meet(schema_id, found)
+        for schema_id in sorted(proved, key=age):
+            is_kept = schema_id in self._candidates
+            self._cover_one(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
+
+    def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
+        """A key names a schema: it becomes a candidate, is covered again, or is refused."""
+        if isinstance(found, UnknownSchemaError):
+            self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
+            return
+        table = self._columns.table
+        if table is not None and schema_id in table.covered_keys():
+            self._cover_one(found)
+            self._unknown.clear(schema_id)
+            return
+        registry, settings = self._services.registry, self._settings
+        if why := why_foreign(registry, found, self._topic, settings, of_keys=True):
+            self._refuse_for_now(schema_id, BAD_SCHEMA, why)
+            return
+        try:
+            make_decoder(schema_id, key_writer(found, settings))
+        except BadSchemaError as error:
+            check_same(self._find, found)
+            self._refuse(schema_id, BAD_SCHEMA, str(error))
+        else:
+            self._candidates[schema_id] = found
+        self._unknown.clear(schema_id)
+
+    def forget_unknown(self) -> None:
+        """The registry may know by now what it did not."""
+        self._unknown = UnknownSchemas()
+
+    def _find(self, schema_id: SchemaKey) -> RegisteredSchema:
+        return find_schema(self._services.registry, schema_id, key_subject(self._topic))
+
+    def _cover_one(self, registered: RegisteredSchema) -> None:
+        schema_id = registered.id
+        writer = key_writer(registered, self._settings)
+        try:
+            kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
+        except BadSchemaError as error:
+            self._refuse(schema_id, BAD_SCHEMA, str(error))
+            return
+        outcome = self._columns.fit_key(kind, registered)
+        if not outcome.refused:
+            self._remember(schema_id, writer, outcome)
+            return
+        self._columns.tell_refused(outcome.refused, registered)
+        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+        message = f"the key's schema {schema_id} cannot be fitted to the table without loss: {told}"
+        if "stop" in (self._settings.on_incompatible, self._settings.errors):
+            raise ActionNeededError(
+                f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
+                "--table, or register a compatible schema"
+            )
+        self._refused[schema_id] = (INCOMPATIBLE_SCHEMA, message)
+
+    def _refuse(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._refused[schema_id] = (reason, message)
+
+    def _refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str) -> None:
+        self._check_stop(reason, message)
+        self._unknown.add(schema_id, reason, message, self._services.now_ms())
+
+    def _check_stop(self, reason: str, message: str) -> None:
+        if self._settings.errors == "stop":
+            raise BadRecordError(f"a key of {self._topic} cannot be read: {reason}: {message}")
+
+    def _remember(self, schema_id: SchemaKey, writer: WriterSchema, outcome: Evolution) -> None:
+        self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))

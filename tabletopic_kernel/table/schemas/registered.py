@@ -1,0 +1,69 @@
+"""What a table remembers of schemas, in its properties: which it covers, and what its columns were called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.ledger import PREFIX
+
+SCHEMAS_PROPERTY: Final = f"{PREFIX}schemas"
+KEY_SCHEMAS_PROPERTY: Final = f"{PREFIX}key-schemas"
+FORMER_NAMES_PROPERTY: Final = f"{PREFIX}former-names"
+
+
+@dataclass(frozen=True)
+class CoveredSchema:
+    """A registered schema that the table's columns cover.
+
+    ``table_schema_id`` is Iceberg's, of the table's schema that first did; ``renames`` has the fields that
+    had a column of another name in it (dotted path, name).
+    """
+
+    id: SchemaKey
+    subject: str
+    version: int
+    table_schema_id: int
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+def covered_of(properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY) -> dict[SchemaKey, CoveredSchema]:
+    """Registered schemas whose records fit the table as it is, by id."""
+    found: dict[SchemaKey, CoveredSchema] = {}
+    for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
+        key = int(text) if text.isdecimal() else text
+        renames = tuple(more[0].items()) if more else ()
+        found[key] = CoveredSchema(key, subject, version, table_schema_id, renames)
+    return found
+
+
+def covered_property(covered: Iterable[CoveredSchema], name: str = SCHEMAS_PROPERTY) -> dict[str, str]:
+    """The property that ``covered_of`` reads."""
+    texts = {
+        str(one.id): [
+            one.subject,
+            one.version,
+            one.table_schema_id,
+            *([dict(one.renames)] if one.renames else []),
+        ]
+        for one in covered
+    }
+    return {name: json.dumps(texts)}
+
+
+def former_names_of(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
+    """By field id, the names that fields of a column had in schemas, or aliases told of."""
+    noted = json.loads(properties.get(FORMER_NAMES_PROPERTY, "{}"))
+    return {int(field_id): tuple(names) for field_id, names in noted.items()}
+
+
+def former_names_property(former: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
+    """The property that ``former_names_of`` reads; none where no column had another name."""
+    return (
+        {FORMER_NAMES_PROPERTY: json.dumps({str(one): former[one] for one in sorted(former)})}
+        if former
+        else {}
+    )

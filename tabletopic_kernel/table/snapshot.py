@@ -1,0 +1,443 @@
+"""The table of a table topic: its ledger, and the transactions that move it.
+
+One commit is one Iceberg transaction: data files, ledger and tag together (I2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertRefSnapshotId,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
+
+from tabletopic_kernel.clients.catalog import create_table, first_line, is_outside, reachable
+from tabletopic_kernel.clients.requirements import same_schemas
+from tabletopic_kernel.clients.staged_files import unreadable
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    LostOwnershipError,
+    OutcomeUnknownError,
+    RetryableError,
+    StartOverError,
+    TableTopicError,
+    UnreadableFilesError,
+)
+from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
+from tabletopic_kernel.model.progress.events import SchemaVersion
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.table.schemas.registered import (
+    KEY_SCHEMAS_PROPERTY,
+    CoveredSchema,
+    covered_of,
+    covered_property,
+    former_names_of,
+    former_names_property,
+)
+
+TOPIC_PROPERTY = f"{PREFIX}topic"
+BATCH_PROPERTY = f"{PREFIX}batch-columns"
+
+
+class TopicTable:
+    """One table and the rules for changing it. Not thread-safe: the coordinator's thread alone uses it."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @classmethod
+    def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
+        """The table of ``topic``, None if there is none yet.
+
+        Raises:
+            ActionNeededError: the table is there and is not this topic's.
+            RetryableError: the catalog does not answer.
+        """
+        try:
+            with reachable("the catalog"):
+                table = catalog.load_table(identifier)
+        except NoSuchTableError:
+            return None
+        owner = table.properties.get(TOPIC_PROPERTY)
+        if owner != topic:
+            whose = f"belongs to the topic {owner!r}" if owner else "was not made by a table topic"
+            raise ActionNeededError(
+                f"the table {'.'.join(identifier)} is already there and {whose}; "
+                "choose another name with --table or --namespace"
+            )
+        return cls(table)
+
+    @classmethod
+    def create(
+        cls,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        topic: str,
+        settings: TopicSettings,
+    ) -> TopicTable:
+        """Create the table of ``topic``, with its namespace; raises as ``load``."""
+        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic}
+        return cls(create_table(catalog, identifier, schema, spec, properties))
+
+    @property
+    def identifier(self) -> str:
+        """Namespace and name, dotted."""
+        return ".".join(self.table.name())
+
+    def reload(self) -> None:
+        """Read the table's current metadata.
+
+        Raises:
+            ActionNeededError: the table was dropped or replaced (I8).
+            RetryableError: the catalog does not answer.
+        """
+        uuid = self.table.metadata.table_uuid
+        try:
+            with reachable("the catalog"):
+                fresh = self.table.catalog.load_table(self.table.name())
+        except NoSuchTableError as error:
+            raise ActionNeededError(
+                f"the table {self.identifier} is gone; resume the topic to fill a new one from the start"
+            ) from error
+        if fresh.metadata.table_uuid != uuid:
+            raise ActionNeededError(
+                f"the table {self.identifier} was replaced by another one; resume to adopt it"
+            )
+        self.table = fresh
+
+    def ledger_snapshot(self) -> tuple[Ledger, Snapshot] | None:
+        """The newest ledger among the ancestors of the head; foreign snapshots in between are skipped."""
+        metadata = self.table.metadata
+        head = metadata.current_snapshot()
+        for snapshot in ancestors_of(head, metadata) if head else ():
+            if found := Ledger.from_summary(_summary(snapshot)):
+                return found, snapshot
+        # The ancestors were expired up to a foreign head: the tag has kept the ledger's snapshot.
+        tag = metadata.refs.get(TAG)
+        kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
+        found = Ledger.from_summary(_summary(kept)) if kept else None
+        return (found, kept) if found and kept else None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """See ``ledger_snapshot``."""
+        found = self.ledger_snapshot()
+        return found[0] if found else None
+
+    @property
+    def newest_epoch(self) -> int:
+        """See ``newest_epoch``."""
+        return newest_epoch(self.table.metadata)
+
+    def has_commit(self, commit_id: str) -> bool:
+        """Whether a snapshot of the history carries this commit id (I4)."""
+        return any(
+            _summary(snapshot).get(f"{PREFIX}commit-id") == commit_id
+            for snapshot in self.table.metadata.snapshots
+        )
+
+    def commit(
+        self,
+        files: Iterable[DataFile],
+        planned: Ledger | None,
+        after: Ledger,
+        *,
+        remove: Sequence[DataFile] = (),
+    ) -> None:
+        """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
+
+        Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it.
+
+        Raises:
+            HeadMovedError: another writer was first and the ledger is as planned: call again. Plan again a
+                claim whose ledger went on under the owner of before, and what others took ``remove`` from.
+            LostOwnershipError: a higher epoch is in the table (I5).
+            StartOverError: the files do not fit the table's partition spec any more, or
+                ``UnreadableFilesError``: the storage does not have them as they were written.
+            ActionNeededError: the ledger is not where it was planned on, or the table is gone (I8).
+            OutcomeUnknownError: no answer to the commit: look for its id (I4).
+            RetryableError: the catalog does not answer, nothing was sent.
+        """
+        self.reload()
+        if self.has_commit(after.commit_id):
+            return
+        self._check_planned_on(planned, after.epoch)
+        chosen = list(files)
+        if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
+            raise StartOverError(f"the partition spec of {self.identifier} has changed")
+        self._check_readable(chosen)
+        self._without_retries()
+        try:
+            transaction = self.table.transaction()
+            update = transaction.update_snapshot(snapshot_properties=after.to_summary())
+            producer = update.overwrite() if remove else update.merge_append()
+            for file in chosen:
+                producer.append_data_file(file)
+            for file in remove:
+                producer.delete_data_file(file)
+            self._write(producer)
+            reach(Step.MANIFEST)
+            ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
+            self._require_tag(transaction)
+        except Exception as error:  # manifests could not be written: nothing was sent yet
+            if not is_outside(error):
+                raise
+            raise RetryableError(
+                f"the storage does not take the metadata of {self.identifier} ({first_line(error)}), and is "
+                "tried again: is it reachable and not full, and are location and keys in [catalog] right?"
+            ) from error
+        reach(Step.TAGGED)
+        # PyIceberg takes a refusal for a proof that nothing was committed, and deletes manifests. But what
+        # stands between may have sent the request twice, and the second was refused for the first one's sake.
+        transaction._snapshot_producers = []
+        try:
+            transaction.commit_transaction()
+            reach(Step.SENT)
+        except CommitFailedException as error:
+            if self._is_refused(producer.snapshot_id):
+                producer._clean_all_uncommitted()
+                raise HeadMovedError(str(error)) from error
+        except Exception as error:  # whatever it is, the catalog may have taken the commit
+            raise OutcomeUnknownError(
+                f"the catalog did not confirm the commit ({first_line(error)}); the table's history is asked "
+                "whether it went through: is the catalog running, and is [catalog] right?"
+            ) from error
+
+    def _write(self, producer: _SnapshotProducer[Any]) -> None:
+        """Write the manifests of a snapshot."""
+        try:
+            producer.commit()
+        except ValidationException as error:  # a file that it removes is no longer in the table
+            producer._clean_all_uncommitted()
+            raise HeadMovedError(
+                f"another program has just rewritten files of {self.identifier}; try again"
+            ) from error
+
+    def _check_readable(self, files: Sequence[DataFile]) -> None:
+        """See that what the snapshot will name can be read (I1): an executor may have written elsewhere."""
+        faults = unreadable(self.table.io, files)
+        if faults:
+            raise UnreadableFilesError(
+                f"{len(faults)} of {len(files)} staged files of {self.identifier} are not in the storage as "
+                f"they were written ({faults[0]}); nothing of them was committed, and their records are read "
+                "again. If this goes on, Spark's executors do not write where this host reads: the warehouse "
+                "must be a storage that all of them share"
+            )
+
+    def _is_refused(self, snapshot_id: int) -> bool:
+        """Whether the snapshot of a commit that the catalog refused is really not there (I4).
+
+        Raises:
+            OutcomeUnknownError: the catalog does not tell.
+        """
+        try:
+            self.reload()
+        except TableTopicError as error:
+            raise OutcomeUnknownError(
+                f"the catalog refused the commit and does not tell why; it is asked again: {error}"
+            ) from error
+        return self.table.metadata.snapshot_by_id(snapshot_id) is None
+
+    def _require_tag(self, transaction: Transaction) -> None:
+        """Let the request arrive only where it was planned, as PyIceberg keeps the head's requirement alone.
+
+        After a claim and a rollback the head is again what it was, the tag is not (I5).
+        """
+        if tag := self.table.metadata.refs.get(TAG):
+            transaction._requirements += (AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id),)
+
+    def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
+        """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""
+        self.commit((), planned, ledger)
+
+    def evolve(
+        self,
+        schema: Schema | None,
+        covered: Mapping[SchemaKey, CoveredSchema],
+        epoch: int,
+        former: Mapping[int, tuple[str, ...]] | None = None,
+        batch: Schema | None = None,
+    ) -> None:
+        """Make ``schema`` current (None: columns stay) and note that ``covered`` schemas now fit.
+
+        ``former``: names that columns had, by field id (None: as noted); ``batch``: see ``batch_columns``
+        (None: as noted).
+
+        A metadata-only commit of its own, before any row that needs it is staged.
+
+        Raises:
+            HeadMovedError: the schema was changed by another writer meanwhile: plan again.
+            LostOwnershipError: see ``commit``.
+            RetryableError: the catalog does not answer.
+        """
+        noted = covered_property(covered.values()) | former_names_property(former or {})
+        if batch is not None:
+            noted[BATCH_PROPERTY] = batch.model_dump_json()
+        self._change(self._schema_updates(schema, noted), epoch)
+
+    def evolve_key(
+        self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int
+    ) -> None:
+        """As ``evolve``, for schemas of keys."""
+        noted = covered_property(covered.values(), KEY_SCHEMAS_PROPERTY)
+        self._change(self._schema_updates(schema, noted), epoch)
+
+    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
+        if self.newest_epoch > epoch:
+            raise LostOwnershipError(f"{self.identifier} has epoch {self.newest_epoch}, ours is {epoch}")
+        reach(Step.EVOLVE)
+        try:
+            with reachable("the catalog"):
+                self.table.catalog.commit_table(self.table, same_schemas(self.table.metadata), updates)
+        except CommitFailedException as error:
+            raise HeadMovedError(str(error)) from error
+        reach(Step.EVOLVED)
+        self.reload()
+
+    def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:
+        updates: tuple[TableUpdate, ...] = ()
+        if schema is not None:
+            new = schema.model_copy(update={"schema_id": self.next_schema_id})
+            add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
+            updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
+        return (*updates, SetPropertiesUpdate(updates=dict(noted)))
+
+    @property
+    def next_schema_id(self) -> int:
+        """The id that the next version of the table's schema gets."""
+        return 1 + max(schema.schema_id for schema in self.table.metadata.schemas)
+
+    def covered(self) -> dict[SchemaKey, CoveredSchema]:
+        """Registered schemas whose records fit the table as it is, by id."""
+        return covered_of(self.table.properties)
+
+    def covered_keys(self) -> dict[SchemaKey, CoveredSchema]:
+        """Registered schemas whose keys fit the table as it is, by id."""
+        return covered_of(self.table.properties, KEY_SCHEMAS_PROPERTY)
+
+    def former_names(self) -> dict[int, tuple[str, ...]]:
+        """Names that columns had before, by field id."""
+        return former_names_of(self.table.properties)
+
+    @property
+    def batch_columns(self) -> Schema | None:
+        """The columns that a projection reads (``table/schemas/projection_columns.py``); None where there was none."""
+        noted = self.table.properties.get(BATCH_PROPERTY)
+        return Schema.model_validate_json(noted) if noted is not None else None
+
+    @property
+    def rows(self) -> int:
+        """Rows in the newest snapshot."""
+        head = self.table.metadata.current_snapshot()
+        return int(_summary(head).get("total-records", 0)) if head else 0
+
+    def figures(self) -> dict[str, object]:
+        """What the progress record says of the table."""
+        metadata = self.table.metadata
+        head = metadata.current_snapshot()
+        summary = _summary(head) if head else {}
+        versions = sorted(self.covered().values(), key=lambda one: (one.subject, one.version, str(one.id)))
+        return {
+            "table": self.identifier,
+            "snapshot_id": head.snapshot_id if head else None,
+            "rows": self.rows,
+            "files": int(summary.get("total-data-files", 0)),
+            "schema_versions": [
+                SchemaVersion(id=one.id, subject=one.subject, version=one.version) for one in versions
+            ],
+        }
+
+    def plan(self) -> TablePlan:
+        """What tasks need to write data files, credentials that the catalog lent included."""
+        own = {"uri", "name", "type"}  # the catalog's own address is nobody else's business
+        io = {key: str(value) for key, value in self.table.io.properties.items() if key not in own}
+        # Without history the metadata stays small, and equal from commit to commit.
+        bare: dict[str, object] = {
+            "current_snapshot_id": None,
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "statistics": [],
+            "partition_statistics": [],
+            "last_sequence_number": 0,
+            "last_updated_ms": 0,
+        }
+        return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
+
+    def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
+        found, newest = self.ledger, self.newest_epoch
+        if newest > epoch or (found and found.epoch > (planned.epoch if planned else 0)):
+            raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
+        if (found and found.commit_id) != (planned and planned.commit_id):
+            if planned and planned.epoch < epoch:  # until a claim arrives, the owner of before goes on
+                raise HeadMovedError(f"the ledger of {self.identifier} went on while it was taken over")
+            raise ActionNeededError(
+                f"the ledger of {self.identifier} is not where it was: expected "
+                f"{dict(planned.next_offsets) if planned else 'none'}, found "
+                f"{dict(found.next_offsets) if found else 'none'}; was the table rolled back? "
+                "Resume the topic to go on from what the table says"
+            )
+
+    def _without_retries(self) -> None:
+        """PyIceberg's own retry would append again without looking (I3); off in this copy alone."""
+        properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
+
+
+def newest_epoch(metadata: TableMetadata) -> int:
+    """The highest epoch that any snapshot tells of, 0 where none does: all lower ones are over (I5).
+
+    Of any, not only of the head's ancestors: a rollback takes the claim of the newest owner out of these, and
+    that owner's files may be gone by then, or its predecessor's. Expiry leaves the snapshot that the tag
+    names.
+    """
+    key = f"{PREFIX}epoch"
+    found = (
+        snapshot.summary.additional_properties.get(key) for snapshot in metadata.snapshots if snapshot.summary
+    )
+    return max((int(epoch) for epoch in found if epoch is not None), default=0)
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+
+
+def _table_properties(settings: TopicSettings) -> dict[str, str]:
+    return {
+        **base_properties(),
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes),
+        **settings.table_properties,
+    }
+
+
+def base_properties() -> dict[str, str]:
+    """Properties of every table that is ours."""
+    return {
+        TableProperties.FORMAT_VERSION: "2",  # PyIceberg reads version 3 but cannot write it
+        TableProperties.PARQUET_COMPRESSION: "zstd",
+        # Commits are many and small: old metadata files go, manifests are merged as they add up.
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
+        TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    }

@@ -1,0 +1,197 @@
+"""Removal of data files, with the proof that nobody needs them (I10): the one door for it.
+
+Nothing else in this package deletes a data file. ADR 0015 tells the proof and what it costs.
+
+Entry points: ``sweep`` for what finished epochs left, ``remove_unsent`` for what its own writer gives up.
+Neither has state of its own, so both may be driven by any history of a table.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from tabletopic_kernel.clients.catalog import delete_files, list_files, reachable
+from tabletopic_kernel.clients.manifests import live_files, manifests_of
+from tabletopic_kernel.model.errors import RetryableError, StartOverError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.pipeline.write.data_files import epochs_root
+from tabletopic_kernel.table.locations import file_name, normal_location
+from tabletopic_kernel.table.snapshot import newest_epoch
+
+_LOG = logging.getLogger(__name__)
+_EPOCH = re.compile(r"/epoch-(\d+)$")
+_CHUNK = 1_000  # files that are deleted on the word of one look at the catalog
+_TRIES = 3  # reads of metadata whose snapshots somebody expires meanwhile
+
+
+def remove_unsent(table: Table, files: Sequence[DataFile]) -> int:
+    """Delete files whose writer gives them up, and that were part of no attempt to commit; how many went.
+
+    Why this is safe: a staged file's name is a UUID that nobody but its owner was told. What never was in a
+    request to the catalog is in no snapshot, and in none that may still come. Files of an attempt, however
+    it ended, must not be given: they go by ``sweep``, once their epoch has ended.
+
+    Raises:
+        RetryableError: the storage does not let us.
+    """
+    return delete_files(table, [file.file_path for file in files])
+
+
+def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog | None = None) -> int:
+    """Delete what owners of the epochs in between staged and nobody committed; returns how many files.
+
+    Args:
+        table: as loaded at any time; it says which table is meant, newer metadata is loaded here.
+        after_epoch: epochs up to this one are not looked at.
+        before_epoch: an epoch that the table has; files of it and of later ones stay.
+        catalog: for who sweeps beside a thread that uses the table's own.
+
+    Why this is safe: only files below the table's own uuid are looked at, so they are this table's. Their
+    epochs have ended: the newest metadata has a ledger of ``before_epoch``, so older ones can never commit
+    again, an attempt that is still under way included (I5). What any snapshot of that metadata reaches,
+    whichever ref it hangs on, or none, is kept, by location and by name. That is looked up once more in
+    metadata loaded right before each thousand files go. Doubt deletes nothing: a manifest that cannot be
+    read, a table that is another one, an epoch without a single file in use though it has committed.
+
+    Raises:
+        RetryableError: storage or catalog do not answer, or a manifest cannot be read.
+        StartOverError: the table is gone, another one, or its ledger is of an older epoch.
+    """
+
+    def newest() -> Table:
+        return _ended(table, catalog or table.catalog, before_epoch)
+
+    candidates = _Candidates(str(table.metadata.table_uuid), _listed(table, after_epoch, before_epoch))
+    if not candidates.epochs:
+        return 0
+    candidates.keep_reached(newest)
+    candidates.keep_doubtful(".".join(table.name()))
+    gone = 0
+    for chunk in _chunks(sorted(candidates.epochs)):
+        candidates.keep_reached(newest)
+        gone += delete_files(table, [path for path in chunk if path in candidates.epochs])
+    return gone
+
+
+def _listed(table: Table, after_epoch: int, before_epoch: int) -> dict[str, int]:
+    """Files in the folders of the epochs in between, with their epoch.
+
+    Folders that lie beside the table's own, without a uuid, are of versions that named them so: nobody can
+    say whose such a file is, so it stays.
+    """
+    found: dict[str, int] = {}
+    for folder in list_files(table, epochs_root(table.metadata), recursive=False):
+        match = _EPOCH.search(folder)
+        if match and after_epoch < int(match[1]) < before_epoch:
+            found.update(dict.fromkeys(list_files(table, folder, recursive=True), int(match[1])))
+    return found
+
+
+def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
+    """The table as the catalog has it now, if it is the same and epochs below ``before_epoch`` are over."""
+    name = ".".join(table.name())
+    try:
+        with reachable("the catalog"):
+            fresh = catalog.load_table(table.name())
+    except NoSuchTableError as error:
+        raise StartOverError(f"the table {name} is gone: nothing of it is removed") from error
+    if fresh.metadata.table_uuid != table.metadata.table_uuid:
+        raise StartOverError(f"the table {name} is another one now: nothing is removed")
+    if newest_epoch(fresh.metadata) < before_epoch:
+        raise StartOverError(f"the table {name} has no epoch {before_epoch} any more: nothing is removed")
+    return fresh
+
+
+class _Candidates:
+    """Files that may be removed; ``epochs`` has those that are left, with their epoch.
+
+    A file is known by its normal location and by its name alone, which holds a UUID: whatever way there may
+    be to spell, move or mount a folder, what is reached under this name stays.
+    """
+
+    def __init__(self, table_uuid: str, epochs: dict[str, int]) -> None:
+        self.epochs = epochs
+        self._by_location = {normal_location(path): path for path in epochs}
+        self._by_name: dict[str, list[str]] = {}
+        for path in epochs:
+            self._by_name.setdefault(file_name(path), []).append(path)
+        self._own = re.compile(rf"/{re.escape(table_uuid)}/epoch-(\d+)/")
+        self._snapshots: set[int] = set()  # that were read
+        self._manifests: set[str] = set()
+        self._used: set[int] = set()  # epochs with a file that is in use
+        self._committed: set[int] = set()  # epochs that have committed files, as snapshots tell
+
+    def keep_reached(self, load: Callable[[], Table]) -> None:
+        """Drop what the snapshots of the newest metadata reach; each manifest is read once.
+
+        Raises:
+            RetryableError: the storage does not answer, or something cannot be read.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            table = load()
+            try:
+                self._read(table)
+                return
+            except FileNotFoundError as error:  # of a snapshot that somebody has expired meanwhile?
+                if not tries_left:
+                    raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
+            except OSError as error:
+                raise RetryableError(f"the storage does not answer: {error}") from error
+
+    def _read(self, table: Table) -> None:
+        metadata, io = table.metadata, table.io
+        new = [one for one in metadata.snapshots if one.snapshot_id not in self._snapshots]
+        for statistics in (*metadata.statistics, *metadata.partition_statistics):
+            self._keep(statistics.statistics_path)
+        manifests = manifests_of(io, new)
+        unread = [one for path, one in manifests.items() if path not in self._manifests]
+        for manifest, paths in live_files(io, unread):
+            for path in paths:
+                self._keep(path)
+            self._manifests.add(manifest.manifest_path)
+        for snapshot in new:
+            told = snapshot.summary.additional_properties if snapshot.summary else {}
+            if (ledger := Ledger.from_summary(told)) and int(told.get("added-data-files", 0)):
+                self._committed.add(ledger.epoch)
+            self._snapshots.add(snapshot.snapshot_id)
+
+    def _keep(self, reached: str) -> None:
+        if match := self._own.search(reached):
+            self._committed.add(int(match[1]))
+        named = self._by_name.get(file_name(reached), ())
+        for path in {*named, *filter(None, [self._by_location.get(normal_location(reached))])}:
+            if (epoch := self.epochs.pop(path, None)) is not None:
+                self._used.add(epoch)
+
+    def keep_doubtful(self, name: str) -> None:
+        """Drop all of an epoch that has committed files of which none was found: they are spelt or lie
+        otherwise than those that were listed, so these may be in use as well.
+
+        Also where all of them were rewritten or deleted by others since, and only snapshots tell of them:
+        then some files stay that nobody needs.
+        """
+        for epoch in sorted({*self.epochs.values()} & self._committed - self._used):
+            kept = [path for path, of in self.epochs.items() if of == epoch]
+            for path in kept:
+                del self.epochs[path]
+            _LOG.warning(
+                "%s: epoch %d has committed, but none of its %d files that lie there is one that the table "
+                "refers to, so none was removed. Either the table names its files in another way than the "
+                "storage does, or they were removed by others. First: %s",
+                name,
+                epoch,
+                len(kept),
+                min(kept),
+            )
+
+
+def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(paths), _CHUNK):
+        yield paths[start : start + _CHUNK]

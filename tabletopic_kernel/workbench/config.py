@@ -1,0 +1,355 @@
+"""Settings from file, environment and options, each with its origin.
+
+Precedence, low to high: defaults, ``tabletopic.toml``, environment ``TABLETOPIC_…``, options. Every source
+becomes a list of values with path and origin; a later source replaces an earlier one path by path, and the
+models in ``model/settings/sections.py`` check what is left.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, shown
+from tabletopic_kernel.model.settings.paths import (
+    Leaf,
+    Misplaced,
+    SettingPath,
+    Value,
+    dotted,
+    leaves,
+    nearest_variables,
+    node_at,
+    variable_forms,
+    variable_path,
+)
+from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings
+from tabletopic_kernel.model.settings.toml_lines import toml_lines, toml_syntax_error
+
+FILE_NAME = "tabletopic.toml"
+DEFAULT = "default"
+EMBEDDED = "(embedded)"
+PREFIX = "TABLETOPIC_"
+# Variables of this prefix that the program reads by itself, before there are settings. The base URL is set
+# by the extension of the Jupyter server, for its kernels.
+PROGRAM_VARIABLES = frozenset(
+    {
+        "TABLETOPIC_BASE_URL",
+        "TABLETOPIC_CACHE",
+        "TABLETOPIC_CONFIG",
+        "TABLETOPIC_DEBUG",
+        "TABLETOPIC_DRILL",
+        "TABLETOPIC_JAVA_HOME",
+    }
+)
+
+# Set by a JupyterHub for the servers of its users.
+_HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX")
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """The settings in force and where each came from.
+
+    ``origins`` has every dotted key: ``default``, ``tabletopic.toml:<line>``, the environment variable's
+    name, or the option's with its two hyphens. ``file`` is the settings file that was read, if any.
+    """
+
+    settings: Settings
+    origins: dict[str, str]
+    file: Path | None = None
+
+
+class Row(NamedTuple):
+    """One setting as it may be shown: no secret is in it."""
+
+    key: str
+    value: str
+    origin: str
+
+
+def load_settings(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> LoadedSettings:
+    """Read all sources, check them, and say where every value came from.
+
+    ``overrides`` are nested or have dotted keys (``{"kafka.bootstrap.servers": "a:9092"}``); None is an
+    option that was not given. ``environ`` and ``cwd`` are the process's where they are left out.
+    Raises SettingsError with a line for everything that is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = Path(os.path.abspath(cwd or Path.cwd()))
+    problems: list[str] = []
+    file = _find_file(environ, cwd)
+    given: dict[SettingPath, _Given] = {}
+    for source in (_from_file(file, cwd), _from_environment(environ), _from_overrides(overrides or {})):
+        given.update(_accepted(source, problems))
+    for item in given.values():  # before anything can fail and tell why
+        learn({item.path[-1]: item.value})
+    settings = _checked(given, problems)
+    if problems or settings is None:
+        raise SettingsError("\n".join(problems))
+    wanted = settings.state_dir
+    state_dir = _absolute(wanted, cwd) if ("state_dir",) in given else _nearest(wanted, cwd)
+    settings = settings.model_copy(update={"state_dir": state_dir})
+    origins = {
+        dotted(path): given[path].origin if path in given else DEFAULT for path, _ in _in_force(settings)
+    }
+    return LoadedSettings(settings, origins, file)
+
+
+def wants_login(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether embedded servers that are started now shall ask for a login."""
+    if settings.local.login != "auto":
+        return settings.local.login == "on"
+    return behind_hub(environ)
+
+
+def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a JupyterHub has started this process, or the one that started it."""
+    environ = os.environ if environ is None else environ
+    return any(environ.get(name) for name in _HUB_VARIABLES)
+
+
+def describe(loaded: LoadedSettings) -> list[Row]:
+    """Every setting in force with its origin, section by section, secrets hidden."""
+    rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
+    for path, value in _in_force(loaded.settings):
+        key = dotted(path)
+        rows[path[0]].append(Row(key, shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
+    kafka, registry, catalog = loaded.settings.kafka, loaded.settings.registry, loaded.settings.catalog
+    if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
+        rows["kafka"].insert(0, Row("kafka.bootstrap.servers", EMBEDDED, DEFAULT))
+    if "url" not in registry:
+        rows["registry"].insert(0, Row("registry.url", EMBEDDED, DEFAULT))
+    if not catalog.keys() - {"name"}:
+        rows["catalog"].append(Row("catalog.uri", EMBEDDED, DEFAULT))
+    if "name" not in catalog:
+        rows["catalog"].insert(0, Row("catalog.name", DEFAULT_CATALOG_NAME, DEFAULT))
+    return [row for section in rows.values() for row in section]
+
+
+def check_kafka_properties(loaded: LoadedSettings) -> None:
+    """Let librdkafka judge the ``[kafka]`` properties, without a connection; raises SettingsError."""
+    # Imported here: it loads the Kafka client, 0.1 s that commands without a broker save.
+    from tabletopic_kernel.clients.kafka_properties import check_properties  # noqa: PLC0415
+
+    check_properties(loaded.settings.kafka, {k: loaded.origins[f"kafka.{k}"] for k in loaded.settings.kafka})
+
+
+# --- the sources ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A value as its source gave it."""
+
+    path: SettingPath
+    value: object
+    origin: str
+
+
+_Source = Iterable[_Given | str]  # a text is a problem, with its origin
+
+
+def _accepted(source: _Source, problems: list[str]) -> dict[SettingPath, _Given]:
+    accepted: dict[SettingPath, _Given] = {}
+    for item in source:
+        if isinstance(item, str):
+            problems.append(item)
+        elif item.path in accepted and item.value is not None:
+            problems.append(f"{item.origin}: {dotted(item.path)} is given twice")
+        else:
+            accepted[item.path] = item
+    return accepted
+
+
+def _located(found: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], str]) -> _Source:
+    for item in found:
+        if isinstance(item, Misplaced):
+            yield f"{origin(item.path)}: {item.reason}"
+        else:
+            yield _Given(item.path, item.value, origin(item.path))
+
+
+def _find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
+    if named := environ.get("TABLETOPIC_CONFIG"):
+        return Path(_absolute(named, cwd))
+    return next((file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME)), None)
+
+
+def _from_file(file: Path | None, cwd: Path) -> _Source:
+    if file is None:
+        return
+    name = os.path.relpath(file, cwd) if file.parent in (cwd, *cwd.parents) else str(file)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        document = tomllib.loads(text)
+    except OSError as error:
+        hint = "; correct or unset TABLETOPIC_CONFIG" if isinstance(error, FileNotFoundError) else ""
+        raise SettingsError(f"cannot read the settings file {name}: {error.strerror}{hint}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(toml_syntax_error(name, str(error), text)) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{name} is not UTF-8 text (see byte {error.start}); save it as UTF-8") from error
+    lines = toml_lines(text)
+
+    def origin(path: SettingPath) -> str:
+        line = next((n for end in range(len(path), 0, -1) if (n := lines.get(".".join(path[:end])))), None)
+        return f"{name}:{line}" if line else name
+
+    for item in _located(leaves(document), origin):
+        if isinstance(item, _Given) and item.path == ("state_dir",) and item.value:
+            yield _Given(item.path, _absolute(str(item.value), file.parent), item.origin)
+        else:
+            yield item
+
+
+def _from_environment(environ: Mapping[str, str]) -> _Source:
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(PREFIX) or variable in PROGRAM_VARIABLES:
+            continue
+        path = variable_path(variable.removeprefix(PREFIX).split("__"))
+        yield _Given(path, text, variable) if path else _unknown_variable(variable)
+
+
+def _unknown_variable(variable: str) -> str:
+    name = variable.removeprefix(PREFIX)
+    own = sorted(own.removeprefix(PREFIX) for own in PROGRAM_VARIABLES)
+    if close := nearest_variables(name.split("__")) + difflib.get_close_matches(name, own):
+        hint = f"did you mean {' or '.join(PREFIX + found for found in close)}?"
+    else:
+        hint = f"known: {', '.join(PREFIX + known for known in [*variable_forms(), *own])}"
+    return f"{variable}: unknown setting; {hint}"
+
+
+def _from_overrides(overrides: Mapping[str, Any]) -> _Source:
+    for key, value in overrides.items():
+        if value is None:
+            continue
+        name, *rest = re.split(r"[=\n]", key, maxsplit=1)  # what follows may be a secret
+        try:
+            nested = _nested(key, value) if not rest else None
+        except tomllib.TOMLDecodeError:
+            nested = None
+        if nested is None:
+            yield f"--{name}: no name of a setting; write for example kafka.client.id"
+        else:
+            yield from _located(leaves(nested), _option)
+
+
+def _option(path: SettingPath) -> str:
+    return f"--{path[0].replace('_', '-')}" if len(path) == 1 else f"--{dotted(path)}"
+
+
+def _nested(key: str, value: object) -> dict[str, Any]:
+    """``topics."web.clicks".start`` as TOML nests it, with the value at its end."""
+    nested: dict[str, Any] = tomllib.loads(f"{key} = 0")
+    place = nested
+    while isinstance(inner := next(iter(place.values())), dict):
+        place = inner
+    place[next(iter(place))] = value
+    return nested
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def _checked(given: Mapping[SettingPath, _Given], problems: list[str]) -> Settings | None:
+    nested: dict[str, Any] = {}
+    for path, item in given.items():
+        place = nested
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+        if item.value is None:
+            place.setdefault(path[-1], {})
+        else:
+            place[path[-1]] = _with_unit(path, item.value)
+    try:
+        return Settings.model_validate(nested)
+    except ValidationError as error:
+        for detail in error.errors():
+            location = tuple(str(part) for part in detail["loc"])
+            path = next((p for n in range(len(location), 0, -1) if (p := location[:n]) in given), location)
+            problems.append(_wrong_value(given.get(path) or _Given(path, None, DEFAULT), dict(detail)))
+        return None
+
+
+def _with_unit(path: SettingPath, value: object) -> object:
+    """A bare number is in the unit that the key names, also where the source has only text."""
+    if path[-1].endswith("_ms") and isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    return value
+
+
+def _wrong_value(item: _Given, detail: Mapping[str, Any]) -> str:
+    text = _text(item.value)
+    visible = HIDDEN if is_secret(item.path[-1]) else mask(text)
+    quoted = json.dumps(visible, ensure_ascii=False) if isinstance(item.value, str) else visible
+    reason = _reason(item.path, detail)
+    if visible != text:  # a validator's reason quotes the value
+        reason = reason.replace(repr(item.value), repr(visible)).replace(text, visible)
+    return f"{item.origin}: {dotted(item.path)} = {quoted}: {reason}"
+
+
+def _reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
+    node = node_at(path)
+    match detail["type"]:
+        case "literal_error":
+            return f"allowed: {detail['ctx']['expected']}"
+        case "value_error":
+            return str(detail["ctx"]["error"])
+        case "greater_than_equal" | "less_than_equal" if isinstance(node, Value):
+            return f"allowed: {node.minimum} to {node.maximum}"
+        case "string_too_short":
+            return "must not be empty"
+    message = str(detail["msg"])
+    return (
+        f"must be{message.removeprefix('Input should be')}" if message.startswith("Input should") else message
+    )
+
+
+# --- shared -----------------------------------------------------------------------------------------------
+
+
+def _absolute(path: str, base: Path) -> str:
+    return os.path.abspath(base / os.path.expanduser(path))
+
+
+def _nearest(folder: str, cwd: Path) -> str:
+    """The folder here or, as a notebook may lie below the project's folder, the nearest one upwards."""
+    places = [cwd, *cwd.parents]
+    return str(next((found for place in places if os.path.isdir(found := place / folder)), cwd / folder))
+
+
+def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:
+    for name, value in model:
+        if isinstance(value, BaseModel):
+            yield from _in_force(value, (*path, name))
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                if isinstance(inner, BaseModel):
+                    yield from _in_force(inner, (*path, name, key))
+                else:
+                    yield (*path, name, key), inner
+        else:
+            yield (*path, name), value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)

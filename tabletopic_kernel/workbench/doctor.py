@@ -1,0 +1,308 @@
+"""Whether this machine has what the workbench needs: one check at a time, each with its remedy."""
+
+# Imports wait until they are needed: a check that cannot even import says so.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tabletopic_kernel.model.errors import SettingsError, TableTopicError
+from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.topic_names import internal_owner
+from tabletopic_kernel.workbench.config import LoadedSettings
+from tabletopic_kernel.workbench.workbench import Servers, find_servers
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.local.stack import StackInfo
+
+Status = Literal["ok", "warn", "fail"]
+# The jars once, the broker's log, and the tables: below the first number something breaks at once.
+_LEAST_BYTES, _ENOUGH_BYTES = 1024**3, 5 * 1024**3
+_START = "start the local stack with `tabletopic up`, or name your servers in tabletopic.toml"
+_EXTENSIONS = ("avro", "httpfs", "iceberg")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; ``remedy`` is what to do unless all is well."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        # Whatever the programs that were asked put into their answers.
+        object.__setattr__(self, "detail", redact(self.detail))
+
+    def to_json(self) -> dict[str, str]:
+        """A plain dictionary."""
+        return asdict(self)
+
+
+class _Trouble(Exception):  # noqa: N818 - never leaves this module
+    """What a check found wrong."""
+
+    def __init__(self, detail: str, remedy: str, status: Status = "fail") -> None:
+        super().__init__(detail)
+        self.check = (status, detail, remedy)
+
+
+def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
+    """Look at everything, one check after the other; never raises."""
+    state_dir = Path(loaded.settings.state_dir)
+    yield _checked("Python", _python)
+    yield _checked("JDK", _jdk)
+    yield _checked("Java libraries", _jars)
+    yield _checked("query extensions", _extensions)
+    yield _checked("disk space", lambda: _disk(state_dir))
+    yield _checked("state folder", lambda: _state_folder(state_dir))
+    yield _checked("ports", lambda: _ports(state_dir))
+    try:
+        servers = find_servers(loaded.settings)
+        away = servers.away()
+    except TableTopicError as error:
+        yield Check("servers", "warn", _first_line(error), _START)
+        return
+    if _stack(state_dir) is not None:
+        yield _checked("login", lambda: _login(loaded.settings))
+    if away.names:
+        yield Check("servers", "warn", str(away), _START)
+    yield _checked("broker", lambda: _broker(servers.kafka))
+    yield _checked("registry", lambda: _registry(servers.registry))
+    yield _checked("catalog", lambda: _catalog(servers.catalog))
+    yield _checked("storage", lambda: _storage(servers))
+    yield _checked("Spark", lambda: _spark(loaded, servers))
+    yield _checked("hosts", lambda: _hosts(servers))
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", look())
+    except _Trouble as trouble:
+        return Check(name, *trouble.check)
+    except SettingsError as error:
+        return Check(
+            name, "fail", _first_line(error), "correct it; `tabletopic config` shows where it is set"
+        )
+    except TableTopicError as error:
+        return Check(name, "fail", _first_line(error), "see the message")
+    except Exception as error:
+        return Check(name, "fail", f"{type(error).__name__}: {_first_line(error)}", "look at the message")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# --- this machine -----------------------------------------------------------------------------------------
+
+
+def _python() -> str:
+    missing = [name for name in ("pyspark", "pyiceberg", "pyarrow", "duckdb", "datafusion")
+               if importlib.util.find_spec(name) is None]  # fmt: skip
+    if missing:
+        raise _Trouble(
+            f"{', '.join(missing)} not installed", "install the package again: pip install tabletopic"
+        )
+    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
+def _jdk() -> str:
+    from tabletopic_kernel.local.java import jvm
+
+    java = jvm.java()
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    if answer.returncode != 0:
+        raise _Trouble(
+            f"{java} does not run: {answer.stderr.strip()[:200]}", f"set {jvm.JAVA_HOME_VARIABLE} to a JDK"
+        )
+    version = next((line for line in answer.stderr.splitlines() if "version" in line), "")
+    return f"{version.strip()} at {java}"
+
+
+def _jars() -> str:
+    from tabletopic_kernel.local.java import jvm
+    from tabletopic_kernel.local.progress import Step
+
+    def refuse(step: Step) -> None:  # it is about to fetch them: that is for `up` to do
+        raise _Trouble(f"not there yet ({step.detail})", "`tabletopic up` fetches them, about 270 MB", "warn")
+
+    found = jvm.install(refuse)
+    return f"{len(found.of('spark'))} for Spark and those of the servers in {found.folder}"
+
+
+def _extensions() -> str:
+    import duckdb
+
+    from tabletopic_kernel.query.duckdb_connection import connect
+
+    connect().close()
+    return f"DuckDB {duckdb.__version__} with {', '.join(_EXTENSIONS)}"
+
+
+def _disk(state_dir: Path) -> str:
+    from tabletopic_kernel.local.java import jars
+
+    told = []
+    for what, folder in (("state folder", state_dir), ("cache", jars.cache_dir())):
+        free = shutil.disk_usage(_existing(folder)).free
+        told.append(f"{what} {free / 1024**3:.1f} GiB free")
+        if free < _ENOUGH_BYTES:
+            raise _Trouble(
+                told[-1],
+                f"free some space on the disk of {folder}, or choose another folder",
+                "fail" if free < _LEAST_BYTES else "warn",
+            )
+    return ", ".join(told)
+
+
+def _state_folder(state_dir: Path) -> str:
+    folder = _existing(state_dir)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _Trouble(f"cannot write to {folder}", "choose another folder with --state-dir")
+    return str(state_dir) if folder == state_dir else f"{state_dir} (made when needed)"
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _ports(state_dir: Path) -> str:
+    from tabletopic_kernel.local import ports, state
+    from tabletopic_kernel.local.stack import LocalStack
+
+    with socket.socket() as probe:
+        probe.bind((ports.LOOPBACK, 0))
+    if _stack(state_dir) is not None:
+        return "the local stack has its own"
+    known = LocalStack(state_dir).known()
+    at_work = set(known.pids) - set(known.ended) if known else set()  # a server may have ended alone
+    records = state.load(state_dir).items()
+    kept = [port for name, record in records if name not in at_work for port in record.ports.values()]
+    taken = [str(port) for port in kept if not ports.is_free(port)]
+    if taken:
+        raise _Trouble(
+            f"{', '.join(taken)} of the last start: taken by another program",
+            "nothing to do: `tabletopic up` chooses others",
+            "warn",
+        )
+    told = "those of the last start are free" if kept else "free ones are chosen at the start"
+    return f"loopback works; {told}"
+
+
+def _stack(state_dir: Path) -> StackInfo | None:
+    from tabletopic_kernel.local.stack import LocalStack
+
+    return LocalStack(state_dir).info()
+
+
+def _login(settings: Settings) -> str:
+    """Whether the local stack is open to every user of this machine, and whether it shall be."""
+    from tabletopic_kernel.workbench.config import behind_hub, wants_login
+
+    info = _stack(Path(settings.state_dir))
+    asks = bool(info and info.kafka_login and info.registry_login)
+    why = f"local.login is {settings.local.login}"
+    if settings.local.login == "auto":
+        why += ", behind a JupyterHub" if behind_hub() else ", not behind a JupyterHub"
+    told = "ask for one" if asks else "are open to every user of this machine"
+    if asks != wants_login(settings):
+        wanted = "with" if wants_login(settings) else "without"
+        raise _Trouble(
+            f"broker and registry {told}, but {why}",
+            f"start the stack anew {wanted} a login: `tabletopic down`, `tabletopic up`; then the hosts",
+            "warn",
+        )
+    return f"broker and registry {told} ({why})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+# --- servers ----------------------------------------------------------------------------------------------
+
+
+def _broker(properties: Mapping[str, str]) -> str:
+    from tabletopic_kernel.clients.kafka import Broker
+
+    broker = Broker(properties)
+    topics = [topic for topic in broker.topics() if internal_owner(topic) is None]
+    return f"{broker.address} answers, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
+
+
+def _registry(properties: Mapping[str, str]) -> str:
+    from tabletopic_kernel.clients.registry import Registry
+
+    registry = Registry(properties)
+    return f"{registry.url} answers, {_count(len(registry.check()), 'subject')}"
+
+
+def _catalog(properties: Mapping[str, str]) -> str:
+    from tabletopic_kernel.clients.catalog import catalog_name, open_catalog, reachable
+
+    catalog = open_catalog(properties)
+    with reachable("the catalog"):
+        namespaces = catalog.list_namespaces()
+        tables = sum(len(catalog.list_tables(namespace)) for namespace in namespaces)
+    found = f"{_count(tables, 'table')} in {_count(len(namespaces), 'namespace')}"
+    return f"{catalog_name(properties)} opens, {found}"
+
+
+def _storage(servers: Servers) -> str:
+    """Write, read and delete a small file where the tables lie."""
+    from pyiceberg.io import load_file_io
+
+    from tabletopic_kernel.clients.catalog import reachable, warehouse_location
+
+    warehouse = warehouse_location(servers.catalog)
+    if warehouse is None:
+        raise _Trouble("the catalog chooses where tables lie", "nothing to do; writing was not tried", "warn")
+    place = f"{warehouse.rstrip('/')}/.tabletopic-probe-{uuid.uuid4().hex}"
+    text = uuid.uuid4().bytes
+    io = load_file_io({**servers.catalog}, place)
+    with reachable("the storage"):
+        with io.new_output(place).create() as stream:
+            stream.write(text)
+        try:
+            with io.new_input(place).open() as stream:
+                same = stream.read() == text
+        finally:
+            io.delete(place)
+    if not same:
+        raise _Trouble(f"{warehouse} gives back other bytes than were written", "do not use this storage")
+    return f"{warehouse}: write, read, delete"
+
+
+def _spark(loaded: LoadedSettings, servers: Servers) -> str:
+    """Whether executors reach what they must, as far as settings tell."""
+    from tabletopic_kernel.model.settings.cluster import out_of_reach
+
+    spark = loaded.settings.spark
+    if reasons := out_of_reach(spark, servers.kafka, servers.catalog):
+        raise _Trouble("; ".join(reasons), "see the message; table topics are not run like that")
+    where = "on this machine" if spark.is_local else "on a cluster; a host tries the storage as it starts"
+    return f"{spark.effective_master}: executors {where}"
+
+
+def _hosts(servers: Servers) -> str:
+    from tabletopic_kernel.clients.kafka import Broker
+    from tabletopic_kernel.host.host import GROUP
+
+    members: list[Any] = Broker(servers.kafka).group_members(GROUP)
+    if not members:
+        raise _Trouble("no host runs", "start one with `tabletopic serve`", "warn")
+    return ", ".join(sorted(client for client, _ in members))

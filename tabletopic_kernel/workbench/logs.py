@@ -1,0 +1,80 @@
+"""What the hosts of this machine log: files in the state folder, and their last lines about a topic."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tabletopic_kernel.local.files import logs_folder
+from tabletopic_kernel.model.redact import redact
+
+_LOG_BYTES = 10 * 1024**2
+_READ_BYTES = 2 * 1024**2  # of the end of each file
+_FILES = ("serve.log", "kernel.log")
+_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
+_BEGINS = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+
+
+def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.Handler:
+    """Send what libraries and threads log to ``logs/<file>`` of the state folder."""
+    handler = logging.handlers.RotatingFileHandler(
+        logs_folder(state_dir) / file, maxBytes=_LOG_BYTES, backupCount=2
+    )
+    handler.setLevel(level)
+    handler.addFilter(without_secrets)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    logging.getLogger().addHandler(handler)
+    return handler
+
+
+def without_secrets(record: logging.LogRecord) -> bool:
+    """A filter that lets every record through, its message and its trace without secrets."""
+    try:
+        told = record.getMessage()
+    except (TypeError, ValueError, KeyError):  # it does not fit its arguments
+        told = f"{record.msg} {record.args}"
+    record.msg, record.args = redact(told), ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    if record.exc_text:  # formatters take it in place of the exception
+        record.exc_text = redact(record.exc_text)
+    return True
+
+
+def read_logs(state_dir: Path, lines: int, topic: str | None = None) -> list[str]:
+    """The last lines of all hosts' logs, oldest first; with ``topic`` those of records that name it."""
+    records = sorted(
+        (record for name in _FILES for record in _records(state_dir / "logs" / name)),
+        key=lambda record: record[0][:23],  # the time; what follows keeps its order
+    )
+    named = None if topic is None else re.compile(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])")
+    chosen = [
+        line for record in records if named is None or any(map(named.search, record)) for line in record
+    ]
+    return chosen[-lines:]
+
+
+def _records(file: Path) -> Iterator[list[str]]:
+    """Log records of the end of a file: the line with the time, and those of its trace."""
+    record: list[str] = []
+    for line in _tail(file):
+        if _BEGINS.match(line):
+            if record:
+                yield record
+            record = [line]
+        elif record:
+            record.append(line)
+    if record:
+        yield record
+
+
+def _tail(file: Path) -> Iterable[str]:
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, file.stat().st_size - _READ_BYTES))
+            return opened.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,260 @@
+"""The newest records of a topic, decoded as the pipeline decodes them, before they are in the table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Message, TopicPartition
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.clients.kafka import TIMEOUT_S, Broker, make_consumer
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
+from tabletopic_kernel.formats.json.infer import merged_columns
+from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, BAD_SCHEMA_HEADER, INTERNAL_ERROR
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.decode.narrow import narrowed
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
+from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
+from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
+from tabletopic_kernel.table.schemas.key_types import key_subject, key_writer
+from tabletopic_kernel.table.schemas.subjects import why_foreign
+
+
+@dataclass(frozen=True)
+class PeekedRecord:
+    """A record as it is in Kafka. ``value`` has its fields; where it cannot become a row, ``error`` says why.
+
+    Both are None for a record without a value. ``raw`` is the value's bytes, ``key`` the key's;
+    ``key_value`` is the key as its schema says, where keys name one.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    schema_id: SchemaKey | None
+    value: dict[str, Any] | None
+    error: str | None
+    raw: bytes | None
+    key_value: Any = None
+
+
+def peek(
+    topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
+) -> list[PeekedRecord]:
+    """The ``count`` newest committed records of all partitions, newest first, decoded as the settings say.
+
+    Raises:
+        UsageError: there is no such topic.
+        RetryableError: broker or registry do not answer.
+    """
+    facts = broker.facts(topic)
+    starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
+    messages = _read(broker, topic, starts, facts.end)
+    messages.sort(key=lambda one: (one.timestamp()[1], one.offset() or 0), reverse=True)
+    return _decoded(messages[:count], topic, settings, registry)
+
+
+def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> list[Message]:
+    waiting = {partition for partition, start in starts.items() if start < ends[partition]}
+    found: list[Message] = []
+    if not waiting:
+        return found
+    consumer = make_consumer(
+        broker.properties,
+        group_id="tabletopic-readers",
+        enable_auto_commit="false",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in waiting])
+        deadline = time.monotonic() + TIMEOUT_S
+        while waiting and time.monotonic() < deadline:
+            found += [
+                message
+                for message in consumer.consume(500, timeout=0.1)
+                if message.error() is None and (message.offset() or 0) < ends[message.partition() or 0]
+            ]
+            # By position: the last offsets may be control records of a transaction, which nobody is given.
+            for place in consumer.position([TopicPartition(topic, partition) for partition in waiting]):
+                if place.offset >= ends[place.partition]:
+                    waiting.discard(place.partition)
+    except KafkaException as error:
+        raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
+    finally:
+        consumer.close()
+    return found
+
+
+_Decode = Callable[[Group], tuple[pa.RecordBatch, list[Refused]]]
+
+
+@dataclass
+class _Found:
+    """What was made of some records' values, or of their keys, by position."""
+
+    ids: dict[int, SchemaKey] = field(default_factory=dict)
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+def _decoded(
+    messages: Sequence[Message], topic: str, settings: TopicSettings, registry: Registry
+) -> list[PeekedRecord]:
+    headers = _headers(messages)
+    raw = pa.array([message.value() for message in messages], pa.binary())
+    framed = settings.value_format == "by_schema_id"
+    groups = split(raw, headers) if framed else unsplit(raw)
+    values = _found(*groups, lambda group: _decode(group, topic, settings, registry))
+    keys = _Found()
+    if settings.has_typed_keys:
+        named = split(pa.array([message.key() for message in messages], pa.binary()), headers, KEY_HEADER)
+        keys = _found(*named, lambda group: _decode_keys(group, topic, settings, registry))
+    return [
+        PeekedRecord(
+            partition=message.partition() or 0,
+            offset=message.offset() or 0,
+            timestamp_ms=message.timestamp()[1],
+            key=_bytes(message.key()),
+            schema_id=values.ids.get(at),
+            value=values.rows.get(at),
+            error=values.errors.get(at) or (f"key: {keys.errors[at]}" if at in keys.errors else None),
+            raw=_bytes(message.value()),
+            key_value=_alone(keys.rows.get(at)),
+        )
+        for at, message in enumerate(messages)
+    ]
+
+
+def _found(
+    groups: Sequence[Group],
+    unframed: Refusals,
+    decode: _Decode,
+) -> _Found:
+    found = _Found()
+    for index, position in enumerate(unframed.positions.tolist()):
+        found.errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
+    for group in groups:
+        if group.schema_id is None:
+            continue
+        positions = group.positions.tolist()
+        if group.schema_id != WHOLE_TOPIC:
+            found.ids.update(dict.fromkeys(positions, group.schema_id))
+        _take(found, group, decode)
+    return found
+
+
+def _take(found: _Found, group: Group, decode: _Decode) -> None:
+    """Decode a group into ``found``; what nobody foresaw is told of the records that lead to it."""
+    positions = group.positions.tolist()
+
+    def rows(start: int, stop: int) -> tuple[int, list[dict[str, Any]], list[Refused]]:
+        decoded, refused = decode(group.part(start, stop))
+        return start, decoded.to_pylist(maps_as_pydicts="lossy"), refused
+
+    try:
+        done = narrowed(rows, len(positions), patient=True)
+    except (UnknownSchemaError, ActionNeededError) as error:
+        found.errors.update(dict.fromkeys(positions, str(error)))
+        return
+    for failure in done.failures:
+        found.errors[positions[failure.index]] = f"{INTERNAL_ERROR}: {failure.line}"
+    for start, decoded, refused in done.made:
+        reasons = {positions[start + bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
+        found.errors.update(reasons)
+        stop = start + len(decoded) + len(refused)
+        good = [position for position in positions[start:stop] if position not in reasons]
+        found.rows.update(zip(good, decoded, strict=True))
+
+
+def _alone(key: dict[str, Any] | None) -> Any:
+    """A key that is no record is the value itself."""
+    return key[VALUE] if key is not None and list(key) == [VALUE] else key
+
+
+def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, list[Refused]]:
+    """JSON without a schema, in the columns that these records would make."""
+    columns = Schema()
+    while True:
+        decoder = inferring_decoder(columns, reserved_in_rows(settings.transform))
+        decoded = decoder.decode(values)
+        needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
+        if needed is None:
+            return decoded
+        columns = merged_columns(columns, [needed])
+
+
+def _decode(
+    group: Group, topic: str, settings: TopicSettings, registry: Registry
+) -> tuple[pa.RecordBatch, list[Refused]]:
+    """Rows of a group and those that are none; raises where there is no decoder for it."""
+    kind = WITHOUT_SCHEMA.get(settings.value_format)
+    if kind == "INFERRED":
+        return _infer(group.values, settings)
+    if kind is not None:
+        return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
+    framed = settings.value_format == "by_schema_id"
+    subject = settings.subject_of(topic)
+    key = group.schema_id or 0
+    found = find_schema(registry, key, subject) if framed else registry.latest(subject)
+    if found is None:
+        raise ActionNeededError(f"the subject {subject} has no schema yet")
+    _check_own(found, topic, settings, registry)
+    schema = WriterSchema(
+        found.text,
+        found.references,
+        found.kind,
+        message=settings.value_message,
+        framed=framed,
+        nanos=settings.value_nanos,
+    )
+    return _by_schema(group, found, schema)
+
+
+def _decode_keys(
+    group: Group, topic: str, settings: TopicSettings, registry: Registry
+) -> tuple[pa.RecordBatch, list[Refused]]:
+    found = find_schema(registry, group.schema_id or 0, key_subject(topic))
+    _check_own(found, topic, settings, registry, of_keys=True)
+    return _by_schema(group, found, key_writer(found, settings))
+
+
+def _check_own(
+    found: RegisteredSchema, topic: str, settings: TopicSettings, registry: Registry, *, of_keys: bool = False
+) -> None:
+    if why := why_foreign(registry, found, topic, settings, of_keys=of_keys):
+        raise ActionNeededError(f"{BAD_SCHEMA}: {why}")
+
+
+def _by_schema(
+    group: Group, found: RegisteredSchema, schema: WriterSchema
+) -> tuple[pa.RecordBatch, list[Refused]]:
+    if fault := group.header_fault(schema.kind):
+        raise ActionNeededError(f"{BAD_SCHEMA_HEADER}: {fault}")
+    return make_decoder(found.id, schema).decode(group.values)
+
+
+def _headers(messages: Sequence[Message]) -> pa.Array:
+    """Headers as the source gives them."""
+    rows = [
+        [{"key": str(one[0]), "value": _bytes(one[1])} for one in message.headers() or ()]
+        for message in messages
+    ]
+    return pa.array(rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+
+
+def _bytes(value: object) -> bytes | None:
+    return None if value is None else bytes(value)  # type: ignore[call-overload]

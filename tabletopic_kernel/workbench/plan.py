@@ -1,0 +1,314 @@
+"""What switching a topic on would do, and what speaks against it, found out before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, NestedField
+
+from tabletopic_kernel.clients.kafka import Broker, TopicFacts
+from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.host.resume_point import check_topic
+from tabletopic_kernel.model.columns.evolution import KEY, VALUE, Change
+from tabletopic_kernel.model.columns.iceberg_types import spell
+from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts
+from tabletopic_kernel.model.columns.table_columns import evolve_key, metadata_columns, table_schema
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.topic_names import not_a_table_topic
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.table.layout import partition_change
+from tabletopic_kernel.table.schemas.candidate import UNREGISTERED, Candidate, candidate_writer
+from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
+from tabletopic_kernel.table.schemas.key_types import key_subject, newest_key_type
+from tabletopic_kernel.table.schemas.versions import (
+    WriterColumns,
+    first_columns,
+    names_of_before,
+    outcome,
+    writer_columns,
+)
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.workbench.newest_record import check_newest
+
+TableName = tuple[str, ...]  # namespace parts and name, as PyIceberg takes them
+ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]
+_CHANGED: dict[str, ColumnChange] = {
+    "add": "new",
+    "relax": "relaxed",
+    "widen": "widened",
+    "rename": "renamed",
+}
+
+
+@dataclass(frozen=True)
+class PlanColumn:
+    """A column that the table will have; ``change`` says what becomes of it."""
+
+    name: str
+    type: str
+    required: bool
+    doc: str | None
+    change: ColumnChange
+
+
+@dataclass
+class Plan:
+    """What ``enable`` would do with a topic. It would refuse if ``refused`` names a reason.
+
+    ``creates``: the table is not there yet. ``columns`` is empty while no schema is registered. ``start``
+    is the setting; a table that is there goes on at its ledger instead, as one of the ``notes`` says.
+    ``partition_by_before`` has the partitions of a table that is there.
+
+    With a schema that is not registered yet: ``changes`` of the table in words, ``incompatible`` says by
+    column why it does not fit, and ``registry`` whether the registry would take it.
+    """
+
+    topic: str
+    table: str
+    creates: bool
+    columns: list[PlanColumn] = field(default_factory=list)
+    partition_by: list[str] = field(default_factory=list)
+    partition_by_before: list[str] = field(default_factory=list)
+    start: str | int = "earliest"
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    incompatible: dict[str, str] = field(default_factory=dict)
+    registry: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)
+
+    def check(self) -> None:
+        """See that nothing speaks against it; raises UsageError with what does."""
+        if self.refused:
+            raise UsageError("; ".join(self.refused))
+
+
+def plan_enable(
+    topic: str,
+    settings: TopicSettings,
+    broker: Broker,
+    registry: Registry,
+    catalog: Catalog,
+    taken: Mapping[TableName, str],
+    candidate: Candidate | None = None,
+) -> Plan:
+    """What switching the topic on would do; reads only. Reasons against it are in ``refused``.
+
+    ``taken``: the other topics that are switched on, by their tables, of which some may not be made yet.
+    ``candidate``: a schema in the place of the newest registered one.
+
+    Raises:
+        UsageError: there is no such topic.
+        RetryableError: broker, registry or catalog do not answer.
+    """
+    facts = broker.facts(topic)
+    if facts.internal:  # also one that a newer Kafka has, of a name that is not known here
+        raise UsageError(not_a_table_topic(topic, "Kafka's own"))
+    plan = Plan(
+        topic=topic,
+        table=".".join(table_identifier(topic, settings)),
+        creates=True,
+        partition_by=[] if list(settings.partition_by) == [NONE] else list(settings.partition_by),
+        start=settings.start,
+    )
+    try:
+        if other := taken.get(table_identifier(topic, settings)):
+            raise UsageError(
+                f"the table {plan.table} is that of the topic {other!r}; choose another name with --table or "
+                "--namespace"
+            )
+        for text in settings.partition_by:
+            parse_partition(text)
+        if settings.projection is not None:
+            _check_projection(settings.projection)
+        table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
+        plan.creates = table is None
+        if candidate is None:
+            columns, origin = _columns(topic, settings, registry)
+        else:
+            writer, plan.registry = candidate_writer(candidate, topic, settings, registry)
+            columns, origin = writer_columns(UNREGISTERED, writer, settings), f"the schema {candidate.name}"
+        key = newest_key_type(topic, settings, registry)
+        if table is None:
+            if candidate is None:
+                plan.notes += check_newest(topic, settings, broker, registry)
+            _plan_new(plan, columns, key, origin, settings, facts)
+        else:
+            _plan_old(plan, table, columns, origin, settings, facts)
+            _plan_key(plan, table.table, key, settings)
+        if key is None and settings.has_typed_keys:
+            plan.notes.append(
+                f"no schema is registered as {key_subject(topic)} yet: {KEY} comes with the first key"
+            )
+    except (UsageError, ActionNeededError) as error:
+        plan.refused.append(str(error))
+    return plan
+
+
+def _check_projection(text: str) -> None:
+    from tabletopic_kernel.pipeline.projection.statement import statement  # noqa: PLC0415 - DuckDB, where it is needed
+
+    statement(text)
+
+
+def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[WriterColumns | None, str]:
+    """The value's columns by what is known now, and where they come from; None: not known yet."""
+    kind = WITHOUT_SCHEMA.get(settings.value_format)
+    if kind == "INFERRED":
+        return None, "JSON without a schema: the columns come with the records"
+    if kind is not None:
+        return writer_columns(WHOLE_TOPIC, WriterSchema(kind=kind), settings), "one column for the value"
+    subject = settings.subject_of(topic)
+    latest = registry.latest(subject)
+    if latest is None:
+        return None, f"no schema is registered as {subject} yet: the columns come with the first record"
+    writer = WriterSchema(latest.text, latest.references, latest.kind, settings.value_message)
+    origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
+    return writer_columns(latest.id, writer, settings), origin
+
+
+def _plan_new(
+    plan: Plan,
+    columns: WriterColumns | None,
+    key: IcebergType | None,
+    origin: str,
+    settings: TopicSettings,
+    facts: TopicFacts,
+) -> None:
+    records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
+    if settings.start == "earliest" and records:
+        plan.notes.append(f"the table begins with the up to {records:,} records that the topic has now")
+    elif settings.start == "latest":
+        plan.notes.append("the table begins with the records that are sent from now on")
+    plan.notes.append(origin if columns is None else f"columns of {origin}")
+    if columns is None:
+        return
+    value, _ = first_columns(columns, settings)
+    schema = table_schema(value, settings, key)
+    plan.columns = [_column(one, "new") for one in schema.fields]
+    partition_spec(settings.partition_by, schema, names_of_before(schema, columns, settings))
+
+
+def _plan_old(
+    plan: Plan,
+    table: TopicTable,
+    columns: WriterColumns | None,
+    origin: str,
+    settings: TopicSettings,
+    facts: TopicFacts,
+) -> None:
+    schema = table.table.schema()
+    plan.columns = [_column(one, "kept") for one in schema.fields]
+    spec = table.table.spec()
+    plan.partition_by_before = partition_texts(spec, schema)
+    if settings.partition_by:
+        spec = partition_spec(settings.partition_by, schema, table.former_names())
+    plan.partition_by = partition_texts(spec, schema)
+    _note_ledger(plan, table, facts)
+    if change := partition_change(table, settings):
+        plan.notes.append(
+            f"{change}: rows that are there stay as they are, new ones go by the new partitions"
+        )
+    if columns is None:
+        return  # what comes is checked when it comes
+    _check_columns(table.table, columns.schema, settings)
+    fitted = outcome(table, columns, None, settings)
+    if fitted.refused:
+        plan.incompatible = fitted.refused
+        _note_incompatible(plan, origin, settings)
+        return
+    changed = _by_column(fitted.changes)
+    plan.columns = [_column(one, changed.get(one.name, "kept")) for one in fitted.schema.fields]
+    plan.changes = [str(change) for change in fitted.changes]
+    plan.notes += [f"{origin}: {change}" for change in plan.changes]
+    plan.notes += [f"{origin}: {column} {why}" for column, why in fitted.partly.items()]
+    plan.partition_by = partition_texts(spec, fitted.schema)
+
+
+def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None:
+    told = "; ".join(f"{column} {why}" for column, why in plan.incompatible.items())
+    if "stop" in (settings.on_incompatible, settings.errors):
+        raise UsageError(f"{origin} does not fit the table {plan.table}: {told}; its records stop the topic")
+    become = {"dead_letter": "its records become dead letters", "skip": "its records are left out"}
+    plan.notes.append(f"{origin} does not fit the table, {become[settings.errors]}: {told}")
+
+
+def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: TopicSettings) -> None:
+    """What keys that name their schema change in a table that is there."""
+    if key is None:
+        return
+    schema, last = table.schema(), table.metadata.last_column_id
+    outcome = evolve_key(schema, key, last, new_columns=settings.on_incompatible == "new_column")
+    if KEY in outcome.refused:
+        raise UsageError(f"{KEY} {outcome.refused[KEY]}: keep the key format, or choose another --table")
+    told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+    if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
+        raise UsageError(f"the newest schema of the keys does not fit the table: {told}")
+    if outcome.refused:
+        plan.notes.append(f"the newest schema of the keys does not fit the table, they are refused: {told}")
+        return
+    changed = _by_column(outcome.changes)
+    new = [_column(one, changed[one.name]) for one in outcome.schema.fields if one.name in changed]
+    names = {one.name for one in new}
+    plan.columns = [one for one in plan.columns if one.name not in names] + new
+    plan.notes += [f"the newest schema of the keys: {change}" for change in outcome.changes]
+
+
+def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
+    ledger = table.ledger
+    if ledger is None:
+        return
+    read = sum(ledger.next_offsets.values()) - sum(facts.first.get(p, 0) for p in ledger.next_offsets)
+    plan.notes.append(
+        f"the table is there and goes on at its ledger, whatever `start` says ({max(0, read):,} of the "
+        "records that the topic has are read)"
+    )
+    try:
+        check_topic(ledger, facts)
+    except ActionNeededError as error:  # a host says so too, as the topic's state
+        plan.notes.append(str(error))
+
+
+def _column(column: NestedField, change: ColumnChange) -> PlanColumn:
+    return PlanColumn(column.name, spell(column.field_type), column.required, column.doc, change)
+
+
+def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
+    """What becomes of each top column, by its new name: a change below it widens it."""
+    found: dict[str, ColumnChange] = {}
+    for change in changes:
+        top, dot, _ = change.column.partition(".")
+        if change.kind == "rename" and not dot:
+            top = change.after
+        if found.get(top) not in ("widened", "renamed"):
+            found[top] = "widened" if dot else _CHANGED[change.kind]
+    return found
+
+
+def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
+    """The settings that shape the columns must be those the table was made with, or fewer columns."""
+    there = {column.name: column.field_type for column in table.schema().fields}
+    for column in metadata_columns(settings):
+        if column.name not in there:
+            raise UsageError(
+                f"the table has no column {column.name}; switch it off with metadata_columns, "
+                "or choose another --table"
+            )
+        if column.name == KEY and there[KEY] != column.field_type:
+            raise UsageError(
+                f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
+            )
+    if settings.projection is not None:
+        return  # its outputs are the columns
+    if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
+        raise UsageError("the table was made with another transform; keep it, or choose another --table")

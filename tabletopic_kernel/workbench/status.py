@@ -1,0 +1,269 @@
+"""Where every table topic stands, put together from the settings topic, events, broker and tables.
+
+Needs no host: it says so when nobody runs a topic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import TopicPartition
+
+from tabletopic_kernel.clients.kafka import Broker, make_consumer
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
+from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST
+from tabletopic_kernel.model.progress.standing import delay_of
+from tabletopic_kernel.model.settings.sections import TopicWish, table_identifier
+
+if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
+    from pyiceberg.catalog import Catalog
+
+_PEEK_S = 0.5
+_NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
+
+
+@dataclass(frozen=True)
+class TopicStatus:
+    """One table topic, as people and programs are told; the fields are the contract of ``status --json``.
+
+    Offsets are next to read, by partition. ``lag_records`` is end offset minus ledger, ``lag_seconds``
+    the age of the oldest record that is not in the table yet (0 when there is none).
+    """
+
+    topic: str
+    table: str
+    state: str
+    error: str | None
+    lag_records: int | None
+    lag_seconds: float | None
+    next_offsets: dict[int, int]
+    end_offsets: dict[int, int]
+    schema_versions: list[dict[str, Any]]
+    snapshot_id: int | None
+    commits: int
+    rows_per_second: float
+    rows: int
+    files: int
+    staged_rows: int
+    epoch: int
+    last_commit_ms: int | None
+    commit_interval_ms: int
+    host: str | None
+    # Records that became no row since the table began, by reason, and those that wait as dead letters.
+    refused: dict[str, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    dead_letter_table: str | None = None
+    # Records that asked for no row, by reason.
+    passed_over: dict[str, int] = field(default_factory=dict)
+    # Offsets that were skipped as retention took their records (`on_gap`), by partition.
+    lost: dict[int, int] = field(default_factory=dict)
+    # Why the table is late though the topic runs (``model/progress/standing.py``), in a word and in a sentence.
+    delay: str | None = None
+    delay_reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; partitions become text, as JSON wants its keys."""
+        plain = asdict(self)
+        for name in ("next_offsets", "end_offsets", "lost"):
+            plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
+        return plain
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The newest progress that a host told of a topic."""
+
+    progress: Progress
+    host: str
+    at_ms: int
+
+
+def heard_lately(broker: Broker) -> dict[str, Heard]:
+    """The newest progress of every topic whose host is alive."""
+    since = _now_ms() - FRESH_MS
+    if CONTROL_TOPIC not in broker.topics():
+        return {}
+    heard: dict[str, Heard] = {}
+    for event in read_events(broker.properties, since):
+        if isinstance(event, Heartbeat | Committed):
+            heard[event.topic] = Heard(event.progress, event.host, event.at_ms)
+        elif isinstance(event, Stopped):
+            heard.pop(event.topic, None)
+    return heard
+
+
+def statuses(
+    broker: Broker, wishes: Mapping[str, TopicWish], catalog: Callable[[], Catalog]
+) -> list[TopicStatus]:
+    """The status of every wished topic, by name.
+
+    ``catalog`` is called only for topics that no host tells of: their tables are read instead.
+    """
+    heard = heard_lately(broker)
+    ends = broker.end_offsets(wishes)
+    told = {topic: _told(wish, heard.get(topic), catalog) for topic, wish in sorted(wishes.items())}
+    behind = {
+        topic: {
+            p: progress.next_offsets.get(p, 0)
+            for p, end in ends.get(topic, {}).items()
+            if progress.next_offsets.get(p, 0) < end
+        }
+        for topic, (progress, _, _) in told.items()
+    }
+    oldest = oldest_waiting(broker, behind)
+    return [
+        _status(progress, state, host, ends.get(topic), bool(behind[topic]), oldest.get(topic))
+        for topic, (progress, state, host) in told.items()
+    ]
+
+
+def _told(
+    wish: TopicWish, heard: Heard | None, catalog: Callable[[], Catalog]
+) -> tuple[Progress, str, str | None]:
+    if heard is not None and heard.progress.state is not State.STOPPED:
+        progress, state = heard.progress, heard.progress.state
+        if progress.epoch == 0:  # the host has not got hold of the table yet: ask the table itself
+            update = {"state": state, "error": progress.error}
+            progress = progress_of_table(wish, catalog()).model_copy(update=update)
+        return progress, str(state), heard.host
+    progress = progress_of_table(wish, catalog())
+    if wish.run == "paused":
+        return progress, str(State.PAUSED), None
+    return progress.model_copy(update={"error": _NO_HOST_HINT}), NO_HOST, None
+
+
+def progress_of_table(wish: TopicWish, catalog: Catalog) -> Progress:
+    """What the table alone says (I6)."""
+    from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415 - PyIceberg costs a second
+
+    identifier = table_identifier(wish.topic, wish.settings)
+    bare = Progress(
+        topic=wish.topic, table=".".join(identifier), commit_interval_ms=wish.settings.commit_interval_ms
+    )
+    try:
+        table = TopicTable.load(catalog, identifier, wish.topic)
+    except ActionNeededError as error:
+        return bare.model_copy(update={"error": str(error)})
+    if table is None:
+        return bare
+    ledger = table.ledger
+    update = table.figures()
+    if ledger is not None:
+        update |= {
+            "next_offsets": dict(ledger.next_offsets),
+            "newest_ms": dict(ledger.newest_ms),
+            "commits": ledger.commits,
+            "epoch": ledger.epoch,
+            "refused": dict(ledger.refused),
+            "passed_over": dict(ledger.passed_over),
+            "lost": dict(ledger.lost),
+        }
+    if ledger is not None and ledger.refused:
+        update |= _letters(catalog, identifier, wish.topic)
+    return bare.model_copy(update=update)
+
+
+def _letters(catalog: Catalog, table: tuple[str, ...], topic: str) -> dict[str, object]:
+    from tabletopic_kernel.table.dead_letters import DeadLetters  # noqa: PLC0415 - as above
+
+    letters = DeadLetters(catalog, table, topic)
+    try:
+        found = letters.load()
+    except ActionNeededError:  # a table of that name that is not ours: its owner is told when it matters
+        return {}
+    return {"dead_letters": letters.count, "dead_letter_table": letters.name} if found else {}
+
+
+def _status(
+    progress: Progress,
+    state: str,
+    host: str | None,
+    ends: dict[int, int] | None,
+    behind: bool,
+    oldest_ms: int | None,
+) -> TopicStatus:
+    error = progress.error
+    lag: int | None = None
+    if ends is None:
+        error = error or f"the topic {progress.topic} is gone"
+    else:
+        lag = sum(max(0, end - progress.next_offsets.get(p, 0)) for p, end in ends.items())
+    lag_seconds = _lag_seconds(progress, behind, oldest_ms) if lag is not None else None
+    delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
+    return TopicStatus(
+        topic=progress.topic,
+        table=progress.table,
+        state=state,
+        error=error,
+        lag_records=lag,
+        lag_seconds=lag_seconds,
+        next_offsets=progress.next_offsets,
+        end_offsets=ends or {},
+        schema_versions=[one.model_dump() for one in progress.schema_versions],
+        snapshot_id=progress.snapshot_id,
+        commits=progress.commits,
+        rows_per_second=round(progress.rows_per_second, 1),
+        rows=progress.rows,
+        files=progress.files,
+        staged_rows=progress.staged_rows,
+        epoch=progress.epoch,
+        last_commit_ms=progress.last_commit_ms,
+        commit_interval_ms=progress.commit_interval_ms,
+        host=host,
+        refused=progress.refused,
+        dead_letters=progress.dead_letters,
+        dead_letter_table=progress.dead_letter_table,
+        passed_over=progress.passed_over,
+        lost=progress.lost,
+        delay=delay,
+        delay_reason=delay.reason if delay else None,
+    )
+
+
+def _lag_seconds(progress: Progress, behind: bool, oldest_ms: int | None) -> float:
+    if not behind:
+        return 0.0
+    known = oldest_ms if oldest_ms is not None else min(progress.newest_ms.values(), default=None)
+    return 0.0 if known is None else round(max(0.0, (_now_ms() - known) / 1000), 3)
+
+
+def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+    """Timestamp in ms of the oldest record that waits, by topic, as far as it can be had quickly."""
+    places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
+    if not places:
+        return {}
+    oldest: dict[str, int] = {}
+    consumer = make_consumer(
+        broker.properties,
+        group_id="tabletopic-readers",
+        enable_auto_commit="false",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        queued_max_messages_kbytes=1024,
+        fetch_message_max_bytes=65536,
+    )
+    try:
+        consumer.assign(places)
+        open_places = {(place.topic, place.partition) for place in places}
+        deadline = time.monotonic() + _PEEK_S
+        while open_places and time.monotonic() < deadline:
+            for message in consumer.consume(64, timeout=0.05):
+                place = (message.topic(), message.partition())
+                if message.error() is None and place in open_places:
+                    open_places.discard(place)
+                    consumer.pause([TopicPartition(*place)])
+                    topic, stamp = str(message.topic()), int(message.timestamp()[1])
+                    oldest[topic] = min(stamp, oldest.get(topic, stamp))
+    finally:
+        consumer.close()
+    return oldest
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

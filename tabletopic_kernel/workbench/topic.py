@@ -1,0 +1,184 @@
+"""One table topic as people hold it: ``workbench.topic("clicks")``."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
+from tabletopic_kernel.model.next_steps import Face, for_face
+from tabletopic_kernel.model.settings.sections import table_identifier
+
+if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
+    from tabletopic_kernel.model.settings.sections import TopicSettings, TopicWish
+    from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
+    from tabletopic_kernel.table.snapshot import TopicTable
+    from tabletopic_kernel.workbench.peek import PeekedRecord
+    from tabletopic_kernel.workbench.plan import Plan
+    from tabletopic_kernel.workbench.status import TopicStatus
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+_LOOK_EVERY_S = 0.5
+
+
+class TableTopic:
+    """A handle of one Kafka topic, switched on or not: cheap to make, each question asks anew.
+
+    Questions and orders raise UsageError where the topic is not switched on (``peek``, ``plan`` and
+    ``enable`` want no more than a Kafka topic), and RetryableError where a server does not answer.
+    """
+
+    def __init__(self, name: str, workbench: Workbench) -> None:
+        self.name = name
+        self._workbench = workbench
+
+    def __repr__(self) -> str:
+        return f"<TableTopic {self.name}>"
+
+    def _repr_html_(self) -> str:
+        from tabletopic_kernel.faces.render.topics import facts, status_facts  # noqa: PLC0415
+
+        try:
+            grid = status_facts(self.status())
+        except TableTopicError as error:
+            grid = facts(self.name, {"": str(error)})
+        return grid.with_texts(partial(for_face, face=Face.NOTEBOOK)).html()
+
+    # -- orders
+
+    def plan(
+        self, *, schema: str | Path | None = None, schema_type: str | None = None, **settings: Any
+    ) -> Plan:
+        """What ``enable``, or a schema of a file, would do; see ``Workbench.plan``."""
+        return self._workbench.plan(self.name, settings, schema=schema, schema_type=schema_type)
+
+    def enable(self, **settings: Any) -> TopicWish:
+        """Switch the topic on; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
+        return self._workbench.enable(self.name, settings)
+
+    def alter(self, **settings: Any) -> TopicWish:
+        """Change settings while the topic is switched on; see ``Workbench.alter``."""
+        return self._workbench.alter(self.name, settings)
+
+    def disable(self) -> None:
+        """Switch the topic off; the table and its ledger stay."""
+        self._workbench.disable(self.name)
+
+    def pause(self) -> None:
+        """Stop reading for a while; what is staged is committed first."""
+        self._workbench.pause(self.name)
+
+    def resume(self) -> None:
+        """Go on after a pause, or after a failure whose cause is gone."""
+        self._workbench.resume(self.name)
+
+    def commit(self) -> None:
+        """Ask the host to commit what is in the topic now."""
+        self._workbench.commit(self.name)
+
+    def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
+        """Try the dead letters again with the settings of today; see ``Workbench.replay``."""
+        return self._workbench.replay(self.name, where, timeout_s=timeout_s)
+
+    # -- questions
+
+    def status(self) -> TopicStatus:
+        """Where the topic stands."""
+        return self._workbench.status(self.name)[0]
+
+    def wait(self, timeout_s: float = 120.0) -> TopicStatus:
+        """Wait until the table has all that was in the topic when this was called.
+
+        Raises:
+            ActionNeededError: the topic failed, or is paused.
+            RetryableError: it did not get there in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        now = self.status()
+        ends = now.end_offsets
+        while any(now.next_offsets.get(p, 0) < end for p, end in ends.items()) or not ends:
+            if why_not := not_coming(now):
+                raise ActionNeededError(why_not)
+            if time.monotonic() > deadline:
+                told = f": {now.error}" if now.error else ""
+                raise RetryableError(
+                    f"{self.name} is {now.state} and {now.lag_records:,} records behind after "
+                    f"{timeout_s:g} s{told}"
+                )
+            time.sleep(_LOOK_EVERY_S)
+            now = self.status()
+            ends = ends or now.end_offsets
+        return now
+
+    def events(self, limit: int = 50) -> list[ControlEvent]:
+        """What happened, newest first, heartbeats left out."""
+        return self._workbench.newest_events(self.name, limit)
+
+    def peek(self, n: int = 20) -> list[PeekedRecord]:
+        """The newest records of the topic, decoded, newest first; also those that no table has yet."""
+        from tabletopic_kernel.workbench.peek import peek  # noqa: PLC0415
+
+        return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
+
+    def schema(self, version: int | None = None) -> TopicSchema:
+        """The table's columns and the registered versions; with ``version`` the columns of that one.
+
+        Raises:
+            UsageError: there is neither table nor topic, or no such version.
+        """
+        from tabletopic_kernel.table.history import topic_schema  # noqa: PLC0415
+
+        return topic_schema(
+            self.name,
+            ".".join(self._identifier()),
+            self._table(),
+            self._workbench.registry,
+            version,
+            self._settings().subject_of(self.name),
+        )
+
+    def schema_diff(self, v1: int, v2: int) -> list[str]:
+        """What version ``v2`` changes in the columns of ``v1``, one change a line."""
+        from tabletopic_kernel.table.history import schema_difference  # noqa: PLC0415
+
+        return schema_difference(self._settings().subject_of(self.name), self._workbench.registry, v1, v2)
+
+    def history(self, limit: int = 50) -> list[TableSnapshot]:
+        """The table's snapshots, newest first; empty while there is no table. Raises as ``schema``."""
+        from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415
+
+        table = self._table()
+        return [] if table is None else snapshots(table.table, limit)
+
+    def logs(self, lines: int = 100) -> list[str]:
+        """The last lines about this topic that hosts on this machine logged, oldest first."""
+        return self._workbench.logs(lines, self.name)
+
+    def _settings(self) -> TopicSettings:
+        """Those it runs with; of a topic that is not switched on, those of the settings file."""
+        wish = self._workbench.wishes().get(self.name)
+        return wish.settings if wish else self._workbench.settings_for(self.name)
+
+    def _identifier(self) -> tuple[str, ...]:
+        return table_identifier(self.name, self._settings())
+
+    def _table(self) -> TopicTable | None:
+        from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
+
+        # Opened for each question: catalog objects are not shared between threads.
+        table = TopicTable.load(self._workbench.open_catalog(), self._identifier(), self.name)
+        if table is None:
+            self._workbench.broker.facts(self.name)  # raises where there is no topic either
+        return table
+
+
+def not_coming(now: TopicStatus) -> str | None:
+    """Why waiting for the table would be in vain, with what to do; None where it may get there by itself."""
+    if now.state == "failed":
+        return f"{now.topic} failed: {now.error}"
+    if now.state == "paused":
+        return f"{now.topic} is paused; go on with `tabletopic resume {now.topic}`"
+    return None

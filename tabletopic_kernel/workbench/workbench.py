@@ -1,0 +1,422 @@
+"""The workbench: every table topic of a cluster, and the one object that all faces hold."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
+from tabletopic_kernel.model.redact import mask
+from tabletopic_kernel.model.settings.alter import altered, validated
+from tabletopic_kernel.model.settings.cluster import out_of_reach
+from tabletopic_kernel.model.settings.sections import (
+    ReplayWish,
+    Settings,
+    TopicSettings,
+    TopicWish,
+    table_identifier,
+)
+from tabletopic_kernel.model.topic_names import (
+    OWN_TOPICS,
+    check_table_topic,
+    check_topic_name,
+    internal_owner,
+)
+from tabletopic_kernel.workbench.clients import Clients
+from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.servers import Servers, find_servers
+from tabletopic_kernel.workbench.topic import TableTopic
+
+if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from tabletopic_kernel.host.host import Host
+    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
+    from tabletopic_kernel.query.answer import Answer
+    from tabletopic_kernel.table.schemas.candidate import Candidate
+    from tabletopic_kernel.workbench.plan import Plan
+    from tabletopic_kernel.workbench.status import TopicStatus
+
+__all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
+
+
+class Workbench(Clients):
+    """Table topics of one cluster: switch them on and off, ask how they do, run them.
+
+    Cheap to make; the broker, registry, catalog and Spark clients are made when first used.
+
+    Raises:
+        SettingsError: see ``find_servers``.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        settings = settings if settings is not None else load_settings().settings
+        super().__init__(settings, find_servers(settings))
+
+    def __repr__(self) -> str:
+        return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
+
+    # -- switching topics on and off
+
+    def settings_for(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicSettings:
+        """The settings of ``[topics.<topic>]`` with those given on top.
+
+        Raises:
+            SettingsError: a value is wrong; the message names the key.
+        """
+        base = self.settings.topics.get(topic)
+        return validated({**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})})
+
+    def topic(self, name: str) -> TableTopic:
+        """A handle of one topic, switched on or not; nothing is asked yet.
+
+        Raises:
+            UsageError: Kafka can have no topic of this name.
+        """
+        check_topic_name(name)
+        return TableTopic(name, self)
+
+    def topics(self) -> list[TopicStatus]:
+        """How every table topic does; as ``status()``."""
+        return self.status()
+
+    def kafka_topics(self) -> dict[str, int]:
+        """Every topic that people made, switched on or not: its number of partitions by name."""
+        found = self.broker.partition_counts()
+        return {
+            name: count
+            for name, count in found.items()
+            if not name.startswith("__") and internal_owner(name) is None
+        }
+
+    def plan(
+        self,
+        topic: str,
+        given: Mapping[str, Any] | None = None,
+        *,
+        schema: str | Path | None = None,
+        schema_type: str | None = None,
+    ) -> Plan:
+        """What ``enable`` would do with these settings, and why it would not; changes nothing.
+
+        Args:
+            topic: an existing Kafka topic.
+            given: as of ``enable``.
+            schema: file with a schema that is not registered yet (.avsc, .proto, .json): what would it
+                change? The settings are then those that the topic runs with, if it is switched on.
+            schema_type: ``avro``, ``protobuf`` or ``json``, for a file of another name.
+
+        Raises:
+            UsageError: no such topic, a setting that is none, a file that cannot be read.
+            RetryableError: broker, registry or catalog do not answer.
+        """
+        from tabletopic_kernel.table.schemas.candidate import read_candidate  # noqa: PLC0415
+
+        check_table_topic(topic)
+        if schema is None and schema_type is not None:
+            raise UsageError("--schema-type goes with --schema")
+        candidate = read_candidate(schema, schema_type) if schema is not None else None
+        wishes = self.wishes()
+        wish = wishes.get(topic) if candidate else None
+        if wish is not None:
+            settings = altered(topic, wish.settings, given or {})
+        else:
+            settings = self.settings_for(topic, given)
+        return self._plan(topic, settings, wishes, candidate)
+
+    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
+        """Switch a topic on: check everything, then write one message; nothing is left half-made.
+
+        Args:
+            topic: an existing Kafka topic.
+            given: fields of ``TopicSettings`` that differ from the settings file's.
+
+        Raises:
+            UsageError: no such topic, a bad setting or partition expression, a foreign table.
+            RetryableError: broker, registry or catalog do not answer.
+        """
+        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+
+        check_table_topic(topic)
+        settings = self.settings_for(topic, given)
+        self._plan(topic, settings, self.wishes()).check()
+        wish = self._wish(topic, settings, "on")
+        write_wish(self.broker, topic, wish)
+        return wish
+
+    def alter(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+        """Change settings of a topic that is switched on; the others stay as they are.
+
+        Its host commits what is staged and goes on with the new settings from the ledger, within seconds.
+
+        Args:
+            topic: a table topic.
+            given: fields of ``TopicSettings``; table properties are added to those there are.
+
+        Raises:
+            UsageError: the topic is not switched on, a setting is bad or cannot change, as the table is made
+                of it.
+            RetryableError: broker, registry or catalog do not answer.
+        """
+        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+
+        if not given:
+            raise UsageError("there is nothing to change: name a setting")
+        wishes = self.wishes()
+        wish = self._wish_of(topic, wishes)
+        settings = altered(topic, wish.settings, given)
+        if settings == wish.settings:
+            return wish
+        self._plan(topic, settings, wishes).check()
+        wish = self._wish(topic, settings, wish.run)
+        write_wish(self.broker, topic, wish)
+        return wish
+
+    def disable(self, topic: str) -> None:
+        """Switch a topic off: its host commits what is staged and lets go. The table stays."""
+        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+
+        self.wish(topic)
+        write_wish(self.broker, topic, None)
+
+    def pause(self, topic: str) -> TopicWish:
+        """Stop reading for a while; the topic stays switched on."""
+        return self._rewrite(topic, "paused")
+
+    def resume(self, topic: str) -> TopicWish:
+        """Go on after a pause or after a failure."""
+        return self._rewrite(topic, "on")
+
+    def commit(self, topic: str) -> None:
+        """Ask the topic's host to commit what is in the topic now, before it is due; nothing else changes.
+
+        Raises:
+            UsageError: the topic is not switched on.
+        """
+        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+
+        wish = self.wish(topic)
+        write_wish(self.broker, topic, wish.model_copy(update={"commit_asked_ms": _now_ms()}))
+
+    def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
+        """Try a topic's dead letters again with the settings of today; its host does it, and this waits.
+
+        Args:
+            topic: a table topic that a host runs.
+            where: a condition on the columns of the dead-letter table; None takes all letters.
+            timeout_s: how long to wait for the outcome.
+
+        Returns:
+            What became of the letters; None if it is not over yet.
+
+        Raises:
+            UsageError: the topic is not switched on, no host runs, or ``where`` cannot be read.
+        """
+        from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
+
+        asked = self.ask_for_replay(topic, where)
+        deadline = time.monotonic() + timeout_s
+        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+            if isinstance(event, Replayed) and event.replay_id == asked.id:
+                return event
+        return None
+
+    def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayWish:
+        """Ask for a replay and do not wait: a ``Replayed`` event with the wish's ``id`` tells its outcome.
+
+        Arguments and errors as ``replay``.
+        """
+        from tabletopic_kernel.host.replay.replay import letters_that  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+
+        wish = self.wish(topic)
+        asked = ReplayWish(id=uuid.uuid4().hex, asked_ms=_now_ms(), where=where)
+        letters_that(where, asked.asked_ms)
+        if not self.hosts():
+            raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
+        write_wish(self.broker, topic, wish.model_copy(update={"replay": asked}))
+        return asked
+
+    def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
+        """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""
+        from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
+
+        settings = self.wish(topic).settings
+        return plan_replay(topic, settings, where, self.broker, self.registry, self.open_catalog())
+
+    def wishes(self) -> dict[str, TopicWish]:
+        """What is switched on, by topic."""
+        from tabletopic_kernel.host.settings_topic import read_wishes  # noqa: PLC0415
+
+        return read_wishes(self.broker)
+
+    def wish(self, topic: str) -> TopicWish:
+        """What is wished of one topic; raises UsageError if it is not switched on."""
+        return self._wish_of(topic, self.wishes())
+
+    # -- questions
+
+    def status(self, topic: str | None = None) -> list[TopicStatus]:
+        """How every table topic does (or one of them); raises UsageError if it is not switched on."""
+        from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
+
+        wishes = self.wishes() if topic is None else {topic: self.wish(topic)}
+        return statuses(self.broker, wishes, lambda: self.catalog)
+
+    def events(
+        self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
+    ) -> Iterator[ControlEvent]:
+        """Events of the control topic, oldest first; with ``follow`` goes on while it is true."""
+        from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events  # noqa: PLC0415
+
+        while CONTROL_TOPIC not in self.broker.topics():  # no host has ever run here
+            if follow is None or not follow():
+                return
+            time.sleep(0.3)
+        for event in read_events(self.broker.properties, since_ms, follow=follow):
+            if topic is None or event.topic == topic:
+                yield event
+
+    def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
+        """The last events, newest first, heartbeats left out; empty where no host has ever run."""
+        from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, newest_events  # noqa: PLC0415
+
+        if CONTROL_TOPIC not in self.broker.topics():
+            return []
+        return newest_events(self.broker.properties, topic, limit)
+
+    def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
+        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it."""
+        from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
+
+        return read_logs(self.servers.state_dir, lines, topic)
+
+    def hosts(self) -> list[str]:
+        """Ids of the live hosts."""
+        from tabletopic_kernel.host.host import GROUP  # noqa: PLC0415
+
+        return sorted(client for client, _ in self.broker.group_members(GROUP))
+
+    def table_of(self, topic: str) -> str:
+        """The dotted name of a topic's table."""
+        return ".".join(table_identifier(topic, self.wish(topic).settings))
+
+    def query(
+        self,
+        sql: str,
+        engine: Literal["duckdb", "spark", "athena"] = "duckdb",
+        *,
+        at: int | str | datetime | None = None,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Answer:
+        """Ask the tables, called ``table``, ``namespace.table`` or ``catalog.namespace.table``.
+
+        Args:
+            sql: as the engine writes it; ``$name`` stands for a value of ``params``.
+            engine: DuckDB answers sooner; Spark also writes and knows Iceberg's procedures; Athena reads
+                tables of a Glue catalog.
+            at: a snapshot id or a time to travel to; in Spark and Athena it is part of the SQL.
+            params: values for ``$name``; DuckDB also takes a sequence, for ``?``.
+            limit: fetch no more rows than this.
+
+        Raises:
+            UsageError: wrong SQL, no such table or snapshot.
+            RetryableError: catalog or storage do not answer.
+        """
+        if engine == "duckdb":
+            return self.lake.query(sql, at, params, limit)
+        if at is not None:
+            raise UsageError(f"with {engine}, write FOR TIMESTAMP AS OF or VERSION AS OF in the SQL")
+        if params is not None and not isinstance(params, Mapping):
+            raise UsageError(f"{engine} takes values by name: write $name, and params as a dictionary")
+        if engine == "athena":
+            from tabletopic_kernel.query.athena import AthenaLake  # noqa: PLC0415
+
+            return AthenaLake(self.servers.catalog, self.lake.tables).query(sql, params, limit)
+        from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
+
+        return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
+
+    # -- running
+
+    def host(self) -> Host:
+        """A host in this process; the caller starts and stops it.
+
+        Raises:
+            SettingsError: executors would not reach the warehouse or the broker.
+        """
+        from tabletopic_kernel.host.control_topic import ControlLog  # noqa: PLC0415
+        from tabletopic_kernel.host.host import Host, new_host_id  # noqa: PLC0415
+        from tabletopic_kernel.host.services import Services  # noqa: PLC0415
+
+        if reasons := self.out_of_reach():
+            raise SettingsError("; ".join(reasons))
+        services = Services(
+            catalog=self.open_catalog,
+            spark=self.host_spark,
+            broker=self.patient_broker,
+            registry=self.registry,
+            control=ControlLog(self.servers.kafka),
+            host=new_host_id(),
+        )
+        return Host(services)
+
+    def _wish_of(self, topic: str, wishes: Mapping[str, TopicWish]) -> TopicWish:
+        if topic in wishes:
+            return wishes[topic]
+        check_topic_name(topic)
+        known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
+        topics = self.kafka_topics()
+        if topic in topics:
+            raise UnknownTopicError(
+                f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
+            )
+        near = difflib.get_close_matches(topic, topics, n=3)
+        meant = f"; did you mean {' or '.join(near)}?" if near else known
+        raise UnknownTopicError(f"{topic} is not switched on, and Kafka has no such topic{meant}")
+
+    def _plan(
+        self,
+        topic: str,
+        settings: TopicSettings,
+        wishes: Mapping[str, TopicWish],
+        candidate: Candidate | None = None,
+    ) -> Plan:
+        from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
+
+        others = {table_identifier(one, wish.settings): one for one, wish in wishes.items() if one != topic}
+        plan = plan_enable(topic, settings, self.broker, self.registry, self.catalog, others, candidate)
+        plan.refused.extend(self.out_of_reach())
+        return plan
+
+    def out_of_reach(self) -> list[str]:
+        """Why the executors of a Spark cluster could not run table topics; empty where they can."""
+        return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog)
+
+    def _rewrite(self, topic: str, run: str) -> TopicWish:
+        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+
+        wish = self._wish(topic, self.wish(topic).settings, run)
+        write_wish(self.broker, topic, wish)
+        return wish
+
+    def _wish(self, topic: str, settings: TopicSettings, run: str) -> TopicWish:
+        return TopicWish.model_validate(
+            {
+                "topic": topic,
+                "run": run,
+                "settings": settings,
+                "requested_by": getpass.getuser(),
+                "requested_at_ms": _now_ms(),
+            }
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
