@@ -1,6 +1,6 @@
 """One example for each way a type takes into a table, for ``docs/types.md``.
 
-``tests/ingest/test_types_page.py`` sends them through decoding, conforming and writing, and reads them back
+``tests/formats/test_types_page.py`` sends them through decoding, conforming and writing, and reads them back
 with PyIceberg and DuckDB. All examples of a format are the fields of one schema and of one record.
 """
 

@@ -46,7 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # `make test` runs the tests with servers in two processes, each with servers of its own; most of their time
 # is waiting. What shares servers, a host or a browser stays together, and the longest is begun first, so that
 # both processes end at about the same time.
-_LONGEST_FIRST = ("recovery", "integration", "notebooks", "browser", "demo", "local", "cli", "jupyter")
+_LONGEST_FIRST = ("recovery", "integration", "notebooks", "browser", "demo", "local", "cli", "jupyter_server")
 _WITH_OTHERS = {
     "test_kernel.py": "notebooks",  # kernels become hosts: they share the servers where nobody else is one
     "test_notebooks.py": "notebooks",
@@ -59,7 +59,7 @@ _WITH_SERVERS_S = 900
 def _share(nodeid: str) -> str:
     """What a test runs together with: a folder of ``tests/``, or what it shares with other folders."""
     _, _, below = nodeid.partition("tests/")
-    path = below.partition("::")[0].split("/")
+    path = below.partition("::")[0].removeprefix("faces/").split("/")
     if path[0] == "simulation":  # shares nothing, and fills up whichever process has time
         return nodeid
     return _WITH_OTHERS.get(path[-1], path[0])

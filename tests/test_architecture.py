@@ -176,7 +176,7 @@ def test_one_door_for_deleting_files() -> None:
         "clients/catalog.py": {"delete_files", "io.delete("},
         "table/sweep.py": {"delete_files"},
         "clients/cluster_probe.py": {"io.delete("},  # its own files, as the next
-        "doctor.py": {"io.delete("},
+        "workbench/doctor.py": {"io.delete("},
     }
 
 

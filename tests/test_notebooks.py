@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 
 import tabletopic_kernel
 from tabletopic_kernel.local.stack import StackInfo
-from tests.jupyter.kernels import KERNELSPECS, ROOT
+from tests.faces.notebook.kernels import KERNELSPECS, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 EXECUTED = ROOT / "build" / "notebooks"  # to look at what a run has shown

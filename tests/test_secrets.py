@@ -39,7 +39,7 @@ from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.doctor import Check
 from tabletopic_kernel.workbench.logs import log_to
 from tabletopic_kernel.workbench.servers import find_servers
-from tests.config.test_shown import EMBEDDED_SECRETS, PAIRED_SECRETS, SECRET_KEYS
+from tests.workbench.test_shown import EMBEDDED_SECRETS, PAIRED_SECRETS, SECRET_KEYS
 
 MARK = "hunter2-Ä/'\"%+= x"
 PLACES = [

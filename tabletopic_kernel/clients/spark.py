@@ -76,7 +76,7 @@ _DEFAULTS = {
     ARROW_RECORDS: "2000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024**2),
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "tabletopic_kernel.pipeline.worker.daemon",  # its workers have loaded everything
+    "spark.python.daemon.module": "tabletopic_kernel.pipeline.worker.daemon",  # its workers are loaded
     # A Python worker keeps the memory that it will need again for the next group of records: the kernel would
     # have to clear every page anew, a fifth of its CPU time (ADR 0014). Spark ends workers that are idle.
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator

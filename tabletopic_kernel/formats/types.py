@@ -119,7 +119,7 @@ def iceberg_schema_of(schema: AvroSchema) -> Schema:
 
 
 def aliases_of(schema: AvroSchema) -> dict[str, tuple[str, ...]]:
-    """The aliases of fields that are columns, or within columns, by dotted path (``model/columns/evolution.py``)."""
+    """The aliases of fields that are columns, or within columns, by dotted path."""
     root = schema.root
     return dict(_aliases("", root)) if isinstance(root, Record) and root.fields else {}
 

@@ -341,7 +341,7 @@ class TopicTable:
 
     @property
     def batch_columns(self) -> Schema | None:
-        """The columns that a projection reads (``table/schemas/projection_columns.py``); None where there was none."""
+        """The columns that a projection reads; None where there was none."""
         noted = self.table.properties.get(BATCH_PROPERTY)
         return Schema.model_validate_json(noted) if noted is not None else None
 

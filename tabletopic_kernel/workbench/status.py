@@ -63,7 +63,7 @@ class TopicStatus:
     passed_over: dict[str, int] = field(default_factory=dict)
     # Offsets that were skipped as retention took their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)
-    # Why the table is late though the topic runs (``model/progress/standing.py``), in a word and in a sentence.
+    # Why the table is late though the topic runs, in a word and in a sentence: ``model/progress/standing``.
     delay: str | None = None
     delay_reason: str | None = None
 

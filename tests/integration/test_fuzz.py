@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.formats.wire import VALUE_HEADER
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.ingest import damage
+from tests.formats import damage
 from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
 from tests.integration.rows import FAST, V1, V2, field, record, row_v1, row_v2
 

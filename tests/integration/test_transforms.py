@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.ingest.test_debezium import COLUMNS, MORE, envelope, event
 from tests.integration.conftest import Sender, letters_by_place, rows_by_place
+from tests.pipeline.test_debezium import COLUMNS, MORE, envelope, event
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 V1, V2 = json.dumps(envelope(*COLUMNS)), json.dumps(envelope(*COLUMNS, MORE))

@@ -1,7 +1,7 @@
 """The worker as a model: reads the topic, stages with the product's own ``Stage``, tells the listener.
 
-It does what ``pipeline/worker/worker.py`` does around a batch, without Spark and without threads: where the real one
-waits for a plan, this one has a turn that does nothing.
+It does what ``pipeline/worker/worker.py`` does around a batch, without Spark and without threads: where the
+real one waits for a plan, this one has a turn that does nothing.
 """
 
 from __future__ import annotations

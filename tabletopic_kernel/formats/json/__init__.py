@@ -1,1 +1,1 @@
-"""JSON, with a JSON Schema or without: a fast engine for whole groups, and an exact one for single records."""
+"""JSON, with a JSON Schema or without: a fast engine for groups, and an exact one for single records."""

@@ -11,7 +11,8 @@
 one column ``_kafka_value_rest``: a JSON object in which it stands where it stood in the record. Elements of
 lists keep their position there (null for those that fit). A null is as good as an absent property.
 
-**Names.** As ``model/columns/names.py`` says; the name as JSON has it stands in the column's doc where it is another.
+**Names.** As ``model/columns/names.py`` says; the name as JSON has it stands in the column's doc where it is
+another.
 """
 
 from __future__ import annotations

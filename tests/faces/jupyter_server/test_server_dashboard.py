@@ -1,0 +1,122 @@
+"""The dashboard behind the login: what reaches it, and what is told when it does not start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.faces.jupyter_server.live_server import (
+    BASE_URL,
+    LiveServer,
+    forget_afterwards,
+    private_jupyter,
+    until,
+)
+
+# Says what it was asked, in place of the pages.
+ECHO = """
+import asyncio, json, os, sys
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_unix_socket
+from tornado.web import Application, RequestHandler
+
+class Echo(RequestHandler):
+    def get(self):
+        self.write({"path": self.request.uri, "headers": dict(self.request.headers), "words": sys.argv[1:]})
+
+async def main():
+    server = HTTPServer(Application([(".*", Echo)]))
+    server.add_socket(bind_unix_socket(sys.argv[sys.argv.index("--unix-socket") + 1]))
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A Jupyter server whose dashboard is an echo."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    (folder / "echo.py").write_text(ECHO)
+    with pytest.MonkeyPatch.context() as patch, private_jupyter(folder) as variables:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        forget_afterwards(patch)
+        command = [sys.executable, str(folder / "echo.py")]
+        with LiveServer(folder, state_dir=str(folder / "state"), dashboard_command=command) as server:
+            yield server
+            pid, place = server.backend.dashboard.child.pid, server.backend.dashboard.socket
+        # It ends with the server, and so does its folder.
+        assert pid is None or not psutil.pid_exists(pid)
+        assert place is None or not Path(place).parent.exists()
+
+
+def ask(live: LiveServer, path: str = "tabletopic/dashboard/", **headers: str) -> Any:
+    """What reached the dashboard."""
+    reply = live.ask("GET", path, headers=headers)
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def test_it_is_asked_with_its_prefix(live: LiveServer) -> None:
+    """Paths and queries go on whole; it knows its socket, its prefix and its parent."""
+    told = ask(live, "tabletopic/dashboard/static/a.js?topic=a%26b&theme=dark")
+    assert told["path"] == f"{BASE_URL}tabletopic/dashboard/static/a.js?topic=a%26b&theme=dark"
+    socket = live.backend.dashboard.socket
+    assert told["words"] == [
+        *("--unix-socket", socket),
+        *("--prefix", f"{BASE_URL}tabletopic/dashboard"),
+        *("--parent-pid", str(os.getpid())),
+    ]
+    assert Path(str(socket)).parent.stat().st_mode & 0o077 == 0  # nobody else's
+
+
+def test_pages_of_others_must_not_frame_it(live: LiveServer) -> None:
+    """Its pages come with the policy of Jupyter's own, also where it cannot be reached."""
+    headers = live.ask("GET", "tabletopic/dashboard/").headers
+    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_the_keys_of_the_server_stay_here(live: LiveServer) -> None:
+    """Token and cookies are not handed on."""
+    headers = ask(live, Cookie="a=b", **{"X-XSRFToken": "x", "Accept-Language": "nl"})["headers"]
+    assert headers["Accept-Language"] == "nl"
+    assert not {"Authorization", "Cookie", "X-Xsrftoken"} & headers.keys()
+
+
+def test_it_starts_again(live: LiveServer) -> None:
+    """After it was killed, the next who looks gets a new one."""
+    ask(live)
+    first = live.backend.dashboard.child.pid
+    os.kill(first or 0, signal.SIGKILL)
+    until(lambda: live.backend.dashboard.child.pid is None)
+    ask(live)
+    assert live.backend.dashboard.child.pid not in (first, None)
+
+
+def test_one_that_does_not_start(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last words are on the page."""
+    dashboard = live.backend.dashboard
+    dashboard.stop()
+    monkeypatch.setattr(
+        dashboard, "command", [sys.executable, "-c", "import sys; sys.exit('error: 100% no')"]
+    )
+    reply = live.ask("GET", "tabletopic/dashboard/")
+    assert reply.status == 503
+    assert b"the dashboard ended with exit code 1: error: 100% no" in reply.body
+
+
+def test_watching_is_no_activity(live: LiveServer) -> None:
+    """A dashboard that is left open does not keep an idle server alive."""
+    times = live.app.web_app.settings["last_activity_times"]
+    times.clear()
+    ask(live)
+    assert times == {}

@@ -1,0 +1,394 @@
+"""What the server extension is made of, without a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+
+from tabletopic_kernel.faces.jupyter_server import overview as overview_module
+from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
+from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.jupyter_server.bodies import SampleBody, read_body, read_limit
+from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
+from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
+from tabletopic_kernel.faces.jupyter_server.overview import Overview, row_of, row_of_other
+from tabletopic_kernel.faces.jupyter_server.servers import Doing, Sample, Servers
+from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
+from tabletopic_kernel.local import stack as stack_module
+from tabletopic_kernel.local import state
+from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local.progress import Report, Step, silent
+from tabletopic_kernel.local.state import ServerRecord
+from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import Settings, TopicWish
+from tabletopic_kernel.workbench.workbench import Workbench
+from tests.faces.jupyter_server.live_server import until
+from tests.faces.jupyter_server.server_fakes import status
+
+NAMED = Settings(
+    kafka={"bootstrap.servers": "127.0.0.1:1"}, registry={"url": "http://r"}, catalog={"uri": "sqlite://"}
+)
+IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A folder without servers."""
+    for name in [name for name in os.environ if name.startswith("TABLETOPIC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return Place(state_dir=str(tmp_path / "state"))
+
+
+# --- the host ---------------------------------------------------------------------------------------------
+
+
+def test_hosts_of_others_are_told_apart(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the pid in their ids: a dead child of ours is not counted as live for as long as the group does."""
+    monkeypatch.setattr("socket.gethostname", lambda: "box")
+    host = HeadlessHost(place)
+    assert host.told([])["state"] == "none"
+    assert host.told(["box-1-ab"])["ids"] == ["box-1-ab"]
+    host.child.start(IDLE, tmp_path / "out", {})
+    own = f"box-{host.child.pid}-cd12"
+    assert host.told([])["state"] == "starting"
+    assert host.told([own, "box-1-ab"]) == {
+        "state": "running",
+        "detail": "runs beside this Jupyter server, and stops with it",
+        "ids": [own, "box-1-ab"],
+    }
+    os.kill(host.child.pid or 0, signal.SIGKILL)
+    host.child.wait(240)
+    told = host.told([own])
+    assert (told["state"], told["ids"]) == ("failed", [])
+    assert "killed by signal 9" in told["detail"]
+    assert host.told([own, "box-1-ab"])["state"] == "running"
+
+
+# --- the stack --------------------------------------------------------------------------------------------
+
+
+class FakeStack:
+    """Starts when it is let; remembers what was done."""
+
+    done: list[str]
+    go: threading.Event
+    fails: str | None
+    users: list[threading.Thread]
+
+    def __init__(self, folder: Path, report: Report = silent, *, wants_login: bool = False) -> None:
+        self.report = report
+        self.users.append(threading.current_thread())
+
+    def known(self) -> None:
+        """Nobody finds its servers; none of them has run before."""
+
+    def up(self) -> None:
+        """Report a step, wait, end."""
+        self.report(Step("jars", "running", done_bytes=120 * 1024**2, total_bytes=270 * 1024**2))
+        self.go.wait(240)
+        if self.fails:
+            raise StackError(self.fails)
+        self.done.append("up")
+
+    def down(self) -> list[str]:
+        """When it is let."""
+        self.go.wait(240)
+        self.done.append("down")
+        return []
+
+
+@pytest.fixture
+def fake_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeStack]]:
+    """In place of the local stack; a class of its own for each test, and its threads end with the test."""
+
+    class Fake(FakeStack):
+        done: ClassVar[list[str]] = []
+        go = threading.Event()
+        fails = None
+        users: ClassVar[list[threading.Thread]] = []
+
+    monkeypatch.setattr(stack_module, "LocalStack", Fake)
+    yield Fake
+    Fake.go.set()
+    for thread in set(Fake.users) - {threading.current_thread()}:
+        thread.join(240)
+
+
+def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeStack]) -> None:
+    """Its steps can be seen; a second start is the same one; it is not stopped half-way."""
+    servers, over = Servers(place), threading.Event()
+    servers.start(over.set)
+    until(lambda: servers.doing == Doing("starting", "jars: 120 of 270 MB"))
+    servers.start(over.set)
+    with pytest.raises(ActionNeededError, match="is starting: try again"):
+        servers.stop()
+    fake_stack.go.set()
+    assert over.wait(240)
+    assert servers.doing == Doing()
+    servers.stop()
+    assert fake_stack.done == ["up", "down"]
+
+
+def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) -> None:
+    """The reason stays until the next try."""
+    fake_stack.fails = "Port 9092 is not free"
+    fake_stack.go.set()
+    servers, over = Servers(place), threading.Event()
+    servers.start(over.set)
+    assert over.wait(240)
+    assert servers.doing == Doing("failed", "Port 9092 is not free")
+    fake_stack.fails = None
+    over.clear()
+    servers.start(over.set)
+    assert over.wait(240)
+    assert servers.doing == Doing()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_host_starts_with_the_stack(place: Place, fake_stack: type[FakeStack], wanted: bool) -> None:
+    """As soon as the stack is up, if that is wanted; not with one that did not start."""
+    started = threading.Event()
+    host = HeadlessHost(place)
+    host.start_if_alone = lambda ids=None: started.set()  # type: ignore[method-assign]
+    backend = Backend(place, host, Dashboard(place, "/"), warm_host=wanted)
+    fake_stack.fails = "Port 9092 is not free"
+    fake_stack.go.set()
+    backend.start_stack()
+    until(lambda: backend.first_overview()["servers"]["detail"] == "Port 9092 is not free")
+    assert not started.is_set()
+    fake_stack.fails = None
+    backend.start_stack()
+    until(lambda: fake_stack.done == ["up"])
+    assert started.wait(30 if wanted else 0.2) is wanted
+    backend.stop()
+
+
+@pytest.mark.usefixtures("fake_stack")
+def test_named_servers_want_no_stack(place: Place, tmp_path: Path) -> None:
+    """Who named all servers gets no others beside them."""
+    (tmp_path / "tabletopic.toml").write_text(
+        '[kafka]\n"bootstrap.servers" = "b:1"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
+    )
+    with pytest.raises(ActionNeededError, match="no local stack is started"):
+        Servers(place).start(lambda: None)
+
+
+# --- place and overview -----------------------------------------------------------------------------------
+
+
+def overview(place: Place) -> Overview:
+    """With nothing running."""
+    return Overview(place, Servers(place), HeadlessHost(place), Sample(place))
+
+
+def test_an_empty_folder(place: Place) -> None:
+    """No servers: the overview says what to do, the workbench refuses."""
+    found = overview(place).look()
+    assert found["servers"]["state"] == "none"
+    assert "start the local stack" in found["servers"]["detail"]
+    assert (found["topics"], found["lag_records"], found["lag_seconds"]) == ([], 0, None)
+    assert found["host"]["state"] == "none"
+    with pytest.raises(NoServersError, match="start the local stack"):
+        place.workbench()
+
+
+@pytest.mark.usefixtures("place")
+def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
+    """The state folder always, resolved; the settings file where there is one; as they are now."""
+    place = Place()
+    told = place.kernel_environment()
+    assert told == {"TABLETOPIC_STATE_DIR": place.settings().state_dir}
+    assert Path(told["TABLETOPIC_STATE_DIR"]).is_absolute()
+    (tmp_path / "tabletopic.toml").write_text('state_dir = "elsewhere"\n')
+    assert place.kernel_environment() == {
+        "TABLETOPIC_STATE_DIR": str(tmp_path / "elsewhere"),
+        "TABLETOPIC_CONFIG": str(tmp_path / "tabletopic.toml"),
+    }
+    (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
+    assert place.kernel_environment() == place.environment()
+
+
+def test_wrong_settings_are_shown(place: Place, tmp_path: Path) -> None:
+    """And the right ones are taken without a restart."""
+    (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
+    found = overview(place).look()
+    assert found["servers"]["state"] == "unreachable"
+    assert "state_dirr" in found["servers"]["detail"]
+    (tmp_path / "tabletopic.toml").unlink()
+    assert overview(place).look()["servers"]["state"] == "none"
+
+
+@pytest.mark.usefixtures("fake_stack")
+def test_a_stack_that_starts_is_shown(place: Place) -> None:
+    """With its step."""
+    shown = overview(place)
+    shown.servers.start(lambda: None)
+    told = until(lambda: (found := shown.look()["servers"])["detail"].endswith("MB") and found)
+    assert told["state"] == "starting"
+    assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
+
+
+def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) -> None:
+    """As such, and not as one that is not there; the host ends first."""
+    shown, hosts_gone = overview(place), threading.Event()
+    thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(240),))
+    thread.start()
+    told = until(lambda: (found := shown.look()["servers"])["state"] == "stopping" and found)
+    until(lambda: shown.look()["servers"]["detail"].endswith("hosts commit what is staged"))
+    assert told["detail"].startswith("the local stack is stopping: ")
+    assert fake_stack.done == []
+    hosts_gone.set()
+    until(lambda: shown.look()["servers"]["detail"].endswith("broker and registry end"))
+    fake_stack.go.set()
+    thread.join(240)
+    assert shown.look()["servers"]["state"] == "none"
+
+
+@pytest.mark.parametrize(("name", "shown"), [("registry", "ready"), ("kafka", "unreachable")])
+def test_a_server_that_ended_takes_no_topic_away(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: str
+) -> None:
+    """Topics stay, also while it starts again; what has ended is named. Without a broker none is asked."""
+    monkeypatch.setattr(overview_module, "rows", lambda _: [row_of_other("clicks", 1)])
+    monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
+    myself = ProcessId(os.getpid(), psutil.Process().create_time())
+    here = {
+        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
+        "registry": ServerRecord({"http": 3}, myself, True),
+    }
+    looking = overview(place)
+    folder = Path(place.settings().state_dir)
+    folder.mkdir(parents=True)
+    state.save(folder, here)
+    before = looking.look()
+    assert (before["servers"]["state"], before["servers"]["missing"]) == ("ready", [])
+    gone = replace(myself, start_time_s=1.0)
+    state.save(folder, here | {name: replace(here[name], process=gone)})
+    found = looking.look(before)
+    assert (found["servers"]["state"], found["servers"]["missing"]) == (shown, [name])
+    assert found["servers"]["detail"].startswith(f"the local stack's {name} has ended; the logs are in")
+    assert found["topics"] == before["topics"]
+    looking.servers._set(Doing("failed", "Port 1 is not free"))
+    assert looking.look(before)["servers"]["detail"] == "Port 1 is not free"
+    looking.servers._set(Doing("starting", name))
+    starting = looking.look(before)
+    assert (starting["servers"]["state"], starting["topics"]) == ("starting", before["topics"])
+
+
+def test_a_host_that_was_just_started_is_waited_for(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That nobody runs a topic yet is no trouble then, and one later."""
+    alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
+    monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
+    monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
+    monkeypatch.setattr(Place, "workbench", lambda _: Workbench(NAMED))
+    shown = overview(place)
+    shown.host.command = IDLE
+    assert shown.look()["topics"][0]["state"] == NO_HOST
+    shown.host.child.start(IDLE, tmp_path / "out", {})
+    shown.host._started_s = time.monotonic()
+    (row,) = shown.look()["topics"]
+    assert (row["state"], row["error"]) == ("starting", None)
+    shown.host._started_s -= 60
+    assert shown.look()["topics"][0]["error"] == "no host runs this topic"
+    shown.host.child.stop(5)
+
+
+def test_hosts_and_rows_agree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that lives and has said nothing since the broker is back: no row says that there is none."""
+    alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
+    live: list[str] = ["box-1-ab"]
+    monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
+    monkeypatch.setattr(overview_module, "live_hosts", lambda _: live)
+    shown = overview(place)
+    myself = ProcessId(os.getpid(), psutil.Process().create_time())
+    folder = Path(place.settings().state_dir)
+    folder.mkdir(parents=True)
+    here = {
+        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
+        "registry": ServerRecord({"http": 3}, myself, True),
+    }
+    state.save(folder, here)
+    found = shown.look()
+    assert (found["host"]["state"], found["topics"][0]["state"]) == ("running", "starting")
+    live.clear()
+    found = shown.look()
+    assert (found["host"]["state"], found["topics"][0]["state"]) == ("none", NO_HOST)
+
+
+def test_a_topic_that_is_late_says_why() -> None:
+    """A word for the sign, and the sentence below it."""
+    late = status("clicks", delay=Delay.WAITING_FOR_TURN, delay_reason=Delay.WAITING_FOR_TURN.reason)
+    row = row_of(late, TopicWish(topic="clicks"), 1)
+    assert (row["delay"], row["delay_reason"]) == ("waiting_for_turn", Delay.WAITING_FOR_TURN.reason)
+    assert row_of_other("views", 1)["delay"] is None
+
+
+def test_one_workbench_until_the_settings_change(place: Place, tmp_path: Path) -> None:
+    """The same object for all; another when the file names another broker."""
+    file = tmp_path / "tabletopic.toml"
+    servers = (
+        '[kafka]\n"bootstrap.servers" = "{}"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
+    )
+    file.write_text(servers.format("127.0.0.1:1"))
+    first = place.workbench()
+    assert place.workbench() is first
+    file.write_text(servers.format("127.0.0.1:2"))
+    assert place.workbench().servers.kafka["bootstrap.servers"] == "127.0.0.1:2"
+
+
+def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By variables with absolute paths."""
+    monkeypatch.chdir(tmp_path)
+    given = Place("my.toml", "here").environment()
+    assert given == {
+        "TABLETOPIC_CONFIG": str(tmp_path / "my.toml"),
+        "TABLETOPIC_STATE_DIR": str(tmp_path / "here"),
+    }
+    assert Place().environment() == {}
+
+
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+def test_bodies() -> None:
+    """None is an empty object; keys that nobody knows are an error."""
+    assert read_body(SampleBody, b"").count == 5_000
+    assert read_limit(None) == 50
+    assert read_limit("7") == 7
+    with pytest.raises(UsageError, match="cuont: Extra inputs"):
+        read_body(SampleBody, b'{"cuont": 1}')
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+
+def test_the_settings_of_the_server_are_listed() -> None:
+    """docs/jupyter.md has each of them, and its default where that is a plain value."""
+    page = Path(__file__).parents[3] / "docs" / "jupyter.md"
+    if not page.exists():
+        pytest.skip("not a checkout")
+    listed = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page.read_text("utf-8"), re.MULTILINE))
+    traits = TableTopicApp.class_own_traits(config=True)
+    assert listed.keys() == traits.keys()
+    for name, trait in traits.items():
+        if isinstance(trait.default_value, bool | float):
+            assert json.loads(listed[name]) == trait.default_value

@@ -1,0 +1,198 @@
+"""A Jupyter server, its host and its dashboard as processes on the real stack; what a killed one leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tornado.httpclient import HTTPRequest
+from tornado.ioloop import IOLoop
+from tornado.websocket import websocket_connect
+
+from tabletopic_kernel.local import ports
+from tabletopic_kernel.local.processes import keeper, process
+from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
+from tests.faces.jupyter_server.live_server import private_jupyter, until
+
+pytestmark = pytest.mark.integration
+
+BASE = "/user/alice/"
+TOKEN = "secret"
+TOPIC = "from_the_sidebar"
+_HOST_LIMIT_S = 180  # Spark starts on a machine that is busy with other tests
+
+
+@dataclass
+class Jupyter:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """One request, logged in."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        with contextlib.closing(connection):
+            raw = None if body is None else json.dumps(body)
+            connection.request(method, BASE + path, raw, {"Authorization": f"token {TOKEN}"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to the extension that succeeds."""
+        status, raw = self.ask(method, f"tabletopic/api/{path}", body)
+        assert status < 300, raw
+        return json.loads(raw) if raw else None
+
+    def row(self, topic: str) -> dict[str, Any]:
+        """A topic as the overview has it, or an empty one."""
+        rows = self.api("GET", "overview")["topics"]
+        return next((row for row in rows if row["topic"] == topic), {})
+
+    def is_up(self) -> bool:
+        """Whether it answers."""
+        assert self.process.poll() is None, "the Jupyter server has ended"
+        try:
+            return self.ask("GET", "api/status")[0] == 200
+        except OSError:
+            return False
+
+    def children(self) -> dict[str, psutil.Process]:
+        """Its children that are ours, by what they do."""
+        found = {}
+        for one in psutil.Process(self.process.pid).children():
+            words = one.cmdline()
+            for name in ("serve", "tabletopic_kernel.faces.live_dashboard"):
+                if name in words:
+                    found[name.rsplit(".", 1)[-1]] = one
+        return found
+
+
+@contextlib.contextmanager
+def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
+    """A server that works on the stack and keeps its files in ``folder``."""
+    port = ports.choose(set())
+    words = [f"--ServerApp.port={port}", f"--ServerApp.base_url={BASE}", "--ServerApp.port_retries=0"]
+    words += ["--ServerApp.open_browser=False", "--allow-root", f"--ServerApp.root_dir={folder}"]
+    words += [f"--TableTopicApp.state_dir={stack.state_dir}"]
+    with private_jupyter(folder) as variables, (folder / "jupyter.log").open("wb") as log:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("TABLETOPIC_S")}
+        # The extension is switched on by the package's own configuration, as for anybody who installs it.
+        environment = {**ours, **variables, "JUPYTER_TOKEN": TOKEN}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyter_server", *words],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    server = Jupyter(process, port)
+    try:
+        until(server.is_up, 120)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def jupyter(stack: StackInfo, tmp_path: Path) -> Iterator[Jupyter]:
+    """A server that works on the stack."""
+    with jupyter_process(stack, tmp_path) as server:
+        yield server
+
+
+def test_from_a_click_to_rows_and_a_killed_server(jupyter: Jupyter, stack: StackInfo) -> None:
+    """One click starts a host and rows come; the dashboard shows; a killed server leaves no process."""
+    jupyter.api("POST", "sample", {"topic": TOPIC, "count": 500})
+    until(lambda: jupyter.row(TOPIC).get("partitions"), 120)
+    plan = jupyter.api("POST", f"topics/{TOPIC}/plan", {"settings": {"commit_interval_ms": "500ms"}})
+    assert plan["creates"]
+    assert not plan["refused"]
+    row = jupyter.api("PUT", f"topics/{TOPIC}", {"settings": {"commit_interval_ms": "500ms"}})
+    assert row["enabled"]
+
+    done = until(lambda: _caught_up(jupyter), _HOST_LIMIT_S)
+    assert done["schema_version"] == "v1"
+    told = jupyter.api("GET", f"topics/{TOPIC}")
+    assert (told["rows"], told["run"], told["settings"]["commit_interval_ms"]) == (500, "on", 500)
+    snapshots = jupyter.api("GET", f"topics/{TOPIC}/history")["snapshots"]
+    assert snapshots[0]["snapshot_id"] == done["snapshot_id"]
+    assert "event_id" in {
+        column["name"] for column in jupyter.api("GET", f"topics/{TOPIC}/schema")["columns"]
+    }
+    assert "Committed" in {e["type"] for e in jupyter.api("GET", f"topics/{TOPIC}/events")["events"]}
+    host = jupyter.api("GET", "overview")["host"]
+    assert host["state"] == "running"
+
+    status, page = jupyter.ask("GET", f"tabletopic/dashboard/?topic={TOPIC}")
+    assert status == 200, page
+    script = page.split(b'src="static/js/bokeh.min.js', 1)[1].split(b'"', 1)[0].decode()
+    status, _ = jupyter.ask("GET", f"tabletopic/dashboard/static/js/bokeh.min.js{script}")
+    assert status == 200
+    IOLoop(make_current=False).run_sync(lambda: _bokeh_answers(jupyter, page), timeout=60)
+
+    ours = jupyter.children()
+    assert ours.keys() == {"serve", "dashboard"}
+    jvms = ours["serve"].children(recursive=True)
+    jupyter.process.send_signal(signal.SIGKILL)
+    jupyter.process.wait()
+    _, alive = psutil.wait_procs([*ours.values(), *jvms], timeout=120)
+    assert not alive
+    assert all(psutil.pid_exists(pid) for pid in stack.pids.values())  # the stack is not the server's
+
+
+def _caught_up(jupyter: Jupyter) -> dict[str, Any] | None:
+    row = jupyter.row(TOPIC)
+    assert row.get("state") != "failed", row
+    return row if row.get("lag_records") == 0 and row.get("commits") else None
+
+
+async def _bokeh_answers(jupyter: Jupyter, page: bytes) -> None:
+    """The page's websocket goes through: its server says hello to the token of the page."""
+    token = page.split(b'"token":"', 1)[1].split(b'"', 1)[0].decode()
+    request = HTTPRequest(
+        f"ws://127.0.0.1:{jupyter.port}{BASE}tabletopic/dashboard/ws",
+        headers={"Authorization": f"token {TOKEN}"},
+        connect_timeout=30,
+    )
+    connection = await websocket_connect(request, subprotocols=["bokeh", token])
+    message = await connection.read_message()
+    assert message is not None
+    assert json.loads(message)["msgtype"] == "ACK"
+    connection.close()
+
+
+@pytest.mark.parametrize("behind_a_hub", [True, False])
+def test_the_stack_ends_with_a_killed_server_behind_a_hub(
+    behind_a_hub: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever started it; on a machine of one's own it stays, as nothing is to stop it."""
+    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
+    if behind_a_hub:
+        monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "token")
+    local = LocalStack(tmp_path / "state")
+    info = local.up()
+    try:
+        with jupyter_process(info, tmp_path) as jupyter:
+            assert jupyter.api("GET", "overview")["servers"]["state"] == "ready"
+            keepers = process.find({process.mark(keeper.NAME, info.state_dir)})
+            assert len(keepers) == behind_a_hub
+        for one in keepers:
+            psutil.wait_procs([psutil.Process(one[1].pid)], timeout=60)
+        assert (local.info() is None) == behind_a_hub
+        left = process.find({process.mark(name, info.state_dir) for name in SERVERS})
+        assert len(left) == (0 if behind_a_hub else len(SERVERS))
+    finally:
+        local.down()

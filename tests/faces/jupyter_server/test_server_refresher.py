@@ -1,0 +1,88 @@
+"""The look at the topics that the server's answers come from."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.faces.jupyter_server.refresher import Refresher
+from tests.faces.jupyter_server.live_server import until
+
+
+class Looks:
+    """Counts, and can be held."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, last: dict[str, Any] | None) -> dict[str, Any]:
+        """One more than the last."""
+        self.go.wait(240)
+        self.count += 1
+        return {"n": (last or {"n": 0})["n"] + 1}
+
+
+@pytest.fixture
+def refreshed() -> Iterator[Callable[..., tuple[Refresher, Looks]]]:
+    """Makes a refresher that is closed at the end."""
+    made: list[tuple[Refresher, Looks]] = []
+
+    def make(every_s: float, idle_s: float) -> tuple[Refresher, Looks]:
+        looks = Looks()
+        made.append((Refresher(looks, every_s, idle_s), looks))
+        return made[-1]
+
+    yield make
+    for refresher, looks in made:
+        looks.go.set()
+        refresher.close()
+
+
+def test_it_looks_only_while_somebody_asks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """Not before the first question, and not long after the last."""
+    refresher, looks = refreshed(0.01, 0.2)
+    assert looks.count == 0
+    assert refresher.wait(240) == {"n": 1}
+    until(lambda: looks.count > 3)
+    until(lambda: not _goes_on(looks))
+    assert refresher.kept() is None  # what is known is old
+    assert refresher.wait(240) is not None
+
+
+def _goes_on(looks: Looks) -> bool:
+    before, deadline = looks.count, time.monotonic() + 0.4
+    while time.monotonic() < deadline:
+        if looks.count != before:
+            return True
+    return False
+
+
+def test_a_slow_look_is_no_gap(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """While somebody goes on asking, what is known is given, however long ago that was."""
+    refresher, looks = refreshed(60, 60)
+    assert refresher.wait(240) == {"n": 1}
+    looks.go.clear()
+    refresher._ended -= 1_000
+    assert refresher.kept() == {"n": 1}
+    refresher._asked_at -= 1_000
+    assert refresher.kept() is None
+    looks.go.set()
+
+
+def test_asking_never_blocks(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """What is known is given at once, however long a look takes; waiting for a new one has a limit."""
+    refresher, looks = refreshed(60, 60)
+    assert refresher.wait(240) == {"n": 1}
+    assert refresher.kept() == {"n": 1}
+    looks.go.clear()
+    refresher.hurry()
+    assert refresher.wait(0.05) is None
+    assert refresher.kept() == {"n": 1}
+    looks.go.set()
+    assert until(lambda: (refresher.kept() or {})["n"] > 1)

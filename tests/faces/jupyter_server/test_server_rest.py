@@ -1,0 +1,395 @@
+"""Each route of the server extension: answers, logins, mistakes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jsonschema
+import psutil
+import pytest
+import yaml
+
+from tabletopic_kernel.faces.jupyter_server import handlers
+from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
+from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
+from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings, TopicWish
+from tabletopic_kernel.workbench import status as status_module
+from tests.faces.jupyter_server.live_server import (
+    BASE_URL,
+    TOKEN,
+    LiveServer,
+    forget_afterwards,
+    private_jupyter,
+    until,
+)
+from tests.faces.jupyter_server.server_fakes import SNAPSHOT, FakeWorkbench, status
+
+OPENAPI = yaml.safe_load((Path(handlers.__file__).with_name("openapi.yaml")).read_text())
+# Ignores the options that it is given.
+_IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
+VERBS = ("get", "put", "post", "delete", "patch", "head")
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A Jupyter server with the extension, at a base URL of its own."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    with pytest.MonkeyPatch.context() as patch, private_jupyter(folder) as variables:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        forget_afterwards(patch)
+        given = {"state_dir": str(folder / "state"), "host_command": _IDLE, "dashboard_command": _IDLE}
+        with LiveServer(folder, **given, overview_every_s=0.1, warm_dashboard=False) as server:
+            yield server
+
+
+@pytest.fixture
+def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
+    """What the server's workbench is for this test: one topic is on and a host is live."""
+    fake = FakeWorkbench(on={"clicks": TopicWish(topic="clicks")}, live=["elsewhere-1-ab"])
+    monkeypatch.setattr(Place, "workbench", lambda _: fake)
+    monkeypatch.setattr(status_module, "statuses", lambda _b, wishes, _c: [status(t) for t in wishes])
+    return fake
+
+
+def described(path: str, verb: str, code: int) -> dict[str, Any] | None:
+    """The schema of an answer, by openapi.yaml."""
+    answers = OPENAPI["paths"][f"/tabletopic/api/{path}"][verb]["responses"]
+    answer = answers.get(str(code)) or answers["default"]
+    if "$ref" in answer:
+        answer = OPENAPI["components"]["responses"][answer["$ref"].rsplit("/", 1)[1]]
+    if "content" not in answer:
+        return None
+    schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
+    return {**schema, "components": OPENAPI["components"]}
+
+
+@pytest.mark.parametrize(
+    ("verb", "template", "path", "body", "code"),
+    [
+        ("get", "overview", "overview", None, 200),
+        ("get", "settings-schema", "settings-schema", None, 200),
+        ("get", "topics/{topic}", "topics/clicks", None, 200),
+        ("put", "topics/{topic}", "topics/clicks", {"settings": {"commit_interval_ms": "2s"}}, 202),
+        ("post", "topics/{topic}/plan", "topics/clicks/plan", {"settings": {}}, 200),
+        ("post", "topics/{topic}/{action}", "topics/clicks/pause", None, 202),
+        ("post", "topics/{topic}/{action}", "topics/clicks/resume", None, 202),
+        ("post", "topics/{topic}/{action}", "topics/clicks/commit", None, 202),
+        ("post", "topics/{topic}/replay", "topics/clicks/replay", None, 202),
+        ("post", "topics/{topic}/replay", "topics/clicks/replay", {"where": "partition = 0"}, 202),
+        ("post", "topics/{topic}/replay/plan", "topics/clicks/replay/plan", {"where": None}, 200),
+        ("get", "topics/{topic}/events", "topics/clicks/events", None, 200),
+        ("get", "topics/{topic}/schema", "topics/clicks/schema", None, 200),
+        ("get", "topics/{topic}/history", "topics/clicks/history", None, 200),
+        ("delete", "topics/{topic}", "topics/clicks", None, 204),
+        ("get", "dashboard", "dashboard", None, 302),
+        ("post", "quickstart", "quickstart", None, 200),
+    ],
+)
+@pytest.mark.usefixtures("bench")
+def test_answers_are_as_described(
+    live: LiveServer, verb: str, template: str, path: str, body: Any, code: int
+) -> None:
+    """Status and body are those of openapi.yaml."""
+    reply = live.api(verb.upper(), path, body)
+    assert reply.status == code, reply.body
+    schema = described(template, verb, code)
+    if schema is None:
+        assert reply.body in (b"", b"{}")
+    else:
+        assert reply.headers["Content-Type"].startswith("application/json")
+        jsonschema.validate(reply.json, schema)
+
+
+def test_every_route_is_described() -> None:
+    """openapi.yaml has each route with each of its verbs, and no other."""
+    routes = set()
+    for pattern, handler in handlers.ROUTES:
+        path = "/" + pattern.replace("([^/]+)", "{topic}", 1).replace("(pause|resume|commit)", "{action}")
+        routes |= {(path, verb) for verb in VERBS if verb in vars(handler)}
+    described_ = {(path, verb) for path, verbs in OPENAPI["paths"].items() for verb in verbs if verb in VERBS}
+    assert routes == described_
+
+
+def test_nobody_enters_without_a_login(live: LiveServer, bench: FakeWorkbench) -> None:
+    """Each verb of each route, the dashboard and its websocket are for those who are logged in."""
+    for pattern, handler in handlers.ROUTES:
+        path = pattern.replace("([^/]+)", "clicks").replace("(pause|resume|commit)", "pause")
+        for verb in VERBS:
+            if verb in vars(handler):
+                assert live.ask(verb.upper(), path, login=False).status == 403, (verb, path)
+    page = live.ask("GET", "tabletopic/dashboard/", login=False)
+    assert page.status == 302
+    assert page.headers["Location"].startswith(f"{BASE_URL}login")
+    asked = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": "eA==",
+        "Sec-WebSocket-Version": "13",
+    }
+    assert live.ask("GET", "tabletopic/dashboard/ws", login=False, headers=asked).status == 403
+    assert live.ask("POST", "tabletopic/dashboard/", login=False).status in (302, 403)
+    # What the overview looks at goes on, from the tests before.
+    assert {asked[0] for asked in bench.asked} <= {"wishes", "kafka_topics"}
+    assert "clicks" in bench.on
+    assert live.backend.dashboard.child.pid is None
+
+
+def test_no_handler_forgets_to_ask(live: LiveServer) -> None:
+    """Jupyter's own check of extensions finds no verb without a login."""
+    found = [
+        live.app.web_app._check_handler_auth(p, h)
+        for p, h in [*handlers.ROUTES, ("dashboard", DashboardProxy)]
+    ]
+    assert found == [[] for _ in found]
+
+
+def test_a_foreign_page_cannot_change_anything(live: LiveServer, bench: FakeWorkbench) -> None:
+    """With the session's cookie alone, as another site's form would send it, nothing is done."""
+    login = http.client.HTTPConnection("127.0.0.1", live.port, timeout=30)
+    login.request("GET", f"{BASE_URL}tree?token={TOKEN}")
+    answer = login.getresponse()
+    answer.read()
+    cookies = dict(re.match(r"([^=]+)=([^;]*)", c).groups() for c in answer.headers.get_all("Set-Cookie"))  # type: ignore[union-attr]
+    cookie = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+    assert live.api("GET", "overview", login=False, headers=cookie).status == 200
+    assert live.api("POST", "topics/clicks/pause", login=False, headers=cookie).status == 403
+    assert ("pause", "clicks") not in bench.asked
+    page = live.ask("GET", "login", headers=cookie)
+    xsrf = cookies.get("_xsrf") or re.search(r"_xsrf=([^;]+)", page.headers.get("Set-Cookie", "")).group(1)  # type: ignore[union-attr]
+    whole = {"Cookie": f"{cookie['Cookie']}; _xsrf={xsrf}", "X-XSRFToken": xsrf}
+    assert live.api("POST", "topics/clicks/pause", login=False, headers=whole).status == 202
+    assert ("pause", "clicks") in bench.asked
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "code", "told"),
+    [
+        ("POST", "topics/clicks/plan", b"{", 400, "no JSON"),
+        ("POST", "topics/clicks/plan", [], 400, "body: Input should be"),
+        ("PUT", "topics/clicks", {"setings": {}}, 400, "setings: Extra inputs"),
+        ("PUT", "topics/clicks", {"settings": 3}, 400, "settings: Input should be"),
+        ("POST", "sample", {"count": 0}, 400, "count: Input should be greater"),
+        ("POST", "sample", {"count": "many"}, 400, "count: Input should be a valid integer"),
+        ("GET", "topics/clicks/events?limit=0", None, 400, "limit: Input should be greater"),
+        ("GET", "topics/clicks/history?limit=x", None, 400, "limit: Input should be a valid integer"),
+        ("POST", "topics/clicks/replay", {"were": "1"}, 400, "were: Extra inputs"),
+        ("POST", "topics/nope/replay", None, 404, "nope is not switched on"),
+        ("POST", "topics/nope/replay/plan", None, 404, "nope is not switched on"),
+        ("PUT", "topics/nope", {}, 404, "there is no topic 'nope'"),
+        ("GET", "topics/nope", None, 404, "nope is not switched on"),
+        ("DELETE", "topics/nope", None, 404, "nope is not switched on"),
+        ("POST", "topics/nope/commit", None, 404, "nope is not switched on"),
+        ("GET", "topics/nope/schema", None, 404, "there is no topic 'nope'"),
+        ("GET", "topics/nope/history", None, 404, "there is no topic 'nope'"),
+        ("DELETE", "host", None, 409, "end elsewhere-1-ab where it was started"),
+        ("POST", "topics/clicks/explode", None, 404, ""),
+        ("PATCH", "topics/clicks", {}, 405, ""),
+    ],
+)
+@pytest.mark.usefixtures("bench")
+def test_mistakes_are_told(live: LiveServer, verb: str, path: str, body: Any, code: int, told: str) -> None:
+    """A wrong request is a 4xx with a message that names what is wrong, never a 500."""
+    reply = live.api(verb, path, body)
+    assert reply.status == code, reply.body
+    if told:
+        assert told in reply.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("100% wrong: choose another --table"), 400),
+        (NoServersError("no servers: start the local stack"), 503),
+        (RetryableError("the broker does not answer"), 503),
+        (ActionNeededError("somebody must decide"), 409),
+        (InternalError("a bug"), 500),
+    ],
+)
+def test_errors_keep_their_words(live: LiveServer, bench: FakeWorkbench, error: Any, code: int) -> None:
+    """The status says who has to act; the message is the workbench's own."""
+    bench.trouble = error
+    reply = live.api("POST", "topics/clicks/plan", {})
+    assert (reply.status, reply.json) == (code, {"message": str(error)})
+
+
+def test_topic_names_may_hold_anything(live: LiveServer, bench: FakeWorkbench) -> None:
+    """A name is a path segment, encoded: slashes and letters of all kinds arrive."""
+    name = "web.orders/ü"
+    reply = live.ask("PUT", f"tabletopic/api/topics/{quote(name, safe='')}", {})
+    assert (reply.status, reply.json["topic"], reply.json["enabled"]) == (202, name, True)
+    assert name in bench.on
+
+
+def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
+    """What is on comes first, with figures; the others follow; no secret is shown."""
+    found = until(lambda: _ready(live.api("GET", "overview").json))
+    on, off = found["topics"]
+    assert (on["topic"], on["enabled"], on["run"], on["schema_version"]) == ("clicks", True, "on", "v2")
+    assert (on["lag_records"], on["snapshot_id"], on["partitions"]) == (3, str(SNAPSHOT), 4)
+    assert (off["topic"], off["enabled"], off["state"], off["lag_records"]) == (
+        "web.orders/ü",
+        False,
+        None,
+        None,
+    )
+    assert (found["lag_records"], found["lag_seconds"]) == (3, 1.5)
+    assert found["servers"]["registry_url"] == "http://***@127.0.0.1:8"
+    assert found["host"] == {
+        "state": "running",
+        "detail": "started elsewhere: in a notebook or a terminal",
+        "ids": ["elsewhere-1-ab"],
+    }
+    bench.trouble = RetryableError("the broker does not answer")
+    gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
+    assert gone["servers"]["detail"] == "the broker does not answer"
+    assert gone["topics"] == found["topics"]
+
+
+def test_what_to_do_next_is_a_button(live: LiveServer, bench: FakeWorkbench) -> None:
+    """The sidebar is told its own buttons, in errors and in what it shows."""
+    bench.trouble = RetryableError("is it running (`tabletopic up` starts a local one)?")
+    reply = live.api("GET", "topics/clicks/events")
+    assert reply.json == {"message": "is it running (“Start the local stack” starts a local one)?"}
+    gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
+    assert gone["servers"]["detail"] == "is it running (“Start the local stack” starts a local one)?"
+
+
+def _ready(found: dict[str, Any]) -> dict[str, Any] | None:
+    enabled = [row["enabled"] for row in found["topics"]]
+    return _in_state(found, "ready") if enabled == [True, False] else None
+
+
+def _in_state(found: dict[str, Any], state: str) -> dict[str, Any] | None:
+    return found if found["servers"]["state"] == state else None
+
+
+def test_long_numbers_are_text(live: LiveServer, bench: FakeWorkbench) -> None:
+    """JavaScript would round a snapshot id."""
+    assert live.api("GET", "topics/clicks").json["snapshot_id"] == str(SNAPSHOT)
+    (committed, enabled) = live.api("GET", "topics/clicks/events").json["events"]
+    assert committed["snapshot_id"] == committed["progress"]["snapshot_id"] == str(SNAPSHOT)
+    assert enabled["type"] == "Enabled"
+    assert live.api("GET", "topics/clicks/history?limit=7").json["snapshots"][0]["snapshot_id"] == str(
+        SNAPSHOT
+    )
+    assert ("history", "clicks", 7) in bench.asked
+
+
+@pytest.mark.usefixtures("bench")
+def test_the_form_knows_every_setting(live: LiveServer) -> None:
+    """Each has a description, and a default as the workbench has it."""
+    properties = live.api("GET", "settings-schema").json["properties"]
+    assert properties.keys() == TopicSettings.model_fields.keys()
+    assert all(one["description"] for one in properties.values())
+    assert properties["commit_interval_ms"]["default"] == TopicSettings().commit_interval_ms
+
+
+def test_a_slow_question_holds_up_nobody(live: LiveServer, bench: FakeWorkbench) -> None:
+    """While the broker lets one request wait, the server answers all others."""
+    asked, answer = threading.Event(), threading.Event()
+    bench.waits = lambda: (asked.set(), answer.wait(240))
+    replies: list[Any] = []
+    thread = threading.Thread(target=lambda: replies.append(live.api("POST", "topics/clicks/plan", {})))
+    thread.start()
+    assert asked.wait(240)
+    assert live.ask("GET", "api/status").status == 200
+    assert live.api("GET", "settings-schema").status == 200
+    assert not replies
+    answer.set()
+    thread.join(240)
+    assert replies[0].status == 200
+
+
+@pytest.mark.usefixtures("bench")
+def test_looking_is_no_activity(live: LiveServer) -> None:
+    """A page that is left open does not keep an idle server alive; what a person does counts."""
+    settings = live.app.web_app.settings
+    settings.pop("api_last_activity", None)
+    live.api("GET", "overview")
+    live.api("GET", "topics/clicks/events")
+    assert "api_last_activity" not in settings
+    live.api("POST", "topics/clicks/commit")
+    assert "api_last_activity" in settings
+
+
+def test_switching_on_starts_a_host(live: LiveServer, bench: FakeWorkbench, tmp_path: Path) -> None:
+    """Where none is live; a running one, wherever it is, is enough."""
+    bench.servers = type(bench.servers)(bench.servers.kafka, bench.servers.registry, {}, tmp_path)
+    live.api("PUT", "topics/clicks", {})
+    assert live.backend.host.child.pid is None
+    bench.live = []
+    until(lambda: _host(live.api("GET", "overview").json, "none"))
+    try:
+        assert live.api("PUT", "topics/clicks", {}).status == 202
+        pid = live.backend.host.child.pid
+        assert pid is not None
+        assert live.app.extension_manager.any_activity()
+        live.api("POST", "host")
+        assert live.backend.host.child.pid == pid
+        found = until(lambda: _host(live.api("GET", "overview").json, "starting"))
+        assert found["host"]["ids"] == []
+        os.kill(pid, signal.SIGKILL)
+        assert live.backend.host.child.wait(240)
+        told = live.api("GET", "overview").json["host"]  # at once
+        assert told["state"] == "failed"
+        assert "killed by signal 9" in told["detail"]
+        assert live.api("POST", "host").status == 202
+        assert live.api("GET", "overview").json["host"]["state"] == "starting"
+    finally:
+        assert live.api("DELETE", "host").status == 204
+    assert live.backend.host.child.pid is None
+
+
+def _host(found: dict[str, Any], state: str) -> dict[str, Any] | None:
+    return found if found["host"]["state"] == state else None
+
+
+def test_the_quickstart_is_put_in_place(live: LiveServer) -> None:
+    """Once; a notebook that is there is left as it is."""
+    path = live.api("POST", "quickstart").json["path"]
+    written = live.folder / path
+    assert json.loads(written.read_text())["nbformat"] == 4
+    written.write_text("{}")
+    assert live.api("POST", "quickstart").json["path"] == path
+    assert written.read_text() == "{}"
+
+
+def test_kernels_find_what_the_sidebar_shows(live: LiveServer) -> None:
+    """The server's options reach the kernels that it starts, by their environment."""
+    assert os.environ["TABLETOPIC_STATE_DIR"] == live.backend.place.state_dir
+    assert os.environ["TABLETOPIC_BASE_URL"] == BASE_URL
+
+
+def test_the_way_to_the_dashboard(live: LiveServer) -> None:
+    """Topic and theme pass through, below the base URL."""
+    reply = live.ask("GET", "tabletopic/api/dashboard?topic=a%26b&theme=dark&x=1")
+    assert reply.headers["Location"] == f"{BASE_URL}tabletopic/dashboard/?topic=a%26b&theme=dark"
+    assert live.api("GET", "dashboard").headers["Location"] == f"{BASE_URL}tabletopic/dashboard/"
+
+
+def test_the_host_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked to, and waited for."""
+    with private_jupyter(tmp_path) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+    forget_afterwards(monkeypatch)
+    fake = FakeWorkbench()
+    fake.servers = type(fake.servers)(fake.servers.kafka, {}, {}, tmp_path)
+    monkeypatch.setattr(Place, "workbench", lambda _: fake)
+    with LiveServer(tmp_path, state_dir=str(tmp_path / "state"), host_command=_IDLE) as server:
+        assert server.api("POST", "host").status == 202
+        pid = server.backend.host.child.pid
+        assert pid is not None
+    assert not psutil.pid_exists(pid)

@@ -1,0 +1,153 @@
+"""The page of all topics shows the numbers of the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+from bokeh.models import ColumnDataSource
+
+from tabletopic_kernel._dashboards.overview import OverviewPage, page, row, summary
+from tabletopic_kernel._dashboards.topic import page as topic_page
+from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK
+from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable, cells_that_changed
+from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.progress_view import Record
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import TopicWish
+from tests.faces.live_dashboard.conftest import NOW, progress, told
+
+
+def texts(panel: Any) -> str:
+    """All HTML of a page."""
+    return "\n".join(pane.object for pane in panel.select(pn.pane.HTML))
+
+
+def test_a_row_has_the_record_s_numbers(view: View) -> None:
+    """Lag, rate, schema, commits, rows, dead letters and host are those of the record."""
+    assert row(view, "clicks") == {
+        "topic": "clicks",
+        "state": "running",
+        "lag": 40,
+        "behind": 4.0,
+        "rate": 100,
+        "schema": "v1, v2",
+        "committed": NOW - 1_000,
+        "commits": 120,
+        "rows": 60_000,
+        "letters": 15,
+        "host": "vm-1",
+        "error": "",
+    }
+
+
+def test_trouble_and_silence_are_told(view: View) -> None:
+    """A failed topic says why; one without a host says what to do; what is not known is no zero."""
+    assert row(view, "orders")["error"] == "partition 1, offset 77: no number"
+    silent = row(view, "views")
+    assert (silent["state"], silent["lag"], silent["rate"], silent["committed"]) == ("no host", 7, None, None)
+    assert "tabletopic serve" in silent["error"]
+
+
+def test_a_topic_that_is_late_says_why(view: View, record: Record) -> None:
+    """In its state, which is marked as a warning, in the summary and in a sentence below its row."""
+    view.now_ms = NOW + 6_000
+    late = progress("clicks", 120)
+    record.fold([events.Heartbeat(topic="clicks", host="vm-1", at_ms=NOW + 5_000, progress=late)])
+    record.observe_oldest(NOW + 5_000, {"clicks": NOW - 10_000})
+    assert (row(view, "clicks")["state"], row(view, "clicks")["error"]) == ("behind", Delay.BEHIND.reason)
+    waits = late.model_copy(update={"turn_wait_ms": 400})
+    record.fold([events.Heartbeat(topic="clicks", host="vm-1", at_ms=NOW + 5_500, progress=waits)])
+    assert row(view, "clicks")["state"] == "waiting for turn"
+    assert row(view, "clicks")["error"] == Delay.WAITING_FOR_TURN.reason
+    assert "1 waiting for turn" in summary(view)
+    (table,) = page(view).select(TopicTable)
+    assert {table.marks[word] for word in ("behind", "waiting for turn")} == {"warn"}
+    one = texts(topic_page(view, "clicks"))
+    assert f"clicks {Delay.WAITING_FOR_TURN.reason}." in one
+    assert '<span class="warn">waiting for turn</span>' in one
+
+
+def test_a_broker_that_is_away_says_nothing_of_hosts(view: View) -> None:
+    """Heartbeats come through the broker: without it nobody is told to start a host."""
+    view.now_ms = NOW + 60_000
+    assert row(view, "clicks")["state"] == "no host"
+    view.troubles = {"broker": "the broker does not answer"}
+    told = row(view, "clicks")
+    assert (told["state"], told["error"]) == ("unknown", "")
+
+
+def test_the_summary_counts(view: View) -> None:
+    """States, lag and hosts in a sentence."""
+    assert summary(view) == (
+        "3 table topics: 1 running, 1 failed, 1 no host. Lag 87 records. Hosts: vm-1 runs 2."
+    )
+
+
+def test_the_page_shows_every_topic(view: View) -> None:
+    """The table has a row for each topic, the plot a line."""
+    made = page(view)
+    (table,) = made.select(TopicTable)
+    assert [one["topic"] for one in table.all["rows"]] == ["clicks", "orders", "views"]
+    sources = list(made.get_root().select({"type": ColumnDataSource}))
+    lines = next(one.data for one in sources if "line0" in one.data)
+    assert (lines["line0"][-1], lines["line1"][-1], lines["line2"][-1]) == (40, 40, 7)
+
+
+def test_only_cells_that_changed_are_sent(view: View, record: Record) -> None:
+    """A commit of one topic changes its cells; the rows are not sent again."""
+    made = OverviewPage()
+    made.show(view)
+    (table,) = made.panel.select(TopicTable)
+    rows = table.all
+    record.observe_ends(NOW + 500, {"clicks": {0: 36_050, 1: 24_000}})
+    made.show(view)
+    assert table.all is rows
+    assert table.changes == {"clicks": {"lag": 50}}
+
+
+def test_a_browser_that_asks_gets_every_row(view: View) -> None:
+    """Also where nothing has changed: what was sent before it listened is lost to it."""
+    made = OverviewPage()
+    made.show(view)
+    (table,) = made.panel.select(TopicTable)
+    before = table.all
+    table._send_all()
+    assert table.all["rows"] == before["rows"]
+    assert table.all != before
+
+
+def test_a_new_topic_appears(view: View) -> None:
+    """Topics that are switched on join the table."""
+    made = OverviewPage()
+    made.show(view)
+    view.wishes = {**(view.wishes or {}), "baskets": TopicWish(topic="baskets")}
+    made.show(view)
+    (table,) = made.panel.select(TopicTable)
+    assert [one["topic"] for one in table.all["rows"]] == ["baskets", "clicks", "orders", "views"]
+
+
+def test_what_to_do_first() -> None:
+    """Without servers, and without a topic, the page says what to do; servers away are told in full."""
+    empty = View(Record(), NOW, wishes={})
+    assert "<code>tabletopic enable NAME</code>" in texts(page(empty))
+    away = View(Record(), NOW, troubles={"servers": "start the local stack with `tabletopic up`"})
+    assert "tabletopic up" in texts(page(away))
+    assert "Asking the broker" in texts(page(View(Record(), NOW)))
+
+
+def test_names_from_outside_are_escaped(record: Record) -> None:
+    """Text of a topic, an error or a host is text, never markup."""
+    record.fold(told("x", error="<img src=x>"))
+    away = View(record, NOW, wishes={"x": TopicWish(topic="x")}, hosts=("<b>h</b>",), troubles={"a": "<i>"})
+    html = texts(page(away, DARK))
+    assert "<b>h</b>" not in html
+    assert "<i>" not in html
+    assert "&lt;i&gt;" in html
+
+
+def test_cells_that_are_equal_are_not_sent() -> None:
+    """Nothing changed is nothing to send."""
+    rows = {"a": {"lag": None, "rows": 1}}
+    assert cells_that_changed(rows, {"a": {"lag": None, "rows": 1}}) == {}

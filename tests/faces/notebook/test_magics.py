@@ -1,0 +1,495 @@
+"""Magics in a shell, with a workbench that answers from memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import CapturedIO, capture_output
+from traitlets.config import Config
+
+from tabletopic_kernel.faces.notebook import extension
+from tabletopic_kernel.faces.notebook.kernel_host import KernelHost
+from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.query.answer import Answer
+from tests.faces.notebook.magic_fakes import FakeWorkbench, status
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> FakeWorkbench:
+    """The workbench that the magics hold."""
+    return FakeWorkbench(tmp_path)
+
+
+@pytest.fixture
+def shell(bench: FakeWorkbench) -> Iterator[InteractiveShell]:
+    """A shell with the extension."""
+    InteractiveShell.clear_instance()
+    no_history = Config(HistoryManager={"enabled": False})  # a database, and a thread that writes it
+    made = InteractiveShell.instance(config=no_history)
+    made.user_ns["workbench"] = bench
+    with capture_output():
+        made.run_cell("%load_ext tabletopic_kernel")
+    yield made
+    with capture_output():
+        made.run_cell("%unload_ext tabletopic_kernel")
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def hosts_started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Workbenches for which the kernel became a host; none really starts."""
+    started: list[Any] = []
+    monkeypatch.setattr(KernelHost, "start", lambda self, workbench: started.append(workbench))
+    return started
+
+
+@pytest.fixture
+def run(shell: InteractiveShell) -> Callable[[str], Any]:
+    """Run a cell that must go well; gives its value."""
+
+    def call(cell: str) -> Any:
+        with capture_output() as printed:
+            result = shell.run_cell(cell)
+        assert result.success, printed.stderr + printed.stdout
+        return result.result
+
+    return call
+
+
+@pytest.fixture
+def fail(shell: InteractiveShell) -> Callable[[str], str]:
+    """Run a cell that must fail; gives what a person sees of it."""
+
+    def call(cell: str) -> str:
+        with capture_output() as printed:
+            result = shell.run_cell(cell)
+        assert not result.success
+        return seen(printed)
+
+    return call
+
+
+def seen(printed: CapturedIO) -> str:
+    """What was written."""
+    return str(printed.stdout + printed.stderr).strip()
+
+
+def test_the_list_has_state_lag_and_schema(run: Callable[[str], Any]) -> None:
+    """%topic shows each table topic, and the Kafka topics that are not switched on."""
+    text = repr(run("%topic"))
+    for part in (
+        "clicks",
+        "running",
+        "1,234",
+        "2.5 s",
+        "v3",
+        "not switched on: web.orders",
+        "elsewhere-1-ab",
+    ):
+        assert part in text
+
+
+def test_enable_passes_settings_and_leaves_the_work_to_a_host_that_lives(
+    run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any]
+) -> None:
+    """Options are the settings of TopicSettings; with a host elsewhere the kernel does not become one."""
+    text = repr(
+        run("%topic start clicks --commit-interval 500ms --partition-by 'hour(at)' --partition-by user")
+    )
+    assert bench.asked[0] == (
+        "enable",
+        ("clicks", {"commit_interval_ms": "500ms", "partition_by": "hour(at),user"}),
+    )
+    assert "every 0.5 s" in text
+    assert hosts_started == []
+
+
+def test_without_a_host_the_kernel_becomes_one(
+    run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any]
+) -> None:
+    """Where nobody lives, enable and resume start a host in this kernel."""
+    bench.live = []
+    run("%topic enable clicks")
+    run("%topic resume clicks")
+    assert hosts_started == [bench, bench]
+
+
+def test_a_dead_host_of_this_machine_does_not_count(
+    run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group still lists a host that was killed a moment ago; its process is gone."""
+    monkeypatch.setattr("socket.gethostname", lambda: "my-box")
+    bench.live = [f"my-box-{2**22 + 1}-ab12"]  # beyond the largest pid
+    run("%topic enable clicks")
+    assert hosts_started == [bench]
+
+
+def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: InteractiveShell) -> None:
+    """The reason stays until a host is started again."""
+
+    class Ended:
+        has_ended = True
+        error = RetryableError("the group is gone")
+
+    session = extension.load(shell)
+    session.kernel_host._host = Ended()  # type: ignore[assignment]
+    assert "has ended: the group is gone; start it again" in fail("%topic host")
+
+
+@pytest.mark.parametrize("word", ["pause", "commit", "disable"])
+def test_orders_reach_the_workbench(run: Callable[[str], Any], bench: FakeWorkbench, word: str) -> None:
+    """Each word is one call."""
+    run(f"%topic {word} clicks")
+    assert (word, "clicks") in bench.asked
+
+
+def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """In its state, and in a sentence."""
+    bench.found = [status(delay=Delay.BEHIND.value, delay_reason=Delay.BEHIND.reason)]
+    for line in ("%topic status", "%topic status clicks"):
+        html = run(line)._repr_html_()
+        assert '<td class="warn">behind</td>' in html
+        assert Delay.BEHIND.reason in html
+
+
+def test_wait_ends_when_the_table_has_it_all(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """What the topic has when it is asked is what is waited for."""
+    bench.found = [status(next_offsets={0: 1334}, lag_records=0)]
+    assert "0 records" in repr(run("%topic wait clicks --timeout 10s"))
+
+
+def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
+    """A topic that has failed is not waited for."""
+    bench.found = [status(state="failed", error="offset 7 is no Avro")]
+    assert fail("%topic wait clicks").startswith("ActionNeeded: clicks failed: offset 7 is no Avro")
+
+
+def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
+    """A topic that nobody lets go on does not get there."""
+    bench.found = [status(state="paused")]
+    told = "clicks is paused; go on with `%topic resume clicks`"
+    assert fail("%topic wait clicks --timeout 60s").startswith(f"ActionNeeded: {told}\n")
+    with pytest.raises(ActionNeededError, match="clicks is paused; go on with `tabletopic resume clicks`"):
+        bench.topic("clicks").wait(60)
+
+
+@pytest.mark.parametrize("cell", ["%topic wait clicks", "%lake SELECT 1", "%topic status clicks"])
+def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench, cell: str) -> None:
+    """The cell ends as interrupted, so that no cell behind it runs, and nothing of our code is shown."""
+    bench.error = KeyboardInterrupt()  # type: ignore[assignment]
+    with capture_output() as printed:
+        result = shell.run_cell(cell)
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert seen(printed) == "interrupted"
+
+
+def test_wait_gives_up(fail: Callable[[str], str]) -> None:
+    """After --timeout the state and the time are told."""
+    assert "Retryable: clicks is running after 0.1 s" in fail("%topic wait clicks --timeout 100ms")
+
+
+def test_a_bar_in_a_kernel_is_one_place(
+    run: Callable[[str], Any], shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, bench: FakeWorkbench
+) -> None:
+    """Without widgets the bar is text that is updated, and nothing is written to the error stream."""
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    states = [status(), status(), status(next_offsets={0: 700}), status(next_offsets={0: 1334})]
+    monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
+    with capture_output() as printed:
+        shell.run_cell("%topic wait clicks")
+    assert printed.stderr == ""
+    texts = [one.data["text/plain"] for one in printed.outputs]
+    assert "0/1234" in texts[0]
+    assert any("600/1234" in text for text in texts)
+
+
+def test_watch_updates_in_place(shell: InteractiveShell) -> None:
+    """--watch shows one display and updates that one."""
+    with capture_output() as printed:
+        shell.run_cell("%topic status clicks --watch --timeout 100ms")
+    first, *later = printed.outputs
+    assert "running" in first.data["text/plain"]
+    assert later
+    assert all(one.update and one.transient == first.transient for one in later)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%topic stats", "invalid choice: 'stats'"),
+        ("%topic enable", "the following arguments are required: NAME (%topic enable --help tells more)"),
+        ("%topic peek clicks -n many", "'many' is no number above 0"),
+        ("%topic wait clicks --timeout soon", "'soon' is no duration"),
+        ("%topic enable clicks --start 'x", "No closing quotation"),
+        ("%topic enable clicks --commit-interval 1ns", "commit_interval_ms"),
+        ("%topic status clikcs", "clikcs is not switched on"),
+        ("%lake", "there is no SQL"),
+        ("%lake --engine oracle SELECT 1", "invalid choice: 'oracle'"),
+        ("%lake --in SELECT 1", "unrecognized arguments"),
+        ("%lake SELECT $nobody", "the query names $nobody"),
+        ("%dashboard a b", "unrecognized arguments: b"),
+    ],
+)
+def test_wrong_use_is_one_line(fail: Callable[[str], str], cell: str, message: str) -> None:
+    """What a person mistyped is told in one line, without a traceback."""
+    text = fail(cell)
+    assert text.startswith("UsageError: ")
+    assert message in text
+    assert "\n" not in text
+
+
+def test_other_errors_have_no_traceback_either(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
+    """A broker that is away is told by its name, with what to do."""
+    bench.error = RetryableError("the broker does not answer; is it running?")
+    assert fail("%topic") == "Retryable: the broker does not answer; is it running?"
+
+
+def test_a_notebook_is_told_its_own_commands(
+    run: Callable[[str], Any], fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """Errors, reasons and tables of a topic name magics, whoever wrote them."""
+    bench.found = [status(error="no host runs this topic; start one with `tabletopic serve`")]
+    for cell in ("%topic", "%topic status clicks"):
+        text = repr(run(cell))
+        assert "start one with `%topic host start`" in text
+        assert "tabletopic serve" not in text
+    assert "%topic host start" in run("workbench.topic('clicks')")._repr_html_()
+    bench.error = UsageError("no servers; start them with `tabletopic up`")
+    assert fail("%topic").endswith("start them with `%topic up`")
+    bench.error = RetryableError("wrong; `tabletopic config` shows where")
+    assert fail("%topic").endswith("`tabletopic config` in a terminal shows where")
+
+
+def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
+    bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of a topic that Kafka has does a message say how to switch it on."""
+    monkeypatch.setattr(FakeWorkbench, "wishes", lambda _: {})
+    with pytest.raises(UnknownTopicError, match=r"Switch it on with `tabletopic enable web\.orders`"):
+        bench.wish("web.orders")
+    with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
+        bench.wish("clikcs")
+    with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic$"):
+        bench.wish("z")
+
+
+def test_help_is_the_manual(shell: InteractiveShell) -> None:
+    """%topic? shows all words; --help prints and runs nothing."""
+    text = shell.find_line_magic("topic").__doc__
+    for word in ("enable", "--commit-interval", "peek", "--diff", "history"):
+        assert word in text
+    lake = shell.find_cell_magic("lake").__doc__
+    assert "%%lake [options]" in lake
+    assert "%%lake reads; write with Spark" in lake
+    assert "%%%" not in lake
+    with capture_output() as printed:
+        assert shell.run_cell("%topic peek --help").success
+    assert "-n N" in seen(printed)
+
+
+def test_html_is_escaped_and_has_a_text_beside_it(run: Callable[[str], Any], shell: InteractiveShell) -> None:
+    """Names, docs and reasons are text, whatever they hold."""
+    for cell in ("%topic plan clicks", "%topic events"):
+        shown, _ = shell.display_formatter.format(run(cell))
+        assert {"text/plain", "text/html"} <= shown.keys()
+        for tag in ("<b>", "<script>"):
+            assert tag not in shown["text/html"]
+        assert "&lt;" in shown["text/html"]
+
+
+def test_rows_and_how_fresh_they_are(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """%lake shows few rows of many, fetches no more than it shows, and names the snapshots."""
+    bench.answer = dataclasses.replace(bench.answer, truncated=True)
+    text = repr(run("%lake SELECT n FROM clicks"))
+    assert bench.asked[-1] == (
+        "query",
+        ("SELECT n FROM clicks", "duckdb", {"at": None, "params": None, "limit": 20}),
+    )
+    assert "the first 2 of at least 3 rows" in text
+    assert "default.clicks: snapshot 42 of 2023-11-14" in text
+
+
+def test_a_result_is_kept_in_a_variable(
+    run: Callable[[str], Any], shell: InteractiveShell, bench: FakeWorkbench
+) -> None:
+    """``name << SELECT`` fetches everything and assigns a DataFrame, or what --as says."""
+    text = repr(run("%%lake --engine spark\nfound << SELECT n\nFROM clicks"))
+    assert bench.asked[-1][1][2]["limit"] is None
+    assert shell.user_ns["found"].shape == (2, 1)
+    assert "found: 2 rows" in text
+    run("%lake --as arrow found << SELECT n FROM clicks")
+    assert isinstance(shell.user_ns["found"], pa.Table)
+
+
+def test_as_gives_the_rows_themselves(run: Callable[[str], Any]) -> None:
+    """--as without a variable gives the rows as the cell's value."""
+    assert run("%lake --as df SELECT 1").n.tolist() == [1, 2]
+
+
+def test_as_polars_gives_a_frame_of_polars(run: Callable[[str], Any], shell: InteractiveShell) -> None:
+    """As the cell's value, and in a variable."""
+    polars = pytest.importorskip("polars")
+    assert run("%lake --as polars SELECT 1").to_dict(as_series=False) == {"n": [1, 2]}
+    run("%lake --as polars found << SELECT n FROM clicks")
+    assert isinstance(shell.user_ns["found"], polars.DataFrame)
+
+
+def test_polars_that_is_missing_is_told(fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no Polars reads how to get it."""
+    monkeypatch.setitem(sys.modules, "polars", None)
+    assert fail("%lake --as polars SELECT 1") == "ActionNeeded: polars is not installed: pip install polars"
+
+
+def test_variables_are_bound(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """``$name`` reaches the engine as a value; text in quotes stays text; braces mean themselves."""
+    run("country = 'NL'; import numpy; least = numpy.int64(3)")
+    sql = "SELECT '$country', {'a': 1} FROM clicks WHERE c = $country AND n > $least"
+    run(f"%%lake\n{sql}")
+    ((_, (text, _, more)),) = [one for one in bench.asked if one[0] == "query"]
+    assert text == sql
+    assert more["params"] == {"country": "NL", "least": 3}
+    assert type(more["params"]["least"]) is int
+
+
+def test_the_moment_may_be_a_variable(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """--at takes a snapshot, a time, or the variable that holds one."""
+    run("before = 42")
+    run("%lake --at $before SELECT 1")
+    assert bench.asked[-1][1][2]["at"] == 42
+    run("%lake --at 2026-01-31T12:00:00Z SELECT 1")
+    assert bench.asked[-1][1][2]["at"] == "2026-01-31T12:00:00Z"
+
+
+def test_variables_of_a_function_count_too(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """Inside a function the local variables are seen first."""
+    run("least = 1\ndef ask(least):\n    return get_ipython().run_line_magic('lake', 'SELECT $least')\n")
+    run("ask(5)")
+    assert bench.asked[-1][1][2]["params"] == {"least": 5}
+
+
+def test_rows_shown_are_a_setting(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """%config LakeMagics.display_rows says how many rows are shown."""
+    bench.answer = Answer(pa.table({"n": list(range(50))}))
+    run("%config LakeMagics.display_rows = 3")
+    run("%lake SELECT 1")
+    assert bench.asked[-1][1][2]["limit"] == 3
+    LakeMagics.display_rows.default_value = 20
+
+
+def test_the_dashboard_is_a_frame_on_the_server(
+    run: Callable[[str], Any], fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address is below the server's base URL, or the hub's; without a server a command is named."""
+    monkeypatch.delenv("JUPYTERHUB_SERVICE_PREFIX", raising=False)
+    monkeypatch.delenv("TABLETOPIC_BASE_URL", raising=False)
+    assert "tabletopic dashboard" in fail("%dashboard")
+    monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
+    assert 'src="/lab/tabletopic/dashboard/?theme=default"' in run("%dashboard")._repr_html_()
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ann")
+    monkeypatch.setattr(FakeWorkbench, "wish", lambda self, topic: TopicWish(topic="clicks"))
+    frame = run('%dashboard --theme dark "a\\"b&c"')
+    assert frame.url == "/user/ann/tabletopic/dashboard/?theme=dark&topic=a%22b%26c"
+    assert "&amp;topic" in frame._repr_html_()
+
+
+def test_the_dashboard_of_no_topic_is_no_frame(
+    fail: Callable[[str], str],
+    run: Callable[[str], Any],
+    bench: FakeWorkbench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic that is not switched on is told at once; while the broker is away the page tells that."""
+    monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
+    assert "clikcs is not switched on, and Kafka has no such topic" in fail("%dashboard clikcs")
+    assert run("%dashboard clicks").url.endswith("topic=clicks")
+    bench.error = RetryableError("the broker is away")
+    assert run("%dashboard clikcs").url.endswith("topic=clikcs")
+
+
+@pytest.mark.parametrize(
+    ("text", "some", "others"),
+    [
+        ("%topic ", {"enable", "history", "start"}, {"clicks", "print"}),
+        ("%topic pe", {"peek"}, {"plan"}),
+        ("%topic peek ", {"clicks", "web.orders"}, {"enable", "-n"}),
+        ("%topic peek -", {"-n"}, {"clicks"}),
+        ("%topic enable ", {"clicks", "web.orders"}, {"--commit-interval", "--wait"}),
+        ("%topic enable clicks ", {"--commit-interval", "--wait"}, {"clicks"}),
+        ("%topic peek web.o", {"orders"}, {"clicks"}),
+        ("%topic enable clicks --commit-i", {"interval"}, {"clicks"}),
+        ("%topic enable clicks --transform ", {"flatten", "none"}, {"clicks"}),
+        ("%topic host ", {"start", "stop"}, {"clicks"}),
+        ("%%lake --engine ", {"duckdb", "spark", "athena"}, {"clicks"}),
+        ("%lake --as ", {"df", "arrow", "polars"}, set()),
+        ("%dashboard ", {"clicks"}, {"enable", "--theme"}),
+        ("%dashboard --", {"--theme"}, {"clicks"}),
+    ],
+)
+def test_completion(shell: InteractiveShell, text: str, some: set[str], others: set[str]) -> None:
+    """What may stand at the cursor, and nothing else; what is inserted fits what is there."""
+    with provisionalcompleter():
+        found = {one.text.split("-")[-1] if "commit-i" in text else one.text for one in
+                 shell.Completer.completions(text, len(text))}  # fmt: skip
+    ends = {one.removeprefix("web.") for one in found} | found
+    assert some <= ends
+    assert not others & found
+
+
+def test_tables_are_completed_in_sql(shell: InteractiveShell, bench: FakeWorkbench) -> None:
+    """Behind FROM the tables of the catalog; elsewhere Python's own completion is left alone."""
+
+    class Catalog:
+        def list_namespaces(self) -> list[tuple[str, ...]]:
+            return [("default",)]
+
+        def list_tables(self, space: tuple[str, ...]) -> list[tuple[str, ...]]:
+            return [(*space, "clicks")]
+
+    bench.open_catalog = Catalog  # type: ignore[assignment,return-value]
+    text = "%%lake\nSELECT * FROM cl"
+    with provisionalcompleter():
+        assert "clicks" in {one.text for one in shell.Completer.completions(text, len(text))}
+        assert "print" in {one.text for one in shell.Completer.completions("prin", 4)}
+
+
+def test_a_broker_that_is_away_spoils_no_completion(shell: InteractiveShell, bench: FakeWorkbench) -> None:
+    """Completion is quiet when nobody answers."""
+
+    def away() -> dict[str, int]:
+        raise RetryableError("away")
+
+    bench.kafka_topics = away  # type: ignore[method-assign]
+    with provisionalcompleter():
+        found = [one.text for one in shell.Completer.completions("%topic peek ", 12)]
+    assert "clicks" not in found
+
+
+def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
+    """After %unload_ext nothing of ours is left; loading twice changes nothing."""
+    matchers = len(shell.Completer.custom_matchers)
+    extension.load(shell)
+    assert len(shell.Completer.custom_matchers) == matchers
+    extension.unload(shell)
+    assert len(shell.Completer.custom_matchers) == matchers - 1
+    assert "not found" in fail("%topic")
+
+
+def test_a_missing_stack_names_the_way_to_one(
+    fail: Callable[[str], str], shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without servers the first magic says what to start."""
+    del shell.user_ns["workbench"]
+    monkeypatch.chdir(tmp_path)
+    assert "no servers for [kafka], [registry], [catalog]" in fail("%topic")

@@ -1,0 +1,405 @@
+"""Avro values to Arrow rows: both engines on good records, and the choice between them."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import struct
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tabletopic_kernel.formats.avro import decoder as decode_avro
+from tabletopic_kernel.formats.avro import fast as avro_fast
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder, _Work
+from tabletopic_kernel.formats.avro.schema import AvroSchemaError
+from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.wire import PREFIX_BYTES
+from tests.formats.avro_cases import (
+    DAY_ONE,
+    LAST_DAY,
+    MS,
+    PREFIX,
+    SCHEMA_ID,
+    framed,
+    plain_rows,
+    row_schema,
+    rows,
+    tree_case,
+    zigzag,
+)
+from tests.formats.damage import SCALE
+
+FEW = settings(max_examples=30 * SCALE)
+STRING_AND_INT = row_schema("string", "int")
+
+
+def fast_batch(decoder: AvroDecoder, values: pa.Array) -> pa.RecordBatch:
+    """The fast engine's rows of all values; raises NotRows."""
+    assert decoder._fast is not None
+    return decoder._fast.decode(*_Work(values).group(0, len(values)))
+
+
+def exact_batch(decoder: AvroDecoder, values: pa.Array) -> pa.RecordBatch:
+    """The exact engine's rows of all values; raises Refusal."""
+    return decoder._exact.batch([decoder._exact.row(v, PREFIX_BYTES) for v in values.to_pylist()])
+
+
+def text(value: str) -> bytes:
+    """An Avro string."""
+    return zigzag(len(value.encode())) + value.encode()
+
+
+def good(count: int) -> list[bytes]:
+    """Bodies of ``STRING_AND_INT``."""
+    return [text(f"row {i}") + zigzag(i) for i in range(count)]
+
+
+def expected(count: int) -> list[dict[str, Any]]:
+    """The rows of ``good``."""
+    return [{"f0": f"row {i}", "f1": i} for i in range(count)]
+
+
+def one(kind: Any, body: bytes) -> Any:
+    """The value of one field of one record, by both engines; raises Refusal."""
+    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    rows_of = [plain_rows(exact_batch(decoder, framed(body)))]
+    if decoder.fast_refusal is None:
+        rows_of.append(plain_rows(fast_batch(decoder, framed(body))))
+    assert all(found == rows_of[0] for found in rows_of)
+    return rows_of[0][0]["f0"]
+
+
+@FEW
+@given(st.lists(tree_case().pairs, min_size=1, max_size=4))
+def test_a_record_within_itself_is_json(pairs: list[tuple[bytes, Any]]) -> None:
+    """The top-level record keeps its columns; what points back to it is JSON text."""
+    decoder = AvroDecoder(SCHEMA_ID, json.dumps(tree_case().schema))
+    assert "contains itself" in (decoder.fast_refusal or "")
+    batch, refused = decoder.decode(framed(*(raw for raw, _ in pairs)))
+    assert refused == []
+    assert plain_rows(batch) == [value for _, value in pairs]
+
+
+@FEW
+@given(rows())
+def test_the_bytes_of_these_tests_are_those_of_fastavro(drawn: Any) -> None:
+    """fastavro reads every generated record to its end, so the tests' own encoder is right."""
+    import io
+
+    case, pairs = drawn
+    schema = fastavro.parse_schema(_without_logical_types(case.schema))
+    for raw, _ in pairs:
+        stream = io.BytesIO(raw)
+        fastavro.schemaless_reader(stream, schema)
+        assert stream.tell() == len(raw)
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {k: _without_logical_types(v) for k, v in schema.items() if k != "logicalType"}
+    return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
+    """A slice of an array gives the rows of the slice, whatever the offsets' width."""
+    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    values = framed(*good(400)).cast(kind)
+    for start, length in ((0, 400), (0, 100), (7, 100), (399, 1), (7, 3), (400, 0)):
+        batch, refused = decoder.decode(values.slice(start, length))
+        assert refused == []
+        assert plain_rows(batch) == expected(400)[start : start + length]
+
+
+@pytest.mark.parametrize("count", [0, 1, decode_avro.MIN_FAST_RECORDS, 500])
+def test_any_number_of_records(count: int) -> None:
+    """No record, one, and enough for the fast engine give that many rows of the one schema."""
+    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    batch, refused = decoder.decode(framed(*good(count)))
+    assert refused == []
+    assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
+    assert plain_rows(batch) == expected(count)
+
+
+def test_no_records_of_nested_uuids() -> None:
+    """An empty batch can be made of types that pyarrow itself makes no empty table of."""
+    uuids = {"type": "array", "items": {"type": "string", "logicalType": "uuid"}}
+    batch, refused = AvroDecoder(SCHEMA_ID, row_schema(uuids)).decode(framed())
+    assert (batch.num_rows, refused) == (0, [])
+
+
+@pytest.mark.parametrize("bad", [[0], [250], [499], [3, 4, 5], list(range(0, 500, 7)), list(range(500))])
+def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int]) -> None:
+    """Refused records come back by their index, all others as rows in their order."""
+    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    bodies = good(500)
+    for i in bad:
+        bodies[i] += b"!"
+    batch, refused = decoder.decode(framed(*bodies))
+    assert [r.index for r in refused] == bad
+    assert {r.reason for r in refused} == {"avro_trailing_bytes"}
+    assert plain_rows(batch) == [row for i, row in enumerate(expected(500)) if i not in set(bad)]
+
+
+def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every record is bad, and none by its length, few groups are tried, however many there are."""
+    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    assert decoder._fast is not None
+    tried: list[int] = []
+    decode = decoder._fast.decode
+
+    def counting(body: memoryview, starts: Any) -> pa.RecordBatch:
+        tried.append(len(starts))
+        return decode(body, starts)
+
+    monkeypatch.setattr(decoder._fast, "decode", counting)
+    _, refused = decoder.decode(framed(*(zigzag(1) + b"\xff" + zigzag(at) for at in range(6000))))
+    assert len(refused) == 6000
+    assert len(tried) == 1 + 6000 // decode_avro.RECORDS_PER_REFUSED_GROUP
+
+
+def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More bytes than one Arrow offset can count are read in several groups."""
+    monkeypatch.setattr(avro_fast, "MAX_GROUP_BYTES", 1500)
+    batch, refused = AvroDecoder(SCHEMA_ID, STRING_AND_INT).decode(framed(*good(400)))
+    assert refused == []
+    assert plain_rows(batch) == expected(400)
+
+
+def test_exact_rows_are_held_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python values of long records do not pile up; the rows are the same."""
+    monkeypatch.setattr(decode_avro, "EXACT_BATCH_BYTES", 20)
+    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    batch, _ = decoder.decode(framed(*good(decode_avro.MIN_FAST_RECORDS - 1)))
+    assert plain_rows(batch) == expected(decode_avro.MIN_FAST_RECORDS - 1)
+
+
+def test_a_value_shorter_than_its_prefix_is_refused() -> None:
+    """A value that has no room for a prefix is one bad record, not a shift of the others."""
+    decoder = AvroDecoder(SCHEMA_ID, row_schema("null"))
+    values = pa.array([PREFIX] * 60 + [b"\0\0"] + [PREFIX] * 60, pa.binary())
+    batch, refused = decoder.decode(values)
+    assert (batch.num_rows, [r.index for r in refused]) == (120, [60])
+
+
+def test_fields_named_like_the_proof() -> None:
+    """Names of the fast engine's own schema may be used by writers, at every level."""
+    names = ["proof", "boundary", "row", "c0", "t0"]
+    fields = [{"name": n, "type": {"type": "fixed", "name": n, "size": 5}} for n in names]
+    inner = {"type": "record", "name": "row", "fields": [{"name": n, "type": "int"} for n in names]}
+    fields.append({"name": "inner", "type": ["null", inner | {"name": "inner_row"}]})
+    schema = json.dumps({"type": "record", "name": "top", "fields": fields})
+    decoder = AvroDecoder(SCHEMA_ID, schema)
+    body = b"12345" * len(names) + b"\x02" + b"\x02\x04\x06\x08\x0a"
+    values = framed(*[body] * 60)
+    row = dict.fromkeys(names, b"12345") | {"inner": dict(zip(names, (1, 2, 3, 4, 5), strict=True))}
+    assert plain_rows(fast_batch(decoder, values)) == [row] * 60
+    assert plain_rows(exact_batch(decoder, values)) == [row] * 60
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "value"),
+    [
+        ('"string"', text("x"), "x"),
+        ('["null", "long"]', b"\x02\x06", 3),
+        ('{"type": "array", "items": "int"}', b"\x02\x06\x00", [3]),
+        ('{"type": "record", "name": "E", "fields": []}', b"", "{}"),
+        ("long", b"\x06", 3),
+    ],
+)
+def test_a_top_level_that_is_no_record_is_one_column(schema: str, body: bytes, value: Any) -> None:
+    """A bare type, and a record without fields, become the column _kafka_value, by both engines."""
+    decoder = AvroDecoder(SCHEMA_ID, schema)
+    assert decoder.fast_refusal is None
+    for batch in (fast_batch(decoder, framed(body)), exact_batch(decoder, framed(body))):
+        assert plain_rows(batch) == [{"_kafka_value": value}]
+
+
+MANY = [{"type": "enum", "name": f"E{i}", "symbols": ["A"]} for i in range(127)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "value"),
+    [
+        ({"type": "array", "items": "null"}, b"\x04\x00", [None, None]),
+        ({"type": "map", "values": "null"}, b"\x02" + text("a") + b"\x00", [("a", None)]),
+        (["null", {"type": "record", "name": "R", "fields": []}], b"\x02", "{}"),
+        (MANY, zigzag(126) + b"\x00", {f"E{i}": "A" if i == 126 else None for i in range(127)}),
+    ],
+)
+def test_what_the_fast_engine_cannot_take_the_exact_one_reads(kind: Any, body: bytes, value: Any) -> None:
+    """Schemas that the fast engine refuses have a reason, and rows all the same."""
+    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    assert decoder.fast_refusal
+    batch, refused = decoder.decode(framed(*[body] * 60))
+    assert refused == []
+    assert plain_rows(batch) == [{"f0": value}] * 60
+
+
+def test_references_are_resolved_whatever_their_order() -> None:
+    """Types of other subjects are used by name, and may use each other."""
+    references = {
+        "b.Outer": json.dumps(
+            {"type": "record", "name": "b.Outer", "fields": [{"name": "i", "type": ["null", "a.Inner"]}]}
+        ),
+        "a.Inner": json.dumps(
+            {"type": "record", "name": "Inner", "namespace": "a", "fields": [{"name": "n", "type": "int"}]}
+        ),
+    }
+    decoder = AvroDecoder(SCHEMA_ID, row_schema("b.Outer", "a.Inner"), references)
+    values = framed(*[b"\x02\x06\x08"] * 60)
+    batch, refused = decoder.decode(values)
+    assert refused == []
+    assert plain_rows(batch) == [{"f0": {"i": {"n": 3}}, "f1": {"n": 4}}] * 60
+
+
+def test_a_missing_reference_says_so() -> None:
+    """A type that nothing defines is an error that names it."""
+    with pytest.raises(AvroSchemaError, match=r"'other\.Thing' is not defined"):
+        AvroDecoder(SCHEMA_ID, row_schema("other.Thing"))
+
+
+def test_of_two_equal_keys_in_a_map_the_last_counts() -> None:
+    """Duplicate keys, which only a faulty writer makes, end as in Avro's own libraries."""
+    entries = b"\x06" + text("a") + zigzag(1) + text("b") + zigzag(2) + text("a") + zigzag(3) + b"\x00"
+    decoder = AvroDecoder(SCHEMA_ID, row_schema({"type": "map", "values": "int"}))
+    plain = b"\x02" + text("a") + zigzag(9) + b"\x00"
+    batch, refused = decoder.decode(framed(*[plain] * 60, entries, *[plain] * 60))
+    assert refused == []
+    assert plain_rows(batch)[60] == {"f0": [("a", 3), ("b", 2)]}
+
+
+DATE = {"type": "int", "logicalType": "date"}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "local-timestamp-micros"}
+TIME = {"type": "int", "logicalType": "time-millis"}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}
+WIDE = {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2}
+UUID = {"type": "string", "logicalType": "uuid"}
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "value"),
+    [
+        ("int", b"\x82\x80\x80\x80\x00", 1),  # over-long
+        ("long", b"\xff" * 9 + b"\x01", -(2**63)),
+        ("double", struct.pack("<d", -0.0), "-0.0"),
+        ("float", struct.pack("<f", float("-inf")), "-inf"),
+        (DATE, zigzag(LAST_DAY), LAST_DAY),
+        (MILLIS, zigzag(DAY_ONE * MS), DAY_ONE * MS * 1000),
+        (MICROS, zigzag((LAST_DAY + 1) * MS * 1000 - 1), (LAST_DAY + 1) * MS * 1000 - 1),
+        (DECIMAL, b"\x00", decimal.Decimal("0.0")),  # no bytes
+        (DECIMAL, b"\x02\x9d", decimal.Decimal("-9.9")),
+        (WIDE, b"\x02\x9d", "-0.99"),
+        (WIDE, b"\x00", "0.00"),
+        (["string"], b"\x00\x02x", "x"),
+        (["null"], b"\x00", None),
+        (["int", "null"], b"\x02", None),
+        ({"type": "fixed", "name": "F", "size": 0}, b"", b""),
+        ([ENUM, "int"], b"\x00\x02", {"E": "B", "int": None}),
+        ([ENUM, "int"], b"\x02\x02", {"E": None, "int": 1}),
+        (["null", "boolean", "bytes"], b"\x02\x01", {"boolean": True, "bytes": None}),
+    ],
+)
+def test_values_at_the_edge_are_taken(kind: Any, body: bytes, value: Any) -> None:
+    """The last values inside the limits, and legal oddities, are the same in both engines."""
+    assert one(kind, body) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        ("int", zigzag(2**31), "avro_varint"),
+        ("long", b"\xff" * 9 + b"\x02", "avro_varint"),
+        ("long", b"\x80", "avro_truncated"),
+        ("string", b"\x01", "avro_length"),
+        ("string", b"\x04a", "avro_truncated"),
+        ("string", b"\x02\xff", "avro_utf8"),
+        ("string", b"\x06\xed\xa0\x80", "avro_utf8"),  # a lone surrogate
+        ("boolean", b"\x02", "avro_boolean"),
+        ("float", b"\x00\x00\x00", "avro_truncated"),
+        (DATE, zigzag(LAST_DAY + 1), "avro_out_of_range"),
+        (DATE, zigzag(DAY_ONE - 1), "avro_out_of_range"),
+        (MILLIS, zigzag(2**63 - 1), "avro_out_of_range"),
+        (MILLIS, zigzag(DAY_ONE * MS - 1), "avro_out_of_range"),
+        (MICROS, zigzag((LAST_DAY + 1) * MS * 1000), "avro_out_of_range"),
+        (TIME, zigzag(MS), "avro_out_of_range"),
+        (TIME, zigzag(-1), "avro_out_of_range"),
+        (DECIMAL, b"\x04\x03\xe8", "avro_out_of_range"),
+        (DECIMAL, b"\x26\x7f" + b"\xff" * 18, "avro_out_of_range"),
+        (WIDE, b"\x28\x7f" + b"\xff" * 19, "avro_out_of_range"),
+        (UUID, text("not-a-uuid"), "avro_uuid"),
+        (UUID, text("{0f0e0d0c-0b0a-0908-0706-050403020100}"), "avro_uuid"),
+        (UUID, text("0f0e0d0c0b0a09080706050403020100"), "avro_uuid"),
+        (UUID, text("0f0e0d0c-0b0a-0908-0706-05040302010é"), "avro_uuid"),
+        (ENUM, b"\x04", "avro_enum"),
+        (ENUM, b"\x01", "avro_enum"),
+        (["null", "int"], b"\x04\x02", "avro_union"),
+        (["null", "int"], b"\x01", "avro_union"),
+        (["int", "null"], b"\x04", "avro_union"),
+        (["null"], b"\x02\x00", "avro_union"),
+        ({"type": "array", "items": "int"}, b"\x01\x01\x02\x00", "avro_length"),
+        ({"type": "array", "items": "int"}, zigzag(2**62) + b"\x02", "avro_truncated"),
+        ({"type": "array", "items": "null"}, zigzag(2**62) + b"\x00", "avro_too_many_items"),
+        ({"type": "array", "items": "null"}, zigzag(-(2**63)) + b"\x00\x00", "avro_too_many_items"),
+        ([], b"\x00", "avro_union"),
+    ],
+)
+def test_values_beyond_the_edge_are_refused(kind: Any, body: bytes, reason: str) -> None:
+    """The first values outside the limits are refused by both engines, with the reason and the field."""
+    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    with pytest.raises(Refusal) as raised:
+        exact_batch(decoder, framed(body))
+    assert raised.value.reason == reason
+    assert raised.value.text().startswith("f0")
+    if decoder.fast_refusal is None:
+        with pytest.raises(NotRows):
+            fast_batch(decoder, framed(body))
+
+
+def test_a_refusal_names_the_path() -> None:
+    """The message leads a person to the nested field."""
+    inner = {"type": "record", "name": "Geo", "fields": [{"name": "city", "type": "string"}]}
+    _, refused = AvroDecoder(SCHEMA_ID, row_schema("int", inner)).decode(framed(b"\x02\x02\xff"))
+    assert refused == [Refused(0, "avro_utf8", "f1.city: text that is not UTF-8, at its byte 0")]
+
+
+def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None:
+    """Parquet writers refuse nulls in a required field even below a null struct."""
+    deep = {
+        "type": "record",
+        "name": "D",
+        "fields": [{"name": "d", "type": {"type": "array", "items": "int"}}],
+    }
+    fields = [
+        {"name": "n", "type": "int"},
+        {"name": "u", "type": UUID},
+        {"name": "b", "type": "boolean"},
+        {"name": "d", "type": deep},
+        {"name": "m", "type": {"type": "map", "values": "string"}},
+    ]
+    kind = ["null", {"type": "record", "name": "R", "fields": fields}]
+    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    present = b"\x02\x04" + text("0f0e0d0c-0b0a-0908-0706-050403020100") + b"\x01\x00\x00"
+    for bodies in ([b"\x00", present, b"\x00"], [b"\x00"]):
+        for batch in (fast_batch(decoder, framed(*bodies)), exact_batch(decoder, framed(*bodies))):
+            batch.validate(full=True)
+            assert batch.column(0).null_count == bodies.count(b"\x00")
+            children = [batch.column(0).field(i) for i in range(len(fields))]
+            assert [child.null_count for child in children] == [0] * len(fields)
+
+
+def test_the_decoder_makes_no_copy_of_its_input() -> None:
+    """Views of the values' own buffers go to the engines."""
+    values = framed(*good(3))
+    body, starts = _Work(values).group(0, 3)
+    data = np.frombuffer(values.buffers()[2], np.uint8)
+    assert np.shares_memory(np.frombuffer(body, np.uint8), data)
+    assert starts[-1] == len(body)

@@ -1,0 +1,129 @@
+"""A coordinator on its own: the worker is a stand-in, the test takes its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.host import coordinator, schedule
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.snapshot import TopicTable
+from tests.table.samples import (
+    IDENTIFIER,
+    TOPIC,
+    FakeBroker,
+    FakeControl,
+    FakeRegistry,
+    FlakyCatalog,
+    batch,
+)
+
+
+class FakeWorker:
+    """Stages what the test says, when the test says it."""
+
+    made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
+
+    waits_s: float | None = None
+
+    def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any, *_turns: Any) -> None:
+        self.spec, self.plan, self.listener = spec, plan, listener
+        self.stopping = False
+        self.asked: list[dict[int, int]] = []
+        FakeWorker.made.append(self)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def read_up_to(self, ends: Any) -> None:
+        """Keep what is asked for; the test stages it, or not."""
+        self.asked.append(dict(ends))
+
+    def stop(self) -> None:
+        """Nothing to wait for."""
+        self.stopping = True
+
+
+@dataclass
+class Rig:
+    """A coordinator whose clock and surroundings the test moves."""
+
+    catalog: FlakyCatalog
+    broker: FakeBroker = field(default_factory=FakeBroker)
+    registry: FakeRegistry = field(default_factory=FakeRegistry)
+    control: FakeControl = field(default_factory=FakeControl)
+    now_ms: int = 1_000_000
+    mine: bool = True
+
+    def make(self, **settings: Any) -> Coordinator:
+        """A coordinator; its thread is not started, the test takes the steps."""
+        services = Services(
+            catalog=lambda: self.catalog,  # type: ignore[arg-type,return-value]
+            spark=lambda: None,  # type: ignore[arg-type,return-value]
+            broker=self.broker,  # type: ignore[arg-type]
+            registry=self.registry,  # type: ignore[arg-type]
+            control=self.control,  # type: ignore[arg-type]
+            host="test",
+            still_mine=lambda _: self.mine,
+            now_ms=lambda: self.now_ms,
+        )
+        return Coordinator(TOPIC, TopicSettings(**settings), services)
+
+    def running(self, **settings: Any) -> Coordinator:
+        """A coordinator that has taken its topic."""
+        coordinator = self.make(**settings)
+        coordinator.wish(Event.START)
+        drain(coordinator)
+        assert coordinator.state is State.RUNNING
+        return coordinator
+
+    @property
+    def worker(self) -> FakeWorker:
+        """The newest worker."""
+        return FakeWorker.made[-1]
+
+    def stage(self, start: int, end: int, *, epoch: int = 1) -> None:
+        """Let the worker stage offsets of partition 0."""
+        self.worker.listener.staged(batch(self.table, start, end, epoch=epoch))
+
+    @property
+    def table(self) -> TopicTable:
+        """The table as another process sees it."""
+        found = TopicTable.load(self.catalog.real, IDENTIFIER, TOPIC)
+        assert found is not None
+        return found
+
+    def rows(self) -> int:
+        """Rows in the table."""
+        return self.table.table.scan().count()
+
+    def offset(self) -> int:
+        """The table's next offset of partition 0."""
+        ledger = self.table.ledger
+        assert ledger is not None
+        return ledger.next_offsets[0]
+
+
+def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True) -> None:
+    """Take steps until nothing waits; bounded, so that a loop of events fails."""
+    for _ in range(200):
+        idle = coordinator._inbox.empty() and coordinator._due() is None and not coordinator._can_replay()
+        if idle and until():
+            return
+        coordinator.step()
+    pytest.fail(f"it does not settle: {coordinator}")
+
+
+def made_rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Everything around a coordinator."""
+    monkeypatch.setattr(FakeWorker, "made", [])
+    monkeypatch.setattr(coordinator, "Worker", FakeWorker)
+    monkeypatch.setattr(schedule, "_IDLE_WAIT_S", 0.01)
+    return Rig(FlakyCatalog(catalog))

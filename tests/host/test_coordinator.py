@@ -1,0 +1,276 @@
+"""The coordinator: what it commits and when. The worker is a stand-in."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.model import steps
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.steps import Step
+from tabletopic_kernel.pipeline.plan import Needs
+from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tests.host.rig import Rig, drain
+from tests.table.samples import (
+    batch,
+)
+
+
+def test_it_creates_claims_and_starts(rig: Rig) -> None:
+    """Starting makes the table from the registry's schema, claims it and starts at its ledger."""
+    rig.running()
+    assert rig.worker.spec.start == {0: 0, 1: 0}
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 1
+    assert rig.control.types() == ["SchemaEvolved", "Enabled"]
+
+
+def test_a_wait_for_a_turn_is_told(rig: Rig) -> None:
+    """For how long, as long as it lasts."""
+    coordinator = rig.running()
+    rig.worker.waits_s = 12.3456
+    assert coordinator.progress().turn_wait_ms == 12_346
+    rig.worker.waits_s = None
+    assert coordinator.progress().turn_wait_ms is None
+
+
+def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
+    """Staged files wait for the interval, then they and the ledger are one snapshot."""
+    coordinator = rig.running(commit_interval_ms="5s")
+    rig.stage(0, 3)
+    rig.stage(3, 5)
+    drain(coordinator)
+    assert (coordinator.state, rig.rows()) == (State.STAGED, 0)
+    assert coordinator.progress().staged_rows == 5
+    rig.now_ms += 5_000
+    drain(coordinator)
+    assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 5, 5)
+    assert rig.control.types()[-1] == "Committed"
+    assert coordinator.progress().commits == 1
+
+
+def test_it_commits_early_when_enough_is_staged_or_somebody_asks(rig: Rig) -> None:
+    """Bytes and people can be faster than the interval."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 3)
+    drain(coordinator)
+    assert rig.rows() == 0
+    coordinator.commit_now()
+    drain(coordinator)
+    assert rig.rows() == 3
+    coordinator.settings = coordinator.settings.model_copy(update={"commit_bytes": 1})
+    rig.stage(3, 4)
+    drain(coordinator)
+    assert rig.rows() == 4
+
+
+def test_a_commit_on_request_takes_what_is_in_the_topic_then(rig: Rig) -> None:
+    """What is staged at once, and what was not read yet as soon as it is staged; later records wait again."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.broker.change(end={0: 9, 1: 0})
+    rig.stage(0, 3)
+    coordinator.commit_now()
+    drain(coordinator)
+    assert rig.offset() == 3
+    assert rig.worker.asked[-1] == {0: 9, 1: 0}
+    rig.stage(3, 7)  # a batch takes only so much
+    drain(coordinator)
+    asked = len(rig.worker.asked)
+    assert (rig.offset(), rig.worker.asked[-1]) == (7, {0: 9, 1: 0})
+    rig.stage(7, 10)
+    drain(coordinator)
+    assert (rig.offset(), len(rig.worker.asked)) == (10, asked)
+    rig.stage(10, 12)
+    drain(coordinator)
+    assert (coordinator.state, rig.offset()) == (State.STAGED, 10)
+
+
+def test_a_commit_on_request_needs_no_broker_and_resumes_nothing(rig: Rig) -> None:
+    """Without the broker what is staged is committed; a topic that is paused stays as it is."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 3)
+    drain(coordinator)
+    rig.broker.trouble = [RetryableError("no answer")]
+    coordinator.commit_now()
+    drain(coordinator)
+    assert (coordinator.state, rig.offset(), rig.worker.asked) == (State.RUNNING, 3, [{}])
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    coordinator.commit_now()
+    drain(coordinator)
+    assert (coordinator.state, len(rig.worker.asked)) == (State.PAUSED, 1)
+
+
+def test_nothing_staged_makes_no_snapshot(rig: Rig) -> None:
+    """Time alone commits nothing."""
+    coordinator = rig.running()
+    before = len(rig.table.table.metadata.snapshots)
+    for _ in range(5):
+        rig.now_ms += 60_000
+        coordinator.step()
+    assert len(rig.table.table.metadata.snapshots) == before
+
+
+def test_offsets_without_rows_move_the_ledger(rig: Rig) -> None:
+    """Control records of transactions are no rows, and the lag must reach 0 all the same."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.worker.listener.staged(StagedBatch(StagedOffsets({0: 0}, {0: 9}), (), 0, 0.1))
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (rig.rows(), rig.offset()) == (0, 9)
+
+
+def test_pause_and_stop_commit_what_is_staged(rig: Rig) -> None:
+    """Neither a pause nor a stop throws work away."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 2)
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    assert rig.rows() == 2
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    rig.stage(2, 5, epoch=2)
+    coordinator.wish(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert rig.rows() == 5
+
+
+def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
+    """After somebody else claimed the table, nothing is committed and the files are removed (I5, I10)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    path = Path(coordinator._staged.now()[0].files[0].file_path.removeprefix("file://"))
+    assert path.exists()
+    other = rig.table
+    assert other.ledger is not None
+    other.claim(other.ledger.claimed(2, "somebody else"), other.ledger)
+    rig.mine = False
+    rig.now_ms += 100
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    assert rig.rows() == 0
+    assert not path.exists()
+    rig.now_ms += 10**6
+    drain(coordinator)
+    assert coordinator.state is State.WAITING
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 2
+
+
+def test_a_last_commit_of_the_old_owner_stops_nobody(rig: Rig) -> None:
+    """The ledger goes on between the new owner's look at it and its claim: it looks again (I5)."""
+    old = rig.running(commit_interval_ms="1s")
+    rig.stage(0, 4)
+    drain(old)
+    assert old._owner is not None
+    old._owner.plan_commit(old._staged.now())
+    last = [old._owner.send]
+    new = rig.make()
+    new.wish(Event.START)
+    remove = steps.install(lambda step: last.pop()() if step is Step.CLAIM and last else None)
+    try:
+        drain(new)
+    finally:
+        remove()
+    assert not last
+    assert new.state is State.WAITING
+    rig.now_ms += 30_000
+    drain(new)
+    assert (new.state, rig.offset(), rig.worker.spec.start[0]) == (State.RUNNING, 4, 4)
+
+
+def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) -> None:
+    """A batch that the old worker was still busy with is dropped, not given to its successor (I1, I10)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    old, may_stop = rig.worker, threading.Event()
+    old.stop = may_stop.wait  # type: ignore[method-assign,assignment]
+    rig.stage(0, 4)
+    drain(coordinator)
+    other = rig.table
+    assert other.ledger is not None
+    other.claim(other.ledger.claimed(2, "somebody else"), other.ledger)
+    rig.now_ms += 100
+    drain(coordinator)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.DROPPING
+    late = batch(rig.table, 0, 4)
+    old.listener.staged(late)
+    drain(coordinator)
+    assert not Path(late.files[0].file_path.removeprefix("file://")).exists()
+    may_stop.set()
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.now_ms += 60_000
+    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 3
+    rig.stage(0, 4, epoch=3)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset()) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"topic_id": "another"}, "made anew"),
+        ({"cluster_id": "another"}, "another cluster"),
+        ({"first": {0: 10, 1: 0}}, "deleted by retention"),
+        ({"end": {0: 2, 1: 100}}, "further than the topic reaches"),
+        ({"first": {0: 0}, "end": {0: 100}}, "no partitions"),
+    ],
+)
+def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[str, Any], told: str) -> None:
+    """Nothing is skipped in silence, nothing of another topic is appended (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.broker.change(**change)
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert told in str(coordinator.progress().error)
+    assert rig.offset() == 4
+
+
+def test_a_batch_of_a_topic_made_anew_is_not_taken(rig: Rig) -> None:
+    """The worker has read offsets of another topic: its files go, and it ends with the reason (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    read = batch(rig.table, 0, 4)
+    rig.broker.change(topic_id="another")
+    with pytest.raises(ActionNeededError, match="made anew"):
+        rig.worker.listener.staged(read)
+    assert not Path(read.files[0].file_path.removeprefix("file://")).exists()
+    drain(coordinator)
+    assert rig.rows() == 0
+
+
+def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None:
+    """The worker asks for the schema it meets, and says when it read a record; the table follows."""
+    schemas, rig.registry.schemas = rig.registry.schemas, {}
+    coordinator = rig.running()
+    assert rig.worker.plan.table is None
+    rig.registry.schemas = schemas
+    plans: list[Any] = []
+    for needs in (Needs(frozenset({1})), Needs(proved=frozenset({1}))):
+        asking = threading.Thread(
+            target=lambda needs=needs: plans.append(rig.worker.listener.plan_for(needs))
+        )
+        asking.start()
+        wanted = len(plans) + 1
+        drain(coordinator, until=lambda wanted=wanted: len(plans) == wanted)
+        asking.join()
+    assert (plans[0].table, set(plans[0].candidates)) == (None, {1})
+    assert plans[1].table is not None
+    assert (set(plans[1].schemas), plans[1].candidates) == ({1}, {})
+    rig.stage(0, 2)
+    coordinator.commit_now()
+    drain(coordinator)
+    assert rig.rows() == 2

@@ -1,0 +1,232 @@
+"""The coordinator in trouble: what it waits for, tries again, and tells. The worker is a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import BadRecordError, RetryableError
+from tests.host.rig import FakeWorker, Rig, drain
+from tests.table.samples import (
+    answer_lost,
+    batch,
+    never_arrived,
+    refused,
+)
+
+
+@pytest.mark.parametrize(
+    "faults", [[answer_lost], [never_arrived], [never_arrived, answer_lost], [refused] * 3]
+)
+def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: list[Any]) -> None:
+    """Lost answers, lost requests and conflicts end in exactly one commit (I3, I4)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.catalog.faults = list(faults)
+    for _ in range(3):
+        rig.now_ms += 60_000
+        drain(coordinator)
+    assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 4, 4)
+    assert rig.catalog.faults == []
+
+
+def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) -> None:
+    """One that can be read and not written, as a full disk's: each try waits longer, a stop is heard (I9)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.catalog.faults = [never_arrived] * 100
+    rig.now_ms += 100
+    for tries in (1, 2, 3):
+        drain(coordinator)
+        assert (coordinator.state, 100 - len(rig.catalog.faults)) == (State.STAGED, tries)
+        assert "did not confirm" in str(coordinator.progress().error)
+        rig.now_ms += 500 << (tries - 1)
+    coordinator.wish(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert len(rig.catalog.faults) > 80
+    rig.catalog.faults = []
+    coordinator.wish(Event.START)
+    drain(coordinator)
+    assert (coordinator.state, rig.offset()) == (State.RUNNING, 0)
+    rig.stage(0, 4, epoch=2)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset(), coordinator.progress().error) == (4, 4, None)
+
+
+def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is discarded while the catalog is away; afterwards the same files are committed (I9)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    away = True
+    real = rig.catalog.real.load_table
+
+    def load(identifier: Any) -> Any:
+        if away:
+            raise OSError("no route to host")
+        table = real(identifier)
+        table.catalog = rig.catalog
+        return table
+
+    monkeypatch.setattr(rig.catalog, "load_table", load)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert coordinator.state is State.STAGED
+    assert "no route to host" in str(coordinator.progress().error)
+    for _ in range(3):
+        rig.now_ms += 60_000
+        coordinator.step()
+    away = False
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (coordinator.state, rig.rows(), coordinator.progress().error) == (State.RUNNING, 4, None)
+
+
+def test_a_worker_that_dies_is_replaced_from_the_ledger(rig: Rig) -> None:
+    """What it had staged is committed first; the next one starts where the table ends (I6)."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 4)
+    rig.worker.listener.ended(RetryableError("the broker went away"))
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    assert (rig.rows(), rig.offset()) == (4, 4)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+    assert len(FakeWorker.made) == 2
+    assert rig.worker.spec.start == {0: 4, 1: 0}
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 1  # nobody else was here: an outage makes no snapshots
+
+
+def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
+    """A worker that is tried again does not hide the trouble; a commit, or some quiet time, ends it."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+
+    def fail() -> None:
+        rig.worker.listener.ended(RetryableError("the registry does not answer"))
+        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+        rig.now_ms += 5_000
+        drain(coordinator)
+        assert coordinator.state is State.RUNNING
+        assert "registry" in str(coordinator.progress().error)
+        assert coordinator.progress().state is State.WAITING
+
+    fail()
+    fail()
+    rig.now_ms += 30_000
+    coordinator.step()
+    assert coordinator.progress().error is None
+    fail()
+    rig.stage(0, 4)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (rig.offset(), coordinator.progress().error) == (4, None)
+    assert coordinator.progress().state is State.RUNNING
+
+
+def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
+    """The reason stays visible, staged rows are committed, and a resume tries again."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    rig.stage(0, 2)
+    rig.worker.listener.ended(BadRecordError("partition 0 offset 2: rubbish"))
+    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    assert coordinator.progress().error == "partition 0 offset 2: rubbish"
+    assert rig.rows() == 2
+    rig.now_ms += 10**9
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
+
+
+def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
+    """Starting tries again with growing waits until it works (I9)."""
+    rig.broker.trouble = [RetryableError("down")] * 3
+    coordinator = rig.make()
+    coordinator.wish(Event.START)
+    drain(coordinator)
+    assert (coordinator.state, coordinator.progress().error) == (State.WAITING, "down")
+    for _ in range(3):
+        rig.now_ms += 60_000
+        drain(coordinator)
+    assert coordinator.state is State.RUNNING
+
+
+@pytest.mark.parametrize("fault", [answer_lost, never_arrived])
+@pytest.mark.parametrize("stop", [False, True])
+def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, fault: Any, stop: bool
+) -> None:
+    """The answer is lost and the catalog is away: once it is back, old and new batches are in, once each."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    late = batch(rig.table, 4, 9)
+    away = False
+    real = rig.catalog.load_table
+
+    def load(identifier: Any) -> Any:
+        if away:
+            raise OSError("no route to host")
+        return real(identifier)
+
+    def lost_and_away(commit: Callable[[], Any]) -> Any:
+        nonlocal away
+        away = True
+        return fault(commit)
+
+    monkeypatch.setattr(rig.catalog, "load_table", load)
+    rig.catalog.faults = [lost_and_away]
+    rig.now_ms += 100
+    drain(coordinator)
+    assert coordinator.state is State.SETTLING
+    rig.worker.listener.staged(late)
+    drain(coordinator)
+    away = False
+    rig.now_ms += 60_000
+    if stop:
+        coordinator.wish(Event.STOP)
+    drain(coordinator)
+    rig.now_ms += 60_000  # a commit that is not there is made again after a while
+    drain(coordinator, until=lambda: coordinator.state is (State.STOPPED if stop else State.RUNNING))
+    assert (rig.rows(), rig.offset()) == (9, 9)
+
+
+def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Py4J says of Java's classes and calls is for the log; people read what went wrong."""
+    told = (
+        "An error occurred while calling o1.start.\n: java.lang.IllegalStateException: no room"
+        "\n\tat a.B.c(B.java:1)"
+    )
+
+    def start(_: FakeWorker) -> None:
+        raise ValueError(told)
+
+    coordinator = rig.make()
+    monkeypatch.setattr(FakeWorker, "start", start)
+    coordinator.wish(Event.START)
+    drain(coordinator, until=lambda: bool(coordinator.progress().error))
+    error = coordinator.progress().error
+    assert error == (
+        "Spark does not start the worker of clicks, and it is tried again: IllegalStateException: no room. "
+        "What to do: if this goes on, `tabletopic logs` has more"
+    )
+
+
+def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:
+    """The topic is failed; the exception's name is in the sentence, its trace in the log."""
+    coordinator = rig.running()
+    coordinator._crash(KeyError("x"))
+    assert coordinator.state is State.FAILED
+    error = str(coordinator.progress().error)
+    assert error.startswith("an error of this program stopped the topic (KeyError: 'x')")
+    assert "Resume the topic" in error

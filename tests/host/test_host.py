@@ -1,0 +1,227 @@
+"""A host's loop, with a broker and coordinators that are stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.host import host as module
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.host.host import Host
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.settings_topic import parse_wish
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, TopicWish
+from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
+
+PARTITION = 3
+LONG_S = 60.0  # longer than the group waits for a member
+
+
+class FakeCoordinator:
+    """Takes long to close, and keeps whether its topic was this host's as it began."""
+
+    began: list[tuple[int, bool]] = []  # noqa: RUF012 - reset by the fixture
+    has_died = False
+
+    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
+        self.topic, self.settings, self._services = topic, settings, services
+
+    def start(self, *, paused: bool) -> None:
+        """Ask as a coordinator does that takes the table."""
+        assert not paused
+        FakeCoordinator.began.append(
+            (self.settings.commit_interval_ms, self._services.still_mine(self.topic))
+        )
+
+    def close(self, _: float) -> bool:
+        """All that takes its time."""
+        Clock.now_s += LONG_S
+        return True
+
+    def progress(self) -> Any:
+        """Nobody looks at it here."""
+        raise AssertionError
+
+
+class Clock:
+    """Stands still unless a test moves it."""
+
+    now_s = 0.0
+
+    @classmethod
+    def monotonic(cls) -> float:
+        """Seconds."""
+        return cls.now_s
+
+
+class Message:
+    """One of the settings topic."""
+
+    def __init__(self, wish: TopicWish | None) -> None:
+        self._wish = wish
+
+    def key(self) -> bytes:
+        """The topic."""
+        return b"clicks"
+
+    def value(self) -> bytes | None:
+        """What should run; nothing where it was switched off."""
+        return None if self._wish is None else self._wish.to_json()
+
+    def partition(self) -> int:
+        """Always the one that the host holds."""
+        return PARTITION
+
+    def offset(self) -> int:
+        """Of no importance."""
+        return 0
+
+    def error(self) -> None:
+        """None."""
+
+
+class Foreign(Message):
+    """One that somebody else wrote."""
+
+    def __init__(self, key: bytes, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes:
+        """Theirs."""
+        return self._key
+
+    def value(self) -> bytes | None:
+        """Theirs."""
+        return self._value
+
+
+class Consumer:
+    """Hands out what the test says, then ends the host."""
+
+    def __init__(self, host: Host, script: list[Any]) -> None:
+        self._host, self._script = host, iter(script)
+
+    def poll(self, _: float) -> Message | None:
+        """The next message; a call of the script is made instead, as a rebalance would be."""
+        step = next(self._script, None)
+        if step is None:
+            self._host._stop.set()
+        if callable(step):
+            step()
+            return None
+        return step
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """One that holds its partition."""
+    monkeypatch.setattr(FakeCoordinator, "began", [])
+    monkeypatch.setattr(Clock, "now_s", 0.0)
+    monkeypatch.setattr(module, "Coordinator", FakeCoordinator)
+    monkeypatch.setattr(module, "time", Clock)
+    monkeypatch.setattr(Host, "_beat", lambda *_, **__: None)
+    made = Host(
+        Services(
+            catalog=lambda: None,  # type: ignore[arg-type,return-value]
+            spark=lambda: None,  # type: ignore[arg-type,return-value]
+            broker=FakeBroker(),  # type: ignore[arg-type]
+            registry=FakeRegistry(),  # type: ignore[arg-type]
+            control=FakeControl(),  # type: ignore[arg-type]
+            host="test",
+        )
+    )
+    made._held = {PARTITION}
+    yield made
+    made._stop.set()
+
+
+def _wish(interval_ms: int) -> Message:
+    return Message(TopicWish(topic="clicks", settings=TopicSettings(commit_interval_ms=interval_ms)))
+
+
+def _run(host: Host, *script: Any) -> None:
+    host._loop(Consumer(host, list(script)))  # type: ignore[arg-type]
+
+
+def test_a_topic_whose_old_run_took_long_to_end_is_still_this_hosts(host: Host) -> None:
+    """New settings are taken at once, however long the last commit under the old ones took."""
+    _run(host, _wish(1_000), _wish(2_000), lambda: None)
+    assert FakeCoordinator.began == [(1_000, True), (2_000, True)]
+
+
+def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) -> None:
+    """The group may have given it away while the old run ended."""
+
+    def taken_away() -> None:
+        host._let_go([module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)])
+
+    _run(host, _wish(1_000), _wish(2_000), taken_away)
+    assert FakeCoordinator.began == [(1_000, True)]
+    assert not host.coordinators()
+
+
+def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
+    """Of thousands that come and go a host remembers those it has."""
+    wish = TopicWish(topic="clicks", commit_asked_ms=7, replay=ReplayWish(id="first", asked_ms=7))
+    _run(host, Message(wish), Message(None))
+    assert FakeCoordinator.began
+    kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
+    assert kept == {}
+
+
+class AwayAtFirst(FakeBroker):
+    """Makes topics once it is there."""
+
+    def __init__(self, away: int, host: list[Host]) -> None:
+        super().__init__()
+        self._away, self._host = away, host
+        self.made: list[str] = []
+        self.told: list[str | None] = []
+
+    def ensure_topic(self, topic: str, *_: object) -> None:
+        """As a client does that finds no broker, for some time."""
+        self.told.append(self._host[0].waits_for)
+        if self._away:
+            self._away -= 1
+            raise RetryableError("the broker at nowhere:1 does not answer")
+        self.made.append(topic)
+
+
+def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is later; meanwhile the host says what it waits for, and can be stopped."""
+    broker = AwayAtFirst(2, [host])
+    host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "backoff_ms", lambda _: 1)
+    assert host._find_topics()
+    assert broker.made == [module.SETTINGS_TOPIC, CONTROL_TOPIC]
+    assert broker.told == [None, *["the broker at nowhere:1 does not answer"] * 3]
+    assert host.waits_for is None
+    host._stop.set()
+    assert not host._find_topics()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\xff\xfe", b"{}"),
+        (b"\xff", None),
+        (b"clicks", b"{}"),
+        (b"clicks", b"\xff"),
+        (b"clicks", b"[" * 9_000),
+    ],
+)
+def test_what_others_write_to_the_settings_topic_is_passed_over(
+    host: Host, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes | None
+) -> None:
+    """It ends no host and no question, is logged, and what comes behind it counts."""
+    foreign: Any = Foreign(key, value)
+    assert parse_wish(foreign) is None
+    _run(host, foreign, _wish(100))
+    assert [interval for interval, _ in FakeCoordinator.began] == [100]
+    assert "a message is passed over" in caplog.text

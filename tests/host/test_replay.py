@@ -1,0 +1,139 @@
+"""Replay: letters become rows or stay letters, whatever fails in between."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.replay.replay import letters_that
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress.events import Replayed
+from tabletopic_kernel.model.settings.sections import ReplayWish
+from tests.host.rig import Rig, drain
+from tests.table.samples import AVRO, answer_lost, never_arrived, refused
+from tests.table.test_dead_letters import LETTERS, _fine, commit, letters, rows, running, stage, staged
+
+LATE = 9  # a schema that is registered after its records
+
+
+def value(offset: int) -> bytes:
+    """Offsets that are multiples of 3 are no records; the others hold their offset in ``a``."""
+    return b"rubbish" if offset % 3 == 0 else prefix(LATE) + bytes([2, 2 * offset])
+
+
+def with_letters(rig: Rig) -> Coordinator:
+    """A topic with rows 0, 1 and letters 2 to 9."""
+    coordinator = running(rig)
+    rig.worker.listener.staged(staged(coordinator, 0, 10, set(range(2, 10)), value))
+    commit(rig, coordinator)
+    assert (rows(rig), letters(rig)) == ([0, 1], list(range(2, 10)))
+    return coordinator
+
+
+def rows_but_nulls(rig: Rig) -> list[int]:
+    """As ``rows``, without records that have no value."""
+    return sorted(one for one in rig.table.table.scan().to_arrow()["a"].to_pylist() if one is not None)
+
+
+def replay(rig: Rig, coordinator: Coordinator, where: str | None = None) -> Replayed:
+    """Ask for a replay and wait for its end."""
+    rig.registry.schemas[LATE] = AVRO
+    coordinator.replay(ReplayWish(id="r", asked_ms=rig.now_ms, where=where))
+    for _ in range(4):
+        drain(coordinator)
+        rig.now_ms += 60_000
+    event = [event for event in rig.control.written if event.type == "Replayed"][-1]
+    assert isinstance(event, Replayed)
+    return event
+
+
+def test_letters_become_rows_or_stay(rig: Rig) -> None:
+    """What today's settings can read moves to the table, the rest waits on; neither is doubled."""
+    coordinator = with_letters(rig)
+    event = replay(rig, coordinator)
+    assert (rows(rig), letters(rig)) == ([0, 1, 2, 4, 5, 7, 8], [3, 6, 9])
+    assert (event.rows, event.stayed, event.error) == (5, {"no_schema_id": 3}, None)
+    assert (rig.offset(), coordinator.progress().dead_letters) == (10, 3)
+    again = replay(rig, coordinator)
+    assert (again.rows, again.stayed) == (0, {"no_schema_id": 3})
+    stage(rig, coordinator, 10, 12, {11})
+    commit(rig, coordinator)
+    assert (rows(rig)[-1], letters(rig)[-1], rig.offset()) == (10, 11, 12)
+
+
+def test_a_letter_without_a_timestamp(rig: Rig) -> None:
+    """Another program may have put it there: the column allows it, and the topic goes on."""
+    coordinator = with_letters(rig)
+    foreign.append_letter(rig.catalog.real.load_table(LETTERS), random.Random(1))
+    coordinator._owner.letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
+    stage(rig, coordinator, 10, 12, {11})
+    commit(rig, coordinator)
+    rig.now_ms = 4_000_000_000_000  # it was put there by the clock of the real world
+    event = replay(rig, coordinator)
+    assert (coordinator.state, coordinator.has_died, event.error) == (State.RUNNING, False, None)
+    assert rows_but_nulls(rig) == [0, 1, 2, 4, 5, 7, 8, 10]
+
+
+def test_where_chooses_letters(rig: Rig) -> None:
+    """Letters that the condition does not name are left alone."""
+    coordinator = with_letters(rig)
+    event = replay(rig, coordinator, "offset >= 5 and offset < 8")
+    assert (rows(rig), letters(rig)) == ([0, 1, 5, 7], [2, 3, 4, 6, 8, 9])
+    assert (event.rows, event.stayed) == (2, {"no_schema_id": 1})
+
+
+@pytest.mark.parametrize("where", ["nonsense", "nowhere = 1", "offset ="])
+def test_a_wrong_condition_is_refused(where: str) -> None:
+    """The message names what is wrong and gives an example."""
+    with pytest.raises(UsageError, match="for example") as raised:
+        letters_that(where, 0)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+# A second each: what never arrived is to the host as an answer that was lost, with the rows of a refusal.
+@pytest.mark.parametrize(
+    "fault", [answer_lost, pytest.param(never_arrived, marks=pytest.mark.integration), refused]
+)
+@pytest.mark.parametrize("dies", [False, True])
+def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, dies: bool) -> None:
+    """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
+    coordinator = with_letters(rig)
+    rig.registry.schemas[LATE] = AVRO
+    coordinator.replay(ReplayWish(id="r", asked_ms=rig.now_ms))
+    rig.catalog.faults = [_fine] * place + [fault]
+    for _ in range(60):
+        if not rig.catalog.faults:
+            break
+        coordinator.step()
+    assert rig.catalog.faults == []
+    if dies:
+        coordinator = running(rig)
+    else:
+        for _ in range(4):
+            drain(coordinator)
+            rig.now_ms += 60_000
+    stage(rig, coordinator, 10, 12, {11})  # a commit of letters settles what was left
+    commit(rig, coordinator)
+    assert coordinator.state is State.RUNNING
+    assert sorted([*rows(rig), *letters(rig)]) == list(range(12))
+    event = replay(rig, coordinator, "offset < 10")
+    assert (rows(rig), letters(rig)) == ([0, 1, 2, 4, 5, 7, 8, 10], [3, 6, 9, 11])
+    assert event.error is None
+
+
+def test_a_stop_in_the_middle_loses_nothing(rig: Rig) -> None:
+    """Rows that a replay staged are committed on the way out, as all that is staged."""
+    coordinator = with_letters(rig)
+    rig.registry.schemas[LATE] = AVRO
+    coordinator.replay(ReplayWish(id="r", asked_ms=rig.now_ms))
+    coordinator.step()
+    coordinator.wish(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert sorted([*rows(rig), *letters(rig)]) == list(range(10))

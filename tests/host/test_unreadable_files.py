@@ -1,0 +1,132 @@
+"""What a snapshot names can be read: staged files are looked at before they are committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.io import pyarrow as io_pyarrow
+from pyiceberg.manifest import DataFile
+
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tests.host.rig import Rig, drain
+from tests.table.samples import answer_lost
+from tests.table.test_dead_letters import commit, letters, rows, running, stage
+
+
+def place(file: DataFile) -> Path:
+    """Where a staged file lies."""
+    return Path(file.file_path.removeprefix("file://"))
+
+
+def staged(coordinator: Coordinator) -> list[Path]:
+    """The files that wait for their commit."""
+    return [place(file) for batch in coordinator._staged.now() for file in batch.files]
+
+
+def cut(path: Path) -> None:
+    """Let a file end too soon."""
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut])
+def test_files_that_nobody_can_read_are_never_committed(rig: Rig, damage: Any) -> None:
+    """The batch is dropped whole, told with its reason, and read again from the ledger (I1, I6)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.stage(0, 4)
+    rig.stage(4, 6)
+    drain(coordinator)
+    first, second = staged(coordinator)
+    damage(second)
+    rig.now_ms += 1_000
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    assert (rig.rows(), rig.offset()) == (0, 0)
+    assert not first.exists()
+    assert f"{second.name} " in str(coordinator.progress().error)
+    assert "CommitFailed" in rig.control.types()
+    rig.now_ms += 500
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+    assert rig.worker.spec.start == {0: 0, 1: 0}
+    assert rig.table.ledger is not None
+    assert rig.table.ledger.epoch == 1
+    rig.stage(0, 6)
+    rig.now_ms += 1_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset()) == (6, 6)
+
+
+def test_a_storage_that_keeps_nothing_is_not_asked_without_end(rig: Rig) -> None:
+    """Each batch that fails waits longer for its next try."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    waits = []
+    for _ in range(5):
+        rig.stage(0, 4)
+        drain(coordinator)
+        for path in staged(coordinator):
+            path.unlink()
+        rig.now_ms += 100
+        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+        waits.append(coordinator._schedule._retry_at_ms - rig.now_ms)
+        rig.now_ms += waits[-1]
+        drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    assert waits == [500, 1_000, 2_000, 4_000, 8_000]
+
+
+def test_an_outage_of_the_storage_is_no_failed_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who cannot look keeps the files, and commits the same ones afterwards (I9)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.stage(0, 4)
+    drain(coordinator)
+    (path,) = staged(coordinator)
+
+    def away(_: object) -> int:
+        raise OSError("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(io_pyarrow.PyArrowFile, "__len__", away)
+        rig.now_ms += 1_000
+        drain(coordinator, until=lambda: coordinator.state is State.STAGED)
+        assert "storage does not answer" in str(coordinator.progress().error)
+    assert staged(coordinator) == [path]
+    rig.now_ms += 1_000
+    drain(coordinator)
+    assert rig.rows() == 4
+
+
+@pytest.mark.parametrize("kind", ["letters", "files"])
+def test_letters_are_looked_at_too(rig: Rig, kind: str) -> None:
+    """Letters and rows are committed both or neither, whichever of them cannot be read (I1, I7)."""
+    coordinator = running(rig)
+    batch = stage(rig, coordinator, 0, 4, {1})
+    place(getattr(batch, kind)[0]).unlink()
+    rig.now_ms += 60_000
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.now_ms += 60_000
+    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    assert (rows(rig), letters(rig)) == ([], [])
+    stage(rig, coordinator, 0, 4, {1})
+    commit(rig, coordinator)
+    assert (rows(rig), letters(rig)) == ([0, 2, 3], [1])
+
+
+def test_a_commit_that_landed_is_not_looked_at_again(rig: Rig) -> None:
+    """Its answer was lost; others have rewritten its files since, and removed them."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.stage(0, 4)
+    drain(coordinator)
+    owner = coordinator._owner
+    assert owner is not None
+    pending = owner.plan_commit(coordinator._staged.now())
+    assert pending is not None
+    rig.catalog.faults = [answer_lost]
+    with pytest.raises(Exception, match="did not confirm"):
+        owner.send()
+    table = rig.catalog.real.load_table(rig.table.table.name())
+    table.overwrite(table.scan().to_arrow())
+    place(pending.files[0]).unlink()
+    owner.send()
+    coordinator.wish(Event.STOP)
+    assert rig.rows() == 4

@@ -1,0 +1,499 @@
+"""Change events as Debezium's connectors write them become rows of the table that they tell of."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.json.payload import payloads
+from tabletopic_kernel.formats.types import iceberg_schema_of
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.transform.columns import NotAnEnvelopeError, value_columns
+from tabletopic_kernel.pipeline.transform.transform import make_step
+from tests.pipeline.whole_path import Path, avro_values, without
+from tests.table.samples import FakeRegistry
+
+# The shapes of Debezium's PostgreSQL connector 2.x, as its documentation and Confluent's Avro converter
+# give them.
+_SOURCE_FIELDS = [
+    {"name": "version", "type": "string"},
+    {"name": "connector", "type": "string"},
+    {"name": "name", "type": "string"},
+    {"name": "ts_ms", "type": "long"},
+    {
+        "name": "snapshot",
+        "type": [
+            {
+                "type": "string",
+                "connect.version": 1,
+                "connect.parameters": {"allowed": "true,last,false,incremental"},
+                "connect.default": "false",
+                "connect.name": "io.debezium.data.Enum",
+            },
+            "null",
+        ],
+        "default": "false",
+    },
+    {"name": "db", "type": "string"},
+    {"name": "sequence", "type": ["null", "string"], "default": None},
+    {"name": "schema", "type": "string"},
+    {"name": "table", "type": "string"},
+    {"name": "txId", "type": ["null", "long"], "default": None},
+    {"name": "lsn", "type": ["null", "long"], "default": None},
+    {"name": "xmin", "type": ["null", "long"], "default": None},
+]
+COLUMNS = [
+    {"name": "id", "type": {"type": "int", "connect.default": 0}, "default": 0},
+    {"name": "first_name", "type": "string"},
+    {"name": "email", "type": ["null", "string"], "default": None},
+]
+MORE = {
+    "name": "balance",
+    "type": [
+        "null",
+        {
+            "type": "bytes",
+            "scale": 2,
+            "precision": 9,
+            "connect.version": 1,
+            "connect.parameters": {"scale": "2", "connect.decimal.precision": "9"},
+            "connect.name": "org.apache.kafka.connect.data.Decimal",
+            "logicalType": "decimal",
+        },
+    ],
+    "default": None,
+}
+
+
+def envelope(*columns: dict[str, Any]) -> dict[str, Any]:
+    """The Avro schema of a table's change events."""
+    value = {"type": "record", "name": "Value", "fields": list(columns), "connect.name": "pg.customers.Value"}
+    block = [("id", "string"), ("total_order", "long"), ("data_collection_order", "long")]
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "pg.public.customers",
+        "fields": [
+            {"name": "before", "type": ["null", value], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {
+                "name": "source",
+                "type": {
+                    "type": "record",
+                    "name": "Source",
+                    "namespace": "io.debezium.connector.postgresql",
+                    "fields": _SOURCE_FIELDS,
+                    "connect.name": "io.debezium.connector.postgresql.Source",
+                },
+            },
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+            {
+                "name": "transaction",
+                "type": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "block",
+                        "namespace": "event",
+                        "fields": [{"name": name, "type": kind} for name, kind in block],
+                    },
+                ],
+                "default": None,
+            },
+        ],
+        "connect.name": "pg.public.customers.Envelope",
+    }
+
+
+def event(op: str, before: Any, after: Any, ts_ms: int | None = 1_559_033_904_863) -> dict[str, Any]:
+    """The payload of a change event."""
+    return {
+        "before": before,
+        "after": after,
+        "source": {
+            "version": "2.7.0.Final",
+            "connector": "postgresql",
+            "name": "PostgreSQL_server",
+            "ts_ms": 1_559_033_904_000,
+            "snapshot": "false",
+            "db": "postgres",
+            "sequence": '["24023119","24023128"]',
+            "schema": "public",
+            "table": "customers",
+            "txId": 555,
+            "lsn": 24_023_128,
+            "xmin": None,
+        },
+        "op": op,
+        "ts_ms": ts_ms,
+        "transaction": None,
+    }
+
+
+ANNE = {"id": 1, "first_name": "Anne", "email": "annek@noanswer.org"}
+MARIE = {**ANNE, "first_name": "Anne Marie"}
+EVENTS = [
+    event("r", None, {"id": 0, "first_name": "Sally", "email": None}),
+    event("c", None, ANNE),
+    event("u", ANNE, MARIE),
+    event("d", MARIE, None),
+]
+CDC = {
+    "ts": datetime(2019, 5, 28, 8, 58, 24, 863_000, tzinfo=UTC),
+    "source": "public.customers",
+    "source_ts": datetime(2019, 5, 28, 8, 58, 24, tzinfo=UTC),
+}
+ROWS = [
+    {"id": 0, "first_name": "Sally", "email": None, "_cdc": {"op": "I", "offset": 0, **CDC}, "@": 0},
+    {**ANNE, "_cdc": {"op": "I", "offset": 1, **CDC}, "@": 1},
+    {**MARIE, "_cdc": {"op": "U", "offset": 2, **CDC}, "@": 2},
+    {**MARIE, "_cdc": {"op": "D", "offset": 3, **CDC}, "@": 3},
+]
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """A catalog of this module's own."""
+    root = tmp_path_factory.mktemp("debezium")
+    return open_catalog(
+        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
+    )
+
+
+def of_avro(catalog: Catalog, **schemas: dict[str, Any]) -> Path:
+    """A topic of change events in Avro; ``v3`` is the schema with id 3."""
+    registry = FakeRegistry({int(name[1:]): json.dumps(schema) for name, schema in schemas.items()})
+    return Path(catalog, TopicSettings(transform="flatten_debezium"), registry)
+
+
+def of_json(catalog: Catalog) -> Path:
+    """A topic of change events in JSON without schema ids."""
+    return Path(catalog, TopicSettings(transform="flatten_debezium", value_format="json"))
+
+
+def with_schema(payload: Any) -> bytes:
+    """As Connect's JsonConverter writes it with ``schemas.enable``."""
+    row = [{"type": "int32", "optional": False, "field": "id"}, {"type": "string", "field": "payload"}]
+    image = {"type": "struct", "fields": row, "optional": True, "name": "pg.public.customers.Value"}
+    fields = [{**image, "field": "before"}, {**image, "field": "after"}, {"type": "string", "field": "op"}]
+    schema = {"type": "struct", "fields": fields, "optional": False, "name": "pg.public.customers.Envelope"}
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+def plain(payload: Any) -> bytes:
+    """As it is written without."""
+    return json.dumps(payload, separators=(",", ":")).encode()
+
+
+def test_events_in_avro_become_rows(catalog: Catalog) -> None:
+    """A row has the columns of after, of a delete those of before, and _cdc says what was done and when."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    assert path.send(*avro_values(1, envelope(*COLUMNS), *EVENTS)) == ROWS
+    assert {name: kind for name, kind in path.columns().items() if name != "_cdc"} == {
+        "id": "int",
+        "first_name": "string",
+        "email": "string",
+    }
+    assert not any(column.required for column in path.keeper.needed_table().table.schema().fields)
+
+
+@pytest.mark.parametrize("write", [plain, with_schema])
+def test_events_in_json_become_the_same_rows(catalog: Catalog, write: Any) -> None:
+    """With the envelope's schema in each record or without, and again after a restart."""
+    path = of_json(catalog)
+    assert path.send(*map(write, EVENTS)) == ROWS
+    assert path.columns().keys() == {"id", "first_name", "email", "_cdc"}
+    path.restart()
+    again = path.send(*map(write, EVENTS))
+    assert without(again, "_cdc", "@") == without(ROWS, "_cdc", "@")
+    assert path.control.types() == ["SchemaEvolved"]
+
+
+def test_a_large_group_of_events_in_json(catalog: Catalog) -> None:
+    """Many records, some with a schema and some without, are rows in their order."""
+    path = of_json(catalog)
+    rows = [{"id": at, "first_name": f"n{at}", "email": None} for at in range(500)]
+    values = [(with_schema if at % 3 else plain)(event("c", None, row)) for at, row in enumerate(rows)]
+    assert [(row["id"], row["@"]) for row in path.send(*values)] == [(at, at) for at in range(500)]
+
+
+def test_columns_added_in_the_source_are_added_through_the_envelope(catalog: Catalog) -> None:
+    """A new version of the envelope adds the column; older events after newer ones have null there."""
+    old, new = envelope(*COLUMNS), envelope(*COLUMNS, MORE)
+    path = of_avro(catalog, v1=old)
+    path.send(*avro_values(1, old, EVENTS[1]))
+    path.registry.schemas[2] = json.dumps(new)
+    rich = {**ANNE, "balance": None}
+    found = path.send(
+        *avro_values(2, new, event("u", rich, rich), event("d", rich, None)), *avro_values(1, old, EVENTS[1])
+    )
+    assert [(row["balance"], row["_cdc"]["op"]) for row in found] == [(None, "U"), (None, "D"), (None, "I")]
+    assert path.columns()["balance"] == "decimal(9, 2)"
+    path.restart()
+    assert len(path.send(*avro_values(2, new, event("c", None, rich)), *avro_values(1, old, EVENTS[1]))) == 2
+
+
+def time_column(kind: str, name: str | None, *, nullable: bool = True) -> dict[str, Any]:
+    """A column of the source as Connect writes it."""
+    written = {"type": kind, **({"connect.version": 1, "connect.name": name} if name else {})}
+    found = {"name": "at", "type": ["null", written] if nullable else written}
+    return {**found, "default": None} if nullable else found
+
+
+MS, US = ("long", "io.debezium.time.Timestamp"), ("long", "io.debezium.time.MicroTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(MS, US), (US, MS), (("int", "io.debezium.time.Date"), US), (("int", "io.debezium.time.Time"), US)],
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_number_that_comes_to_mean_something_else_is_another_field(
+    catalog: Catalog, before: tuple[str, str], after: tuple[str, str], nullable: bool
+) -> None:
+    """ALTER TABLE makes milliseconds microseconds, both longs: the new ones are not for the old column."""
+    old = envelope(COLUMNS[0], time_column(*before, nullable=nullable))
+    new = envelope(COLUMNS[0], time_column(*after, nullable=nullable))
+    first, second = event("c", None, {"id": 1, "at": 1000}), event("c", None, {"id": 2, "at": 1_000_000})
+    path = of_avro(catalog, v1=old)
+    assert [row["at"] for row in path.send(*avro_values(1, old, first))] == [1000]
+    path.registry.schemas[2] = json.dumps(new)
+    path.restart()
+    found = path.send(*avro_values(2, new, second), *avro_values(1, old, first))
+    assert [(row["id"], row["at"]) for row in found] == [(1, 1000)]
+    assert path.letters == {1: "incompatible_schema"}
+    assert before[1] in path.messages[1]
+    assert after[1] in path.messages[1]
+
+
+def test_a_number_that_comes_to_mean_something_else_gets_a_column_of_its_own(catalog: Catalog) -> None:
+    """Where on_incompatible says so: by the name of its meaning, the same for every later schema."""
+    old, new = (envelope(COLUMNS[0], time_column(*kind)) for kind in (MS, US))
+    more = envelope(COLUMNS[0], time_column(*US), MORE)
+    settings = TopicSettings(transform="flatten_debezium", on_incompatible="new_column")
+    path = Path(catalog, settings, FakeRegistry({1: json.dumps(old)}))
+    path.registry.schemas |= {2: json.dumps(new), 3: json.dumps(more)}
+    for at, schema, value in ((1, old, 5), (2, new, 6), (3, more, 7), (1, old, 8), (2, new, 9)):
+        row = {"id": at, "at": value, **({"balance": None} if at == 3 else {})}
+        (found,) = path.send(*avro_values(at, schema, event("c", None, row)))
+        home, other = ("at", "at_MicroTimestamp") if at == 1 else ("at_MicroTimestamp", "at")
+        assert (found[home], found.get(other)) == (value, None)
+    assert path.columns().keys() == {"id", "at", "at_MicroTimestamp", "balance", "_cdc"}
+    path.restart()
+    assert path.send(*avro_values(2, new, event("c", None, {"id": 1, "at": 3})))[0]["at_MicroTimestamp"] == 3
+
+
+def test_what_says_itself_what_it_is_may_be_called_otherwise(catalog: Catalog) -> None:
+    """Texts and records keep their column whatever Connect calls them; so does a number that had no name."""
+    enum = {"type": "string", "connect.name": "io.debezium.data.Enum", "connect.parameters": {"allowed": "a"}}
+    wider = {**enum, "connect.parameters": {"allowed": "a,b"}}
+    versions = [
+        envelope(COLUMNS[0], {"name": "kind", "type": kind}, time_column("long", name))
+        for kind, name in ((enum, None), (wider, MS[1]), ("string", None))
+    ]
+    path = Path(
+        catalog,
+        TopicSettings(transform="flatten_debezium"),
+        FakeRegistry({at: json.dumps(one) for at, one in enumerate(versions, 1)}),
+    )
+    for at, schema in enumerate(versions, 1):
+        (found,) = path.send(*avro_values(at, schema, event("c", None, {"id": 1, "kind": "a", "at": 5})))
+        assert (found["kind"], found["at"]) == ("a", 5)
+    assert path.columns().keys() == {"id", "kind", "at", "_cdc"}
+
+
+def test_columns_of_json_widen_as_others_do(catalog: Catalog) -> None:
+    """before and after share the columns, also where one of them is the first to show them."""
+    path = of_json(catalog)
+    path.send(plain(event("d", {"id": 1}, None)))
+    assert path.columns().keys() == {"id", "_cdc"}
+    found = path.send(plain(event("c", None, {"id": 2, "note": "x"})), plain(event("d", {"note": "y"}, None)))
+    assert without(found, "_cdc", "@") == [{"id": 2, "note": "x"}, {"id": None, "note": "y"}]
+
+
+@pytest.mark.parametrize("name", ["_cdc", "_CDC", "_kafka_metadata", "_kafka_value_rest"])
+def test_json_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str) -> None:
+    """A reserved name in a row is kept with what has no column, whenever it comes; the topic goes on."""
+    path = of_json(catalog)
+    odd = {"id": 2, name: {"a": "b"}}
+    (first,) = path.send(plain(event("c", None, odd)))
+    assert (first["id"], json.loads(first["_kafka_value_rest"])) == (2, {"after": {name: {"a": "b"}}})
+    found = path.send(plain(EVENTS[1]), plain(event("d", odd, None)), plain(event("c", None, {name: 1})))
+    assert [row["id"] for row in found] == [1, 2, None]
+    assert [row["_kafka_value_rest"] and json.loads(row["_kafka_value_rest"]) for row in found] == [
+        None,
+        {"before": {name: {"a": "b"}}},
+        {"after": {name: 1}},
+    ]
+    assert path.columns().keys() == {"id", "first_name", "email", "_cdc"}
+    path.restart()
+    assert len(path.send(plain(event("c", None, odd)), plain(EVENTS[1]))) == 2
+    assert path.letters == {}
+
+
+def test_a_row_with_nothing_but_a_reserved_name(catalog: Catalog) -> None:
+    """It tells of no column, so it is a letter as long as there is no table, and a row afterwards."""
+    path = of_json(catalog)
+    assert path.send(plain(event("c", None, {"_cdc": 1}))) == []
+    assert set(path.letters.values()) == {"not_an_envelope"}
+
+
+@pytest.mark.parametrize("name", ["_cdc", "_CDC"])
+def test_a_schema_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str) -> None:
+    """Engines take names that differ in case for one, so it is refused in whatever case."""
+    with pytest.raises(NotAnEnvelopeError, match=name):
+        value_columns(
+            iceberg_schema_of(parse(json.dumps(envelope({"name": name, "type": "int"})))), "flatten_debezium"
+        )
+
+
+def test_what_tells_of_no_row_is_counted(catalog: Catalog) -> None:
+    """Tombstones, truncates and messages are neither rows nor letters."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    rowless = avro_values(1, envelope(*COLUMNS), event("t", None, None), event("m", None, None))
+    assert path.send(None, *rowless, None, None) == []
+    assert path.result.passed_over == {"tombstone": 3, "truncate": 1, "message": 1}
+    assert (path.letters, path.result.refused) == ({}, {})
+
+
+def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:
+    """An unknown op, and a change whose row is missing, are refused one by one; their neighbours are rows."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    bad = [
+        event("x", None, ANNE),
+        event("u", ANNE, None),
+        event("d", None, None),
+        event("c", None, ANNE, 10**17),
+    ]
+    found = path.send(*avro_values(1, envelope(*COLUMNS), EVENTS[1], *bad, EVENTS[2]))
+    assert [row["@"] for row in found] == [0, 5]
+    assert path.letters == dict.fromkeys((1, 2, 3, 4), "not_an_envelope")
+    assert [path.messages[at].split(";")[0] for at in (1, 2, 3, 4)] == [
+        "not a change event of Debezium: its op is 'x'",
+        "a change that left no row behind: op is u, and after is null",
+        "a delete that tells nothing of its row: op is d, and before is null",
+        "the time of the change is not in the years 0001 to 9999",
+    ]
+
+
+def test_a_schema_that_is_no_envelope_refuses_its_records(catalog: Catalog) -> None:
+    """Records of an ordinary schema on such a topic are letters with that reason."""
+    ordinary = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    path = of_avro(catalog, v1=envelope(*COLUMNS))
+    path.registry.schemas[2] = json.dumps(ordinary)
+    found = path.send(*avro_values(2, ordinary, {"id": 1}), *avro_values(1, envelope(*COLUMNS), EVENTS[1]))
+    assert [row["id"] for row in found] == [1]
+    assert path.letters == {0: "not_an_envelope"}
+    assert "no field op of text" in path.messages[0]
+
+
+def test_json_that_is_no_event_is_a_letter(catalog: Catalog) -> None:
+    """Also before the first event has come."""
+    path = of_json(catalog)
+    assert path.send(b'{"a":1}', b'{"op":"c","after":"text"}', b"[]", b"no json") == []
+    assert path.letters == {
+        0: "not_an_envelope",
+        1: "not_an_envelope",
+        2: "not_an_envelope",
+        3: "json_syntax",
+    }
+    found = path.send(plain(EVENTS[1]), b'{"a":1}', b'{"op":"c","after":"text"}', plain(EVENTS[2]))
+    assert [row["first_name"] for row in found] == ["Anne", "Anne Marie"]
+    assert path.letters == {5: "not_an_envelope", 6: "not_an_envelope"}
+
+
+# As Confluent's converters write the envelope's schema: a null is one of two, and unset in Protobuf.
+_NULL_OR = {"oneOf": [{"type": "null"}, {"type": "object", "properties": {"id": {"type": "integer"}}}]}
+_PLACE = {name: {"type": "string"} for name in ("db", "schema", "table")} | {"ts_ms": {"type": "integer"}}
+ENVELOPES = {
+    "JSON": json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "before": _NULL_OR,
+                "after": _NULL_OR,
+                "source": {"type": "object", "properties": _PLACE},
+                "op": {"type": "string"},
+                "ts_ms": {"oneOf": [{"type": "null"}, {"type": "integer"}]},
+            },
+        }
+    ),
+    "PROTOBUF": """syntax = "proto3";
+        message Envelope { Value before = 1; Value after = 2; Source source = 3; string op = 4;
+          optional int64 ts_ms = 5; }
+        message Value { int64 id = 1; }
+        message Source { string db = 1; string schema = 2; string table = 3; int64 ts_ms = 4; }""",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "insert", "delete"),
+    [
+        (
+            "JSON",
+            b'{"after":{"id":7},"before":null,"op":"c","ts_ms":1,"source":{"schema":"s","table":"t"}}',
+            b'{"after":null,"before":{"id":8},"op":"d","ts_ms":null,"source":{"db":"d","table":"t"}}',
+        ),
+        (  # fields 2, 4, 5, 3; then 1, 4, 3
+            "PROTOBUF",
+            b"\x00\x12\x02\x08\x07\x22\x01c\x28\x01\x1a\x06\x12\x01s\x1a\x01t",
+            b"\x00\x0a\x02\x08\x08\x22\x01d\x1a\x06\x12\x01s\x1a\x01t",
+        ),
+    ],
+)
+def test_envelopes_of_other_formats(kind: str, insert: bytes, delete: bytes) -> None:
+    """Events by a JSON Schema or in Protobuf are the same rows."""
+    decoder = make_decoder(5, WriterSchema(ENVELOPES[kind], kind=kind))
+    values = pa.array([prefix(5) + insert, prefix(5) + delete], pa.binary())
+    batch, refused = decoder.decode(values)
+    assert refused == []
+    found = make_step("flatten_debezium", decoder.iceberg_schema).rows(batch, pa.array([3, 4]))
+    assert found.columns["id"].to_pylist() == [7, 8]
+    assert [one["op"] for one in found.columns["_cdc"].to_pylist()] == ["I", "D"]
+    assert found.columns["_cdc"][0]["source"].as_py() == "s.t"
+    columns = value_columns(decoder.iceberg_schema, "flatten_debezium")
+    assert {"id", "_cdc"} <= {one.name for one in columns.fields} == set(found.columns)
+
+
+def test_the_source_of_a_database_without_schemas(catalog: Catalog) -> None:
+    """MySQL's events have a database and no schema."""
+    path = of_json(catalog)
+    change = event("c", None, {"id": 1})
+    del change["source"]["schema"]
+    (row,) = path.send(plain(change))
+    assert row["_cdc"]["source"] == "postgres.customers"
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) -> None:
+    """The payload keeps its numbers, a record without one stays as it is, and the decoder sees the damage."""
+    first = with_schema({"id": 1, "x": 1.50})
+    cases = {
+        first: b'{"id":1,"x":1.5}',
+        with_schema({"id": 2}): b'{"id":2}',
+        b'{"payload":{"a":1.50},"schema":null}': b'{"a":1.50}',
+        b' {"schema" : {"a":",\\"payload\\":"}, "payload" : {"b" : 12345678901234567890.10}} ': (
+            b'{"b":12345678901234567890.10}'
+        ),
+        b'{"schema":{"x":1,"payload":2},"payload":{"c":1}}': b'{"c":1}',
+        b'{"schema":1,"payload":{"a":1},"more":2}': b'{"a":1},"more":2',  # no JSON: refused by the decoder
+        b'{"payload":{"a":1},"more":2}': b'{"payload":{"a":1},"more":2}',
+        b'{"schema":1}': b'{"schema":1}',
+        b'{"schema":1,"payload":{"a":': b'{"schema":1,"payload":{"a":',
+        b'{"before":null,"after":{"payload":1}}': b'{"before":null,"after":{"payload":1}}',
+        b"\xff": b"\xff",
+        b"": b"",
+    }
+    for values in (list(cases), list(cases)[::-1], list(cases) * 3):
+        assert payloads(pa.array(values, kind)).to_pylist() == [cases[one] for one in values]

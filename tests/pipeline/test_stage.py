@@ -1,0 +1,335 @@
+"""What a task does with good and bad records, with real files and without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+
+from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.formats.decoder import make_decoder
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline import stage
+from tabletopic_kernel.pipeline.decode.loaded import load_plan
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.table.snapshot import TopicTable, base_properties
+from tests.pipeline.source import SOURCE
+
+AVRO = {
+    "type": "record",
+    "name": "Row",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "text", "type": "string"},
+        {"name": "sizes", "type": {"type": "array", "items": "int"}},
+    ],
+}
+WRITER = WriterSchema(json.dumps(AVRO))
+
+
+def good(number: int) -> bytes:
+    """A framed record."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, AVRO, {"id": number, "text": f"t{number}", "sizes": [number] * 3})
+    return prefix(7) + out.getvalue()
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", headers: Any = None) -> pa.RecordBatch:
+    """What the source gives: partition 2, offsets from 100."""
+    rows = [
+        {"value": value, "key": key, "headers": headers, "partition": 2, "offset": 100 + at, "timestamp": at}
+        for at, value in enumerate(values)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """A catalog of this module's own."""
+    root = tmp_path_factory.mktemp("stage")
+    return open_catalog(
+        {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
+    )
+
+
+@pytest.fixture(scope="module")
+def plan(catalog: Catalog) -> StagePlan:
+    """A plan that knows one schema."""
+    schema = table_schema(make_decoder(7, WRITER).iceberg_schema, TopicSettings())
+    spec = UNPARTITIONED_PARTITION_SPEC
+    table = TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
+    letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
+    return StagePlan(
+        topic="clicks",
+        table=table.plan(),
+        dead_letters=TopicTable(letters).plan(),
+        epoch=1,
+        schemas={7: WRITER},
+        refused_schemas={},
+        covers_tombstones=False,
+        transform="flatten",
+        framed=True,
+        errors="dead_letter",
+        key_format="raw",
+        metadata_columns=("key", "header", "metadata"),
+    )
+
+
+def run(plan: StagePlan, *batches: pa.RecordBatch) -> StageResult:
+    """One task's result, as the worker takes it in."""
+    result = StageResult()
+    for answer in StageTask(plan)(iter(batches)):
+        result.add(answer.column("result")[0].as_py())
+    return result
+
+
+def rows(files: list[DataFile]) -> list[dict[str, Any]]:
+    """Everything in the files."""
+    return [row for one in files for row in pq.read_table(_path(one)).to_pylist()]
+
+
+def _path(file: DataFile) -> Path:
+    return Path(file.file_path.removeprefix("file://"))
+
+
+def test_good_rows_and_letters_of_a_batch_are_kept_together(plan: StagePlan) -> None:
+    """A bad record costs its neighbours nothing, and is kept whole with its reason."""
+    headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": b"\xff"}]
+    bad = good(1)[:-1]
+    result = run(plan, batch(good(0), bad, good(2), b"no frame", headers=headers))
+    assert [row["id"] for row in rows(result.files)] == [0, 2]
+    assert [row["_kafka_metadata"]["offset"] for row in rows(result.files)] == [100, 102]
+    first, second = sorted(rows(result.letters), key=lambda row: row["offset"])
+    assert (first["topic"], first["partition"], first["offset"]) == ("clicks", 2, 101)
+    assert (first["key"], first["value"], first["headers"]) == (b"k", bad, headers)
+    assert (first["schema_id"], second["schema_id"]) == (7, None)
+    assert first["reason"].startswith("avro_")
+    assert second["reason"] == "no_schema_id"
+    assert result.refused == {first["reason"]: 1, "no_schema_id": 1}
+    assert (result.rows, result.records, result.refused_count) == (2, 4, 2)
+    assert {(one.offset, one.reason) for one in result.samples} == {
+        (101, first["reason"]),
+        (103, "no_schema_id"),
+    }
+
+
+def test_unknown_ids_come_back_as_needs_and_cost_no_decoding(plan: StagePlan) -> None:
+    """Records of a schema that is not covered are not written, nor anything else of the round."""
+    result = run(plan, batch(good(0), prefix(8) + b"x", None, b"bad"))
+    assert result.needs.schema_ids == {8, None}
+    assert (result.files, result.letters, result.refused) == ([], [], {})
+
+
+def test_the_dead_letter_table_is_asked_for_when_first_needed(plan: StagePlan) -> None:
+    """Without a table for letters nothing is written; without bad records none is asked for."""
+    without = replace(plan, dead_letters=None)
+    assert not run(without, batch(good(0))).needs
+    result = run(without, batch(good(0), b"bad"))
+    assert result.needs.dead_letters
+    assert (result.files, result.refused) == ([], {"no_schema_id": 1})
+
+
+def test_all_records_of_a_refused_schema_are_letters(plan: StagePlan) -> None:
+    """A schema that the registry lacks, or that does not fit, refuses its records with that reason."""
+    refusing = replace(plan, refused_schemas={8: ("unknown_schema", "the registry has no schema id 8")})
+    result = run(refusing, batch(prefix(8) + b"x", good(1), prefix(8) + b"y"))
+    assert [row["id"] for row in rows(result.files)] == [1]
+    assert [(row["value"], row["message"]) for row in rows(result.letters)] == [
+        (prefix(8) + b"x", "the registry has no schema id 8"),
+        (prefix(8) + b"y", "the registry has no schema id 8"),
+    ]
+
+
+def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
+    """By id or GUID; a header that does not fit is a letter, whole; ids larger than a registry's are none."""
+    guid = "6da336d8-f1d3-0f98-4c47-d03ee8a14a10"
+    body = good(1)[5:]
+    knows = replace(
+        plan,
+        schemas={7: WRITER, guid: WRITER},
+        refused_schemas={2**32 - 1: ("unknown_schema", "none")},
+    )
+
+    def named(value: bytes, header: bytes) -> pa.RecordBatch:
+        return batch(value, headers=[{"key": "__value_schema_id", "value": header}])
+
+    by_guid = b"\1" + bytes.fromhex(guid.replace("-", ""))
+    result = run(
+        knows, named(body, prefix(7)), named(body, by_guid), batch(good(2)), named(good(3), prefix(7) + b"\0")
+    )
+    assert sorted(row["id"] for row in rows(result.files)) == [1, 1, 2]
+    (letter,) = rows(result.letters)
+    assert (letter["reason"], letter["schema_id"], letter["value"]) == ("bad_schema_header", 7, good(3))
+    assert letter["headers"] == [{"key": "__value_schema_id", "value": prefix(7) + b"\0"}]
+    huge = run(knows, batch(prefix(2**32 - 1) + b"x"))
+    assert [(row["reason"], row["schema_id"]) for row in rows(huge.letters)] == [("unknown_schema", None)]
+    unknown = run(plan, named(body, by_guid), batch(good(2)))
+    assert unknown.needs.schema_ids == {guid}
+
+
+@pytest.mark.parametrize(("errors", "kept"), [("skip", 1), ("stop", 0)])
+def test_skip_counts_and_stop_keeps_nothing(plan: StagePlan, errors: Any, kept: int) -> None:
+    """Neither writes letters; the count by reason is there in both."""
+    result = run(replace(plan, errors=errors, dead_letters=None), batch(good(0), b"bad"))
+    assert (len(rows(result.files)), result.letters) == (kept, [])
+    assert result.refused == {"no_schema_id": 1}
+    assert not result.needs
+
+
+def test_a_key_that_is_no_text_is_a_letter(plan: StagePlan, catalog: Catalog) -> None:
+    """Where keys are to be text, a key that is not is refused with its record."""
+    chosen = TopicSettings(key_format="string")
+    schema = table_schema(make_decoder(7, WRITER).iceberg_schema, chosen)
+    name = ("default", "texts")
+    table = TopicTable.create(catalog, name, schema, UNPARTITIONED_PARTITION_SPEC, "texts", chosen)
+    texts = replace(plan, table=table.plan(), key_format="string")
+    result = run(
+        texts, batch(good(0), key=b"\xff"), batch(good(1), key=b"\xc3\xb6"), batch(good(2), key=None)
+    )
+    assert [(row["id"], row["_kafka_key"]) for row in rows(result.files)] == [(1, "ö"), (2, None)]
+    (letter,) = rows(result.letters)
+    assert (letter["reason"], letter["key"], letter["value"]) == ("key_not_text", b"\xff", good(0))
+
+
+def test_a_value_that_the_column_cannot_hold_is_a_letter(plan: StagePlan, catalog: Catalog) -> None:
+    """Nothing is cut off: a long that an int column cannot hold is refused, its neighbours are rows."""
+    ints = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}]}
+    narrow = make_decoder(1, WriterSchema(json.dumps(ints))).iceberg_schema
+    schema = table_schema(narrow, TopicSettings(metadata_columns=("metadata",)))
+    name = ("default", "narrow")
+    table = TopicTable.create(
+        catalog, name, schema, UNPARTITIONED_PARTITION_SPEC, "narrow", TopicSettings(metadata_columns=())
+    )
+    longs = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    chosen = replace(
+        plan,
+        table=table.plan(),
+        schemas={7: WriterSchema(json.dumps(longs))},
+        metadata_columns=("metadata",),
+    )
+    values = [prefix(7) + _zigzag(number) for number in (1, 2**40, 3, -(2**31), 2**31)]
+    result = run(chosen, batch(*values))
+    assert [row["id"] for row in rows(result.files)] == [1, 3, -(2**31)]
+    assert [(row["offset"], row["reason"]) for row in rows(result.letters)] == [
+        (101, "does_not_fit"),
+        (104, "does_not_fit"),
+    ]
+    assert (result.rows, result.refused) == (3, {"does_not_fit": 2})
+
+
+def _zigzag(number: int) -> bytes:
+    left = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while left > 127:
+        out.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*out, left])
+
+
+@pytest.mark.parametrize(("kind", "bad"), [("STRING", 1), ("RAW", 0)])
+def test_values_without_a_schema(plan: StagePlan, catalog: Catalog, kind: str, bad: int) -> None:
+    """Text or bytes fill one column; text that is none is a letter; a tombstone is a row of null."""
+    whole = WriterSchema(kind=kind)
+    schema = table_schema(make_decoder(-1, whole).iceberg_schema, TopicSettings())
+    name = ("default", kind.lower())
+    table = TopicTable.create(catalog, name, schema, UNPARTITIONED_PARTITION_SPEC, kind, TopicSettings())
+    chosen = replace(
+        plan, table=table.plan(), schemas={-1: whole}, framed=False, covers_tombstones=True, topic=kind
+    )
+    result = run(chosen, batch(b"a", b"\xff\xfe", None, "ö".encode()))
+    found = {row["_kafka_metadata"]["offset"]: row["_kafka_value"] for row in rows(result.files)}
+    expected: dict[int, Any] = {100: b"a", 101: b"\xff\xfe", 102: None, 103: "ö".encode()}
+    if kind == "STRING":
+        expected = {at: value.decode() if value else None for at, value in expected.items() if at != 101}
+    assert found == expected
+    assert len(rows(result.letters)) == bad
+    assert [row["schema_id"] for row in rows(result.letters)] == [None] * bad
+
+
+RECORD = st.one_of(
+    st.integers(0, 2**40).map(good),
+    st.integers(0, 2**40).map(lambda number: good(number)[:-1]),
+    st.binary(max_size=12),
+    st.binary(max_size=12).map(lambda body: prefix(8) + body),
+    st.none(),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(RECORD, max_size=120), st.integers(1, 50))
+def test_every_record_is_a_row_or_a_letter_once(
+    plan: StagePlan, values: list[bytes | None], size: int
+) -> None:
+    """However good and bad records mix and are cut into batches, none is lost or doubled (I1)."""
+    ids = {int.from_bytes(v[1:5], "big") for v in values if v and len(v) > 4 and v[0] == 0} - {7}
+    chosen = replace(plan, refused_schemas=dict.fromkeys(ids, ("unknown_schema", "none")))
+    kept = [value for value in values if value is not None]
+    whole = batch(*kept)
+    result = run(chosen, *(whole.slice(at, size) for at in range(0, len(kept), size)))
+    in_rows = [row["_kafka_metadata"]["offset"] for row in rows(result.files)]
+    in_letters = {row["offset"]: row["value"] for row in rows(result.letters)}
+    assert sorted([*in_rows, *in_letters]) == list(range(100, 100 + len(kept)))
+    assert all(kept[offset - 100] == value for offset, value in in_letters.items())
+    assert (result.rows, result.refused_count) == (len(in_rows), len(in_letters))
+
+
+def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decoded at once is bounded, however many bytes come at once; no record is lost or doubled."""
+    monkeypatch.setattr(stage, "_GROUP_BYTES", 10_000)
+    taken: list[int] = []
+    take = stage.Stage.take
+
+    def note(self: stage.Stage, part: pa.RecordBatch) -> None:
+        taken.append(part.nbytes)
+        take(self, part)
+
+    monkeypatch.setattr(stage.Stage, "take", note)
+    bad = good(1) + b"x" * 25_000
+    result = run(plan, batch(*map(good, range(500)), bad, *map(good, range(500, 1_000))), batch(good(1_000)))
+    assert [row["id"] for row in rows(result.files)] == list(range(1_001))
+    assert [row["value"] for row in rows(result.letters)] == [bad]
+    assert sorted(size for size in taken if size > 10_000 * 2) == [max(taken)]
+    assert len(taken) > 5
+
+
+@pytest.mark.parametrize("given", [None, [], [{"key": "a", "value": b"1"}], [{"key": "a", "value": None}]])
+@pytest.mark.parametrize("first", [[], [{"key": "b", "value": b"2"}]])
+def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, given: Any) -> None:
+    """Spark hands over an empty list where a record has no headers; table and letters have null."""
+    batches = [batch(good(0), headers=first), batch(good(1), b"bad", headers=given)]
+    result = run(plan, pa.concat_batches(batches))
+    wanted = [
+        [(one["key"], one["value"]) for one in headers] if headers else None for headers in (first, given)
+    ]
+    assert [row["_kafka_header"] for row in rows(result.files)] == wanted
+    assert [row["headers"] for row in rows(result.letters)] == [given or None]
+
+
+def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
+    """What it holds is for one thread: decoders, transforms, the projection."""
+    pickled = pickle.dumps(plan)
+    mine = load_plan(pickled)
+    assert load_plan(pickled) is mine
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(load_plan, pickled).result()
+        assert theirs is not mine
+        assert other.submit(theirs.decoder, 7).result() is not mine.decoder(7)

@@ -1,0 +1,109 @@
+"""What a coordinator does to a table when it takes it: partitions, gaps."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import HeadMovedError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.layout import lay_out
+from tabletopic_kernel.table.snapshot import TopicTable
+from tests.host.rig import Rig, drain
+from tests.table.samples import IDENTIFIER
+
+
+def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
+    """With ``on_gap = go_on`` the ledger goes behind it; event, progress and table say what is lost (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
+    rig.stage(0, 4)
+    drain(coordinator)
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.broker.change(first={0: 10, 1: 0})
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+    gaps = [event for event in rig.control.written if event.type == "GapDetected"]
+    assert [(event.missing, event.skipped) for event in gaps] == [({0: (4, 10)}, True)]
+    assert coordinator.progress().lost == {0: 6}
+    assert rig.worker.spec.start[0] == 10
+    ledger = rig.table.ledger
+    assert ledger is not None
+    assert (dict(ledger.lost), rig.offset()) == ({0: 6}, 10)
+    rig.stage(10, 12, epoch=ledger.epoch)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (rig.rows(), rig.offset()) == (6, 12)
+
+
+def test_what_a_gap_hides_still_stops(rig: Rig) -> None:
+    """A topic that lost records elsewhere, too, is not gone on with."""
+    coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
+    rig.stage(0, 4)
+    drain(coordinator)
+    coordinator.wish(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.broker.change(first={0: 10}, end={0: 100})
+    coordinator.wish(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "no partitions [1]" in str(coordinator.progress().error)
+    assert rig.offset() == 4
+
+
+def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
+    """Partitions and properties follow the settings of the next owner; rows of both specs are there."""
+    first = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    first.wish(Event.STOP)
+    drain(first, until=lambda: first.state is State.STOPPED)
+    settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"x": "y"}}
+    second = rig.running(commit_interval_ms="100ms", target_file_size_bytes="2MB", **settings)
+    table = rig.table.table
+    assert [str(field.transform) for field in table.spec().fields] == ["bucket[4]"]
+    assert table.properties["write.target-file-size-bytes"] == str(2 * 1024**2)
+    assert table.properties["x"] == "y"
+    changes = [event.changes for event in rig.control.written if event.type == "SchemaEvolved"]
+    assert changes[-1] == ["partition by bucket(4, a), before by nothing"]
+    rig.stage(4, 9, epoch=2)
+    rig.now_ms += 100
+    drain(second)
+    assert (rig.rows(), rig.offset()) == (9, 9)
+    files = rig.table.table.inspect.data_files().to_pylist()
+    assert {file["spec_id"] for file in files} == {0, 1}
+
+
+@pytest.mark.parametrize("theirs", ["bucket", "truncate"])
+def test_partitions_that_came_and_went_meanwhile_are_another_writers(
+    table: TopicTable, catalog: Catalog, theirs: str
+) -> None:
+    """The partitions are what they were, but the next ids are taken, by the same partitions or by others."""
+    transform = BucketTransform(4) if theirs == "bucket" else TruncateTransform(9)
+    with catalog.load_table(IDENTIFIER).update_spec() as update:
+        update.add_field("a", transform, "theirs")
+    with catalog.load_table(IDENTIFIER).update_spec() as update:
+        update.remove_field("theirs")
+    settings = TopicSettings(partition_by=("bucket(4, a)",))
+    with pytest.raises(HeadMovedError):
+        lay_out(table, settings)
+    table.reload()
+    lay_out(table, settings)
+    specs = table.table.metadata.partition_specs
+    assert [str(field.transform) for field in table.table.spec().fields] == ["bucket[4]"]
+    assert len(specs) == len({spec.spec_id for spec in specs})
+
+
+def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
+    """The reason names the column, and the table stays as it is."""
+    first = rig.running()
+    first.wish(Event.STOP)
+    drain(first, until=lambda: first.state is State.STOPPED)
+    second = rig.make(partition_by=("day(nowhere)",))
+    second.wish(Event.START)
+    drain(second)
+    assert second.state is State.FAILED
+    assert "no column 'nowhere'" in str(second.progress().error)
+    assert rig.table.table.spec().is_unpartitioned()

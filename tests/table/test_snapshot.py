@@ -1,0 +1,378 @@
+"""The table's transactions: ledger and rows together, fenced, settled, swept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from tabletopic_kernel.model.columns.evolution import evolve
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    LostOwnershipError,
+    OutcomeUnknownError,
+    StartOverError,
+)
+from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.registered import CoveredSchema
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import sweep
+from tests.table.samples import (
+    IDENTIFIER,
+    SCHEMA,
+    TOPIC,
+    FlakyCatalog,
+    answer_lost,
+    batch,
+    never_arrived,
+    next_commit,
+    refused,
+    sent_twice,
+    write_rows,
+)
+
+Owned = tuple[TopicTable, Ledger]
+
+
+def fresh(catalog: Catalog) -> TopicTable:
+    """The table as another process sees it."""
+    found = TopicTable.load(catalog, IDENTIFIER, TOPIC)
+    assert found is not None
+    return found
+
+
+def test_rows_and_ledger_share_a_snapshot(owned: Owned, catalog: Catalog) -> None:
+    """After a commit the newest snapshot has the rows and the ledger, and the tag points to it (I2)."""
+    table, ledger = owned
+    staged = batch(table, 0, 7)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    found = fresh(catalog)
+    assert found.ledger == after
+    head = found.table.metadata.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary["added-records"] == "7"
+    assert found.table.metadata.refs[TAG].snapshot_id == head.snapshot_id
+    assert found.table.scan().count() == 7
+    assert found.figures()["rows"] == 7
+
+
+def test_the_same_commit_twice_is_one(owned: Owned, catalog: Catalog) -> None:
+    """A commit id that is in the history already is not committed again (I4)."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    table.commit(staged.files, ledger, after)
+    assert fresh(catalog).table.scan().count() == 3
+
+
+def test_a_commit_needs_the_ledger_it_was_planned_on(owned: Owned) -> None:
+    """A second commit planned on the same ledger is refused, not appended (I1, I3)."""
+    table, ledger = owned
+    first, second = batch(table, 0, 3), batch(table, 0, 3)
+    table.commit(first.files, ledger, next_commit(ledger, first))
+    with pytest.raises(ActionNeededError, match="not where it was"):
+        table.commit(second.files, ledger, next_commit(ledger, second))
+
+
+def test_an_older_epoch_never_commits(owned: Owned, catalog: Catalog) -> None:
+    """Once a new owner has claimed the table, the old one is fenced (I5)."""
+    table, ledger = owned
+    other = fresh(catalog)
+    other.claim(ledger.claimed(2, "second owner"), ledger)
+    staged = batch(table, 0, 3)
+    with pytest.raises(LostOwnershipError, match="epoch 2"):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+    with pytest.raises(LostOwnershipError):
+        table.evolve(None, {}, epoch=1)
+    assert fresh(catalog).table.scan().count() == 0
+
+
+def test_two_owners_cannot_claim_the_same_epoch(owned: Owned, catalog: Catalog) -> None:
+    """Of two claims planned on the same ledger only one goes through (I5)."""
+    table, ledger = owned
+    other = fresh(catalog)
+    table.claim(ledger.claimed(2, "one"), ledger)
+    with pytest.raises(LostOwnershipError):
+        other.claim(ledger.claimed(2, "two"), ledger)
+    assert fresh(catalog).ledger == ledger.claimed(2, "one")
+
+
+def test_who_takes_over_while_the_owner_commits_plans_again(owned: Owned, catalog: Catalog) -> None:
+    """A last commit of the owner of before, after its ledger was read, is no rollback (I5)."""
+    table, ledger = owned
+    other = fresh(catalog)
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    with pytest.raises(HeadMovedError, match="taken over"):
+        other.claim(ledger.claimed(2, "too early"), ledger)
+    other.claim(after.claimed(2, "planned again"), after)
+    assert fresh(catalog).ledger == after.claimed(2, "planned again")
+
+
+def test_foreign_snapshots_are_skipped(owned: Owned, catalog: Catalog) -> None:
+    """Snapshots of other writers between ours do no harm to the ledger."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.append(foreign.scan().to_arrow())
+    assert fresh(catalog).ledger == after
+    more = batch(table, 3, 5)
+    table.commit(more.files, after, next_commit(after, more))
+    assert fresh(catalog).table.scan().count() == 8
+
+
+def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, catalog: Catalog) -> None:
+    """Expiry by somebody else cannot take the ledger away."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.append(foreign.scan().to_arrow())
+    ours = [s.snapshot_id for s in foreign.metadata.snapshots[:-1]]
+    tagged = foreign.metadata.refs[TAG].snapshot_id
+    foreign.maintenance.expire_snapshots().by_ids([one for one in ours if one != tagged]).commit()
+    assert fresh(catalog).ledger == after
+
+
+@pytest.mark.parametrize(("fault", "there"), [(answer_lost, True), (never_arrived, False)])
+def test_an_unknown_outcome_is_settled_by_the_history(
+    owned: Owned, catalog: Catalog, fault: object, there: bool
+) -> None:
+    """The answer is lost: the commit id in the history tells, and trying again is safe (I4)."""
+    _, ledger = owned
+    flaky = FlakyCatalog(catalog)
+    table = fresh(flaky)  # type: ignore[arg-type]
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    flaky.faults = [fault]  # type: ignore[list-item]
+    with pytest.raises(OutcomeUnknownError):
+        table.commit(staged.files, ledger, after)
+    table.reload()
+    assert table.has_commit(after.commit_id) is there
+    table.commit(staged.files, ledger, after)
+    assert fresh(catalog).table.scan().count() == 3
+    assert fresh(catalog).ledger == after
+
+
+def test_a_conflict_is_not_retried_blindly(owned: Owned, catalog: Catalog) -> None:
+    """PyIceberg's own retry is off: one conflict is one HeadMovedError (I3)."""
+    _, ledger = owned
+    flaky = FlakyCatalog(catalog, [refused])
+    table = fresh(flaky)  # type: ignore[arg-type]
+    staged = batch(table, 0, 3)
+    with pytest.raises(HeadMovedError):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+    assert flaky.faults == []
+    assert "commit.retry.num-retries" not in fresh(catalog).table.properties
+
+
+def test_a_request_that_was_sent_twice_keeps_its_manifests(owned: Owned, catalog: Catalog) -> None:
+    """A commit that is refused because it went through before is no reason to tidy (I4)."""
+    _, ledger = owned
+    table = fresh(FlakyCatalog(catalog, [sent_twice]))  # type: ignore[arg-type]
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    assert fresh(catalog).ledger == after
+    assert fresh(catalog).table.scan().to_arrow().num_rows == 3
+
+
+def test_a_refused_commit_leaves_no_manifests(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
+    """What was written for a commit that the catalog refused is deleted."""
+    _, ledger = owned
+    there = set(tmp_path.rglob("*.avro"))
+    table = fresh(FlakyCatalog(catalog, [refused]))  # type: ignore[arg-type]
+    staged = batch(table, 0, 3)
+    with pytest.raises(HeadMovedError):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+    assert set(tmp_path.rglob("*.avro")) == there
+
+
+def test_files_that_others_took_away_are_planned_again(
+    owned: Owned, catalog: Catalog, tmp_path: Path
+) -> None:
+    """Somebody compacts what a commit was to remove: nothing is committed, and no manifest is left."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.overwrite(foreign.scan().to_arrow())
+    there = set(tmp_path.rglob("*.avro"))
+    with pytest.raises(HeadMovedError, match="rewritten"):
+        table.commit((), after, next_commit(after, batch(table, 3, 4)), remove=staged.files)
+    assert set(tmp_path.rglob("*.avro")) == there
+    assert fresh(catalog).ledger == after
+
+
+def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) -> None:
+    """Files of another partition spec are not committed under the new one."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    with catalog.load_table(IDENTIFIER).update_spec() as update:
+        update.add_identity("a")
+    with pytest.raises(StartOverError, match="partition spec"):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+
+
+def test_a_column_that_came_and_went_meanwhile_is_another_writer(owned: Owned, catalog: Catalog) -> None:
+    """The current schema is what it was, but its next ids are taken: the change is planned again."""
+    table, _ = owned
+    wider = Schema(*SCHEMA.fields, NestedField(2, "b", LongType(), required=False))
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.add_column("note", LongType())
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.delete_column("note")
+    assert fresh(catalog).table.metadata.current_schema_id == table.table.metadata.current_schema_id
+    with pytest.raises(HeadMovedError):
+        table.evolve(wider, {}, epoch=1)
+    ids = [schema.schema_id for schema in fresh(catalog).table.metadata.schemas]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_column_that_was_renamed_and_back_meanwhile_is_another_writer(
+    owned: Owned, catalog: Catalog
+) -> None:
+    """The current schema and its ids are what they were, but the next schema's id is taken."""
+    table, _ = owned
+    wider = Schema(*SCHEMA.fields, NestedField(2, "b", LongType(), required=False))
+    for old, new in (("a", "z"), ("z", "a")):
+        with catalog.load_table(IDENTIFIER).update_schema() as update:
+            update.rename_column(old, new)
+    assert fresh(catalog).table.metadata.current_schema_id == table.table.metadata.current_schema_id
+    with pytest.raises(HeadMovedError):
+        table.evolve(wider, {}, epoch=1)
+    ids = [schema.schema_id for schema in fresh(catalog).table.metadata.schemas]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("how", ["dropped", "replaced", "rolled back"])
+def test_a_table_that_is_not_the_same_any_more_stops(owned: Owned, catalog: Catalog, how: str) -> None:
+    """Dropped, replaced and rolled back tables are noticed, with a reason (I8)."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    more = batch(table, 3, 5)
+    if how == "rolled back":
+        current = catalog.load_table(IDENTIFIER)
+        first = current.metadata.snapshots[0].snapshot_id
+        current.manage_snapshots().set_current_snapshot(first).commit()
+    else:
+        catalog.drop_table(IDENTIFIER)
+        if how == "replaced":
+            catalog.create_table(IDENTIFIER, SCHEMA, properties={"tabletopic.topic": TOPIC})
+    with pytest.raises(ActionNeededError, match=r"gone|replaced|not where it was"):
+        table.commit(more.files, after, next_commit(after, more))
+
+
+def test_evolution_is_a_commit_of_its_own(owned: Owned, catalog: Catalog) -> None:
+    """Columns and the note of the covered schema change together; no snapshot is made."""
+    table, _ = owned
+    wider = SCHEMA.model_copy(
+        update={"fields": (SCHEMA.fields[0].model_copy(update={"field_type": LongType()}),)}
+    )
+    outcome = evolve(table.table.schema(), wider, table.table.metadata.last_column_id)
+    before = len(table.table.metadata.snapshots)
+    table.evolve(outcome.schema, {7: CoveredSchema(7, "clicks-value", 2, table.next_schema_id)}, epoch=1)
+    found = fresh(catalog)
+    assert found.table.schema().find_field("a").field_type == LongType()
+    assert found.covered()[7].version == 2
+    assert found.covered()[7].table_schema_id == found.table.metadata.current_schema_id
+    assert len(found.table.metadata.snapshots) == before
+
+
+def test_two_evolutions_at_once(owned: Owned, catalog: Catalog) -> None:
+    """An evolution planned on an older schema is refused and can be planned again."""
+    table, _ = owned
+    other = catalog.load_table(IDENTIFIER)
+    with other.update_schema() as update:
+        update.add_column("b", LongType())
+    outcome = evolve(table.table.schema(), SCHEMA, 1)
+    with pytest.raises(HeadMovedError):
+        table.evolve(outcome.schema, {}, epoch=1)
+
+
+def test_staging_metadata_is_equal_while_nothing_changes(owned: Owned) -> None:
+    """Commits do not change what tasks are sent, so they keep what they made of it."""
+    table, ledger = owned
+    before = table.plan().metadata
+    staged = batch(table, 0, 3)
+    table.commit(staged.files, ledger, next_commit(ledger, staged))
+    assert table.plan().metadata == before
+    assert "snapshot-id" not in json.loads(before).get("refs", {})
+
+
+def test_a_foreign_table_is_not_taken(catalog: Catalog) -> None:
+    """A table that no table topic made, or another topic's, is refused by name."""
+    catalog.create_namespace("default")
+    catalog.create_table(IDENTIFIER, SCHEMA)
+    with pytest.raises(ActionNeededError, match="was not made by a table topic"):
+        TopicTable.load(catalog, IDENTIFIER, TOPIC)
+    catalog.drop_table(IDENTIFIER)
+    catalog.create_table(IDENTIFIER, SCHEMA, properties={"tabletopic.topic": "orders"})
+    with pytest.raises(ActionNeededError, match="'orders'"):
+        TopicTable.load(catalog, IDENTIFIER, TOPIC)
+
+
+def test_user_properties_reach_the_table_but_never_ours(catalog: Catalog) -> None:
+    """Table properties are settings; the owner's mark is not."""
+    settings = TopicSettings(table_properties={"a.b": "c", "tabletopic.topic": "other"})
+    table = TopicTable.create(catalog, IDENTIFIER, SCHEMA, table_spec(), TOPIC, settings)
+    assert table.table.properties["a.b"] == "c"
+    assert table.table.properties["tabletopic.topic"] == TOPIC
+
+
+def table_spec() -> object:
+    """No partitions."""
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+
+    return UNPARTITIONED_PARTITION_SPEC
+
+
+def test_sweep_removes_only_what_nobody_refers_to(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
+    """Files of finished epochs go unless some snapshot has them; the own epoch's and others' stay (I10)."""
+    table, ledger = owned
+    committed = batch(table, 0, 3, epoch=1)
+    after = next_commit(ledger, committed)
+    table.commit(committed.files, ledger, after)
+    left = write_rows(table, 2, epoch=1)
+    claimed = after.claimed(2, "second")
+    table.claim(claimed, after)
+    own = write_rows(table, 2, epoch=2)
+    foreign = tmp_path / "warehouse" / "default" / "clicks" / "data" / "foreign.parquet"
+    foreign.write_bytes(b"x")
+    assert sweep(table.table, after_epoch=0, before_epoch=2) == len(left)
+    for file in (*committed.files, *own):
+        assert Path(file.file_path.removeprefix("file://")).exists()
+    assert foreign.exists()
+    assert not any(Path(file.file_path.removeprefix("file://")).exists() for file in left)
+    assert sweep(table.table, after_epoch=0, before_epoch=2) == 0
+
+
+def test_sweep_keeps_files_of_older_snapshots(owned: Owned, catalog: Catalog) -> None:
+    """A file that compaction replaced is still there for time travel."""
+    table, ledger = owned
+    staged = batch(table, 0, 3, epoch=1)
+    after = next_commit(ledger, staged)
+    table.commit(staged.files, ledger, after)
+    current = catalog.load_table(IDENTIFIER)
+    current.overwrite(current.scan().to_arrow())
+    table.reload()
+    table.claim(replace(after, epoch=2, commit_id="second"), after)
+    assert sweep(table.table, after_epoch=0, before_epoch=2) == 0
+    assert Path(staged.files[0].file_path.removeprefix("file://")).exists()
