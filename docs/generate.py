@@ -248,7 +248,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 def documents() -> list[Path]:
     """The documents with generated parts."""
-    return [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "docs/settings.md", "docs/types.md")]
+    return sorted(path for path in ROOT.glob("docs/**/*.md") if "<!-- generated: " in path.read_text("utf-8"))
 
 
 def written(text: str) -> str:

@@ -25,7 +25,7 @@ from tabletopic_kernel.workbench.workbench import Servers
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "adr/*.md", "docs/*.md", "dashboards/*.md", "datasets/*/*.md")
+    for pattern in ("*.md", "adr/*.md", "docs/**/*.md", "dashboards/*.md", "datasets/*/*.md")
     for path in ROOT.glob(pattern)
 )
 _LINK = re.compile(r"\[[^\]]*\]\((?!\w+://)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -85,7 +85,7 @@ def test_tests_that_are_named_exist(name: str) -> None:
 
 def test_every_invariant_is_explained() -> None:
     """I1 to I10, and each number that code or tests cite, has a paragraph."""
-    explained = set(re.findall(r"^\*\*(I\d+) ", text("ARCHITECTURE.md"), flags=re.MULTILINE))
+    explained = set(re.findall(r"^\*\*(I\d+) ", text("docs/invariants.md"), flags=re.MULTILINE))
     files = [*ROOT.glob("tabletopic_kernel/**/*.py"), *ROOT.glob("tests/**/*.py")]
     cited = {one for path in files for one in re.findall(r"[(, ](I\d+)[,)]", path.read_text("utf-8"))}
     assert explained == {f"I{number}" for number in range(1, 11)}
@@ -122,10 +122,10 @@ def test_the_diagram_has_every_change_of_state() -> None:
 
 
 def test_the_ledger_s_keys() -> None:
-    """ARCHITECTURE.md lists what a snapshot's summary holds."""
+    """The page of the ledger lists what a snapshot's summary holds."""
     more = {"newest_ms": {0: 1}, "refused": {"bad": 1}, "passed_over": {"x": 1}, "lost": {0: 1}}
     ledger = Ledger("t", "c", "i", {0: 1}, 1, "id", replay_id="r", **more)  # type: ignore[arg-type]
-    assert set(first_cells(section("ARCHITECTURE.md", "## The ledger"))) == set(ledger.to_summary())
+    assert set(first_cells(text("docs/reference/ledger.md"))) == set(ledger.to_summary())
 
 
 def test_the_contract_of_status() -> None:

@@ -2,7 +2,7 @@
 
 A pair that is not in the table is an error of ours. Time arrives inside events and nothing here does
 I/O: ``host/coordinator.py`` runs the actions and feeds their outcomes back as events.
-ARCHITECTURE.md's diagram is drawn from ``TRANSITIONS``.
+The diagram of docs/reference/protocol.md is drawn from ``TRANSITIONS``.
 """
 
 from __future__ import annotations

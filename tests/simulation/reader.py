@@ -1,6 +1,6 @@
 """Looks at the tables after every step and says what promise is broken; knows nothing of the product's code.
 
-It takes what ``tables`` reads from files, the ledger as ARCHITECTURE.md writes it down, and compares it
+It takes what ``tables`` reads from files, the ledger as docs/reference/ledger.md has it, and compares it
 with the model's own record of the topic. What a foreign writer has broken by right
 (rows deleted, a rollback) is excused as it is just after his act; the product may not make it worse.
 """

@@ -29,7 +29,7 @@ Letter = tuple[int, int, str | None]  # partition, offset, replay
 
 @dataclass(frozen=True)
 class LedgerRead:
-    """What a snapshot's summary says, by the keys of ARCHITECTURE.md."""
+    """What a snapshot's summary says, by the keys of docs/reference/ledger.md."""
 
     offsets: dict[int, int]
     epoch: int
