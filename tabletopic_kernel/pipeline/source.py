@@ -23,7 +23,7 @@ _CONSUMER = {
 # Large polls, twice the speed of the defaults: records and bytes, at most and at least. Spark has a consumer
 # for each partition, and each keeps its last poll and a fetch in memory: those of a topic share the third.
 _POLL_RECORDS, _POLL_RECORDS_LEAST, _POLL_RECORDS_TOPIC = 10_000, 500, 250_000
-_FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 4 * 1024**2, 1024**2, 64 * 1024**2
+_FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 2 * 1024**2, 1024**2, 64 * 1024**2
 # A batch begins early once this many records wait, so that a busy topic is staged while the commit
 # interval runs; a quiet topic waits for the interval and makes one file.
 MIN_RECORDS = 200_000
