@@ -144,7 +144,7 @@ def test_from_a_click_to_rows_and_a_killed_server(jupyter: Jupyter, stack: Stack
     IOLoop(make_current=False).run_sync(lambda: _bokeh_answers(jupyter, page), timeout=60)
 
     ours = jupyter.children()
-    assert ours.keys() == {"serve", "dashboard"}
+    assert ours.keys() == {"serve", "live_dashboard"}
     jvms = ours["serve"].children(recursive=True)
     jupyter.process.send_signal(signal.SIGKILL)
     jupyter.process.wait()
