@@ -19,7 +19,8 @@ from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import ReplayWish
 from tabletopic_kernel.pipeline.plan import Needs, StagePlan
-from tabletopic_kernel.pipeline.worker.worker import StagedBatch, Worker
+from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)
 

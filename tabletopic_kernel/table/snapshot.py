@@ -1,6 +1,7 @@
 """The table of a table topic: its ledger, and the transactions that move it.
 
-One commit is one Iceberg transaction: data files, ledger and tag together (I2).
+One commit is one Iceberg transaction: data files, ledger and tag together (I2). Longer than other modules, as
+every transaction of the table stands here: what makes one safe is to be read in one place.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tabletopic_kernel.pipeline.decode.loaded import load_plan
 from tabletopic_kernel.pipeline.plan import Needs, StagePlan
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.stage import Stage
-from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

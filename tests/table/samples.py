@@ -25,7 +25,7 @@ from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 

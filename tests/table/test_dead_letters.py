@@ -22,7 +22,7 @@ from tabletopic_kernel.model.errors import LostOwnershipError, RetryableError, T
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, TablePlan
-from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tests.host.rig import Rig, drain, made_rig

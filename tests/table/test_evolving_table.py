@@ -26,7 +26,7 @@ from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
-from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.pipeline.source import SOURCE
 from tests.table.samples import TOPIC, FakeBroker, FakeControl, FakeRegistry

@@ -33,7 +33,7 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs, StageResult
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
-from tabletopic_kernel.pipeline.worker.worker import StagedBatch
+from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.pipeline.write.dead_letters import Refusals
 
 # Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.

@@ -8,11 +8,10 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-from pyiceberg.manifest import DataFile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,7 +19,7 @@ from tabletopic_kernel.clients.spark import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
 from tabletopic_kernel.pipeline.worker.explain import (
@@ -29,6 +28,7 @@ from tabletopic_kernel.pipeline.worker.explain import (
     explain_refused,
     explain_trouble,
 )
+from tabletopic_kernel.pipeline.worker.listener import Listener, StagedBatch
 from tabletopic_kernel.pipeline.worker.refused_share import RefusedShare
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
@@ -56,51 +56,6 @@ class _EndedError(Exception):
 
 class _GivenUpError(Exception):
     """The worker is to stop, and its batch waits for a turn."""
-
-
-@dataclass(frozen=True)
-class StagedBatch:
-    """Data files that no snapshot refers to yet, and the offsets they stand for.
-
-    ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason,
-    and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows these are; such a
-    batch stands for no offsets.
-    """
-
-    offsets: StagedOffsets
-    files: tuple[DataFile, ...]
-    rows: int
-    seconds: float
-    letters: tuple[DataFile, ...] = ()
-    refused: Mapping[str, int] = field(default_factory=dict)
-    samples: tuple[RefusedRecord, ...] = ()
-    passed_over: Mapping[str, int] = field(default_factory=dict)
-    replay_id: str | None = None
-
-    @property
-    def bytes(self) -> int:
-        """Size of the files."""
-        return sum(file.file_size_in_bytes for file in (*self.files, *self.letters))
-
-
-class Listener(Protocol):
-    """Whom a worker reports to; called from the worker's threads."""
-
-    def staged(self, batch: StagedBatch) -> None:
-        """Take a batch; blocks while too much waits for its commit."""
-
-    def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """Meet the needs of a batch; raises when it cannot be done.
-
-        ``recheck``: a new batch begins, so other schemas that the registry did not know are forgotten.
-        """
-        ...
-
-    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
-        """Delete files that no commit will take (I10)."""
-
-    def ended(self, error: Exception | None) -> None:
-        """The query is over; None after ``stop``."""
 
 
 class Worker:
