@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from docs import type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.faces.cli import app
-from tabletopic_kernel.model.commit_cycle import TRANSITIONS, Action, Event, State
+from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings, SparkSettings, TopicSettings
 
@@ -50,11 +50,12 @@ def code(text: object) -> str:
 
 
 def state_machine() -> str:
-    """``TRANSITIONS`` as a Mermaid diagram; pairs that stay in their state are left to ``states``."""
+    """``PROTOCOL`` as a Mermaid diagram; pairs that stay in their state are left to ``states``."""
     labels: dict[tuple[State, State], list[Event]] = {}
-    for (before, event), (after, _) in TRANSITIONS.items():
-        if before is not after:
-            labels.setdefault((before, after), []).append(event)
+    for before, ways in PROTOCOL.items():
+        for event, (after, _) in ways.items():
+            if before is not after:
+                labels.setdefault((before, after), []).append(event)
     edges = [f"    {before} --> {after}: {', '.join(which)}" for (before, after), which in labels.items()]
     return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {State.STOPPED}", *edges, "```", ""])
 
@@ -65,9 +66,8 @@ def states() -> str:
     rows = []
     for state in State:
         ways: dict[tuple[State, tuple[Action, ...]], list[Event]] = {}
-        for (before, event), way in TRANSITIONS.items():
-            if before is state:
-                ways.setdefault(way, []).append(event)
+        for event, way in PROTOCOL[state].items():
+            ways.setdefault(way, []).append(event)
         told = [_way(state, after, actions, which) for (after, actions), which in ways.items()]
         rows.append([code(state), meaning[state], "<br>".join(told)])
     return table(["state", "meaning", "events"], rows)

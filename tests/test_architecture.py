@@ -109,7 +109,7 @@ def test_every_generated_part_has_its_place() -> None:
 
 
 def test_the_diagram_has_every_change_of_state() -> None:
-    """Each line of the diagram is in the table, and each change of state of the table is in a line."""
+    """Each line of the diagram is in the protocol, and each change of state of the protocol is in a line."""
     drawn = {
         (before, event, after)
         for before, after, events in re.findall(
@@ -117,8 +117,10 @@ def test_the_diagram_has_every_change_of_state() -> None:
         )
         for event in events.split(", ")
     }
-    table = generate.TRANSITIONS.items()
-    assert drawn == {(of, event, to) for (of, event), (to, _) in table if of is not to}
+    protocol = generate.PROTOCOL.items()
+    assert drawn == {
+        (of, event, to) for of, ways in protocol for event, (to, _) in ways.items() if of is not to
+    }
 
 
 def test_the_ledger_s_keys() -> None:

@@ -1,6 +1,6 @@
 """The coordinator of one table topic: owns the table, commits what the worker stages.
 
-The thread is a loop of ``step()``. A step takes one event, decides under the lock by the table in
+The thread is a loop of ``step()``. A step takes one event, decides under the lock by the protocol in
 ``model/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
 """
 
@@ -200,7 +200,7 @@ class Coordinator:
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
             self._report.trouble(error, waits=event is not Event.REFUSED)
-        if event is Event.OWNERSHIP_LOST and not isinstance(error, UnreadableFilesError):
+        if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
             self._schedule.lost()
         return event
 
@@ -212,8 +212,7 @@ class Coordinator:
         except TableTopicError as error:
             if isinstance(error, GapError):
                 self._report.gap(error.missing, skipped=False)
-            event = self._sorted(error)
-            return Event.DEPENDENCY_DOWN if event in (Event.HEAD_MOVED, Event.ANSWER_LOST) else event
+            return self._sorted(error)
         self._owner = owner
         self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
@@ -319,18 +318,18 @@ class Coordinator:
         owner = self._owner
         assert owner is not None
         if owner.pending is None:
-            return Event.COMMITTED
+            return Event.SETTLED
         try:
             if not owner.is_in_table():
                 if self._state is State.CLOSING_SETTLING:
                     if self._schedule.has_given_up:
-                        return Event.DEPENDENCY_DOWN
+                        return Event.GAVE_UP
                     self._schedule.back_off()
-                return Event.HEAD_MOVED
+                return Event.ABSENT
         except TableTopicError as error:
             return self._sorted(error)
         self._take_over(owner, self._services.now_ms())
-        return Event.COMMITTED
+        return Event.SETTLED
 
     def _discard_staged(self) -> Event | None:
         batches = self._staged.remove()

@@ -1,8 +1,19 @@
-"""The life of a table topic as a table: (state, event) → (state, actions).
+"""The protocol of a table topic: what each event means in each state.
 
-A pair that is not in the table is an error of ours. Time arrives inside events and nothing here does
-I/O: ``host/coordinator.py`` runs the actions and feeds their outcomes back as events.
-The diagram of docs/reference/protocol.md is drawn from ``TRANSITIONS``.
+``PROTOCOL`` is all of it. A pair that is not there is a bug of ours. Time arrives as an event and nothing
+here does I/O: ``host/coordinator.py`` runs the actions and feeds their outcomes back as events. The diagram
+of docs/reference/protocol.md is drawn from it.
+
+Why this is safe:
+
+- An event has one meaning, whoever sends it; what differs from state to state is what follows.
+- A commit whose outcome is unknown has states of its own, settling and closing_settling. They end with an
+  answer of the table's history (I4), or with the next owner; files of such a commit are not discarded there.
+- TAKE_OWNERSHIP occurs only in states without a worker, and STOP_WORKER leads to one that waits for
+  WORKER_STOPPED: no batch of an old worker meets a new owner (I1, I5).
+- DISCARD occurs only where this ownership commits nothing more; the records are read again (I6).
+- START to STOP, COMMIT_DUE and STAGE come from other threads at any time, so each resting state has them.
+  Starting, committing, closing and closed run to their outcome within one step and need them not.
 """
 
 from __future__ import annotations
@@ -29,12 +40,12 @@ class State(StrEnum):
     STAGED = "staged"  # files wait for the next commit
     COMMITTING = "committing"  # one Iceberg transaction is under way
     SETTLING = "settling"  # its outcome is unknown: look for the commit id (I4)
-    DRAINING = "draining"  # the worker was told to stop
+    DRAINING = "draining"  # the worker stops; what it has staged is committed then
     DROPPING = "dropping"  # as DRAINING, but nothing that is staged can be committed any more
     CLOSING = "closing"  # the worker is gone, the rest is being committed
     CLOSING_SETTLING = "closing_settling"  # as SETTLING, with the worker gone
     CLOSED = "closed"  # nothing staged, nothing running; the goal says what is next
-    PAUSED = "paused"  # as a person wished
+    PAUSED = "paused"  # a person asked for it
     WAITING = "waiting"  # a dependency is down: try again after the backoff (I9)
     FAILED = "failed"  # a person must act
 
@@ -49,11 +60,14 @@ class Event(StrEnum):
     OWNED = "owned"  # the table carries our epoch now
     STAGE = "stage"  # the worker staged a batch
     COMMIT_DUE = "commit_due"  # interval over, enough bytes, or asked for
-    COMMITTED = "committed"  # the snapshot is there, or there was nothing to commit
+    COMMITTED = "committed"  # all that was staged is in the table
     HEAD_MOVED = "head_moved"  # another writer was first; the ledger is still ours (I3)
     ANSWER_LOST = "answer_lost"  # the commit may or may not have gone through
-    OWNERSHIP_LOST = "ownership_lost"  # the table carries a higher epoch (I5)
-    DEPENDENCY_DOWN = "dependency_down"
+    SETTLED = "settled"  # the commit in doubt is in the table (I4)
+    ABSENT = "absent"  # the commit in doubt is not in the table (I4)
+    GAVE_UP = "gave_up"  # the commit in doubt was tried often enough; the next owner settles it
+    START_OVER = "start_over"  # this ownership commits no more: a higher epoch (I5), unreadable files
+    DEPENDENCY_DOWN = "dependency_down"  # a server does not answer; nothing was sent (I9)
     RETRY_DUE = "retry_due"  # the backoff is over
     REFUSED = "refused"  # only a person can decide: bad record, gap, foreign table…
     WORKER_DIED = "worker_died"
@@ -78,110 +92,135 @@ class Action(StrEnum):
 
 
 S, E, A = State, Event, Action
+Transition = tuple[State, tuple[Action, ...]]
 
-TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
-    (S.STOPPED, E.START): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    (S.STOPPED, E.STOP): (S.STOPPED, ()),
-    (S.STOPPED, E.PAUSE): (S.PAUSED, ()),
-    (S.STOPPED, E.RESUME): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    # Starting runs to its outcome within one step, so wishes cannot arrive in between.
-    (S.STARTING, E.OWNED): (S.RUNNING, (A.START_WORKER,)),
-    (S.STARTING, E.DEPENDENCY_DOWN): (S.WAITING, (A.ARM_RETRY,)),
-    (S.STARTING, E.REFUSED): (S.FAILED, ()),
-    (S.STARTING, E.OWNERSHIP_LOST): (S.WAITING, (A.ARM_RETRY,)),
-    (S.RUNNING, E.STAGE): (S.STAGED, ()),
-    (S.RUNNING, E.COMMIT_DUE): (S.RUNNING, ()),
-    (S.RUNNING, E.START): (S.RUNNING, ()),
-    (S.RUNNING, E.RESUME): (S.RUNNING, ()),
-    (S.RUNNING, E.PAUSE): (S.DRAINING, (A.STOP_WORKER,)),
-    (S.RUNNING, E.STOP): (S.DRAINING, (A.STOP_WORKER,)),
-    (S.RUNNING, E.REFUSED): (S.DRAINING, (A.STOP_WORKER,)),
-    (S.RUNNING, E.WORKER_DIED): (S.DRAINING, (A.STOP_WORKER,)),
-    (S.STAGED, E.STAGE): (S.STAGED, ()),
-    (S.STAGED, E.COMMIT_DUE): (S.COMMITTING, (A.COMMIT,)),
-    (S.STAGED, E.START): (S.STAGED, ()),
-    (S.STAGED, E.RESUME): (S.STAGED, ()),
-    (S.STAGED, E.PAUSE): (S.DRAINING, (A.STOP_WORKER,)),
-    (S.STAGED, E.STOP): (S.DRAINING, (A.STOP_WORKER,)),
-    # What was staged before the trouble is still good: it is committed on the way out.
-    (S.STAGED, E.REFUSED): (S.DRAINING, (A.STOP_WORKER,)),
-    (S.STAGED, E.WORKER_DIED): (S.DRAINING, (A.STOP_WORKER,)),
-    # A commit runs to its outcome within one step; what the worker stages meanwhile waits in the queue.
-    (S.COMMITTING, E.COMMITTED): (S.RUNNING, ()),
-    (S.COMMITTING, E.HEAD_MOVED): (S.COMMITTING, (A.COMMIT,)),
-    (S.COMMITTING, E.ANSWER_LOST): (S.SETTLING, (A.SETTLE,)),
-    (S.COMMITTING, E.DEPENDENCY_DOWN): (S.STAGED, (A.ARM_RETRY,)),
-    (S.COMMITTING, E.OWNERSHIP_LOST): (S.DROPPING, (A.DISCARD, A.STOP_WORKER)),
-    (S.COMMITTING, E.REFUSED): (S.DROPPING, (A.DISCARD, A.STOP_WORKER)),
-    (S.SETTLING, E.COMMITTED): (S.COMMITTING, (A.COMMIT,)),  # what was staged meanwhile
-    # It is not there: made again after a while, for what takes no commits may go on taking none.
-    (S.SETTLING, E.HEAD_MOVED): (S.STAGED, (A.ARM_RETRY,)),
-    (S.SETTLING, E.DEPENDENCY_DOWN): (S.SETTLING, (A.ARM_RETRY,)),
-    (S.SETTLING, E.RETRY_DUE): (S.SETTLING, (A.SETTLE,)),
-    # Files of an unknown commit may be in the table: they are not discarded while that is open.
-    (S.SETTLING, E.REFUSED): (S.CLOSING_SETTLING, (A.STOP_WORKER,)),
-    (S.SETTLING, E.STAGE): (S.SETTLING, ()),
-    (S.SETTLING, E.COMMIT_DUE): (S.SETTLING, ()),
-    (S.SETTLING, E.START): (S.SETTLING, ()),
-    (S.SETTLING, E.RESUME): (S.SETTLING, ()),
-    (S.SETTLING, E.PAUSE): (S.CLOSING_SETTLING, (A.STOP_WORKER,)),
-    (S.SETTLING, E.STOP): (S.CLOSING_SETTLING, (A.STOP_WORKER,)),
-    (S.SETTLING, E.WORKER_DIED): (S.CLOSING_SETTLING, (A.STOP_WORKER,)),
-    (S.DRAINING, E.STAGE): (S.DRAINING, ()),
-    (S.DRAINING, E.COMMIT_DUE): (S.DRAINING, ()),
-    (S.DRAINING, E.WORKER_STOPPED): (S.CLOSING, (A.COMMIT,)),
-    # The next owner, be it this very coordinator, must not meet a batch of this worker (I1).
-    (S.DROPPING, E.STAGE): (S.DROPPING, (A.DISCARD,)),
-    (S.DROPPING, E.WORKER_STOPPED): (S.CLOSED, (A.FINISH,)),
-    (S.CLOSING, E.COMMITTED): (S.CLOSED, (A.FINISH,)),
-    (S.CLOSING, E.HEAD_MOVED): (S.CLOSING, (A.COMMIT,)),
-    (S.CLOSING, E.ANSWER_LOST): (S.CLOSING_SETTLING, (A.SETTLE,)),
-    # The catalog is down: what is staged will be read again from the topic (I6), so it may go.
-    (S.CLOSING, E.DEPENDENCY_DOWN): (S.CLOSED, (A.DISCARD, A.FINISH)),
-    (S.CLOSING, E.OWNERSHIP_LOST): (S.CLOSED, (A.DISCARD, A.FINISH)),
-    (S.CLOSING, E.REFUSED): (S.CLOSED, (A.DISCARD, A.FINISH)),
-    (S.CLOSING_SETTLING, E.COMMITTED): (S.CLOSING, (A.COMMIT,)),
-    (S.CLOSING_SETTLING, E.HEAD_MOVED): (S.CLOSING, (A.COMMIT,)),
-    # Unknown and unreachable: the files may be in the table, so they are neither kept nor deleted here;
-    # the next start settles it from the table and sweeps what no snapshot refers to.
-    (S.CLOSING_SETTLING, E.DEPENDENCY_DOWN): (S.CLOSED, (A.FINISH,)),
-    (S.CLOSING_SETTLING, E.OWNERSHIP_LOST): (S.CLOSED, (A.DISCARD, A.FINISH)),
-    (S.CLOSING_SETTLING, E.REFUSED): (S.CLOSED, (A.FINISH,)),
-    (S.CLOSING_SETTLING, E.STAGE): (S.CLOSING_SETTLING, ()),
-    (S.CLOSING_SETTLING, E.WORKER_STOPPED): (S.CLOSING_SETTLING, (A.SETTLE,)),
-    (S.CLOSED, E.CLOSED_TO_STOP): (S.STOPPED, ()),
-    (S.CLOSED, E.CLOSED_TO_PAUSE): (S.PAUSED, ()),
-    (S.CLOSED, E.CLOSED_TO_RETRY): (S.WAITING, (A.ARM_RETRY,)),
-    (S.CLOSED, E.CLOSED_TO_FAIL): (S.FAILED, ()),
-    (S.PAUSED, E.START): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    (S.PAUSED, E.RESUME): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    (S.PAUSED, E.PAUSE): (S.PAUSED, ()),
-    (S.PAUSED, E.STOP): (S.STOPPED, ()),
-    (S.WAITING, E.RETRY_DUE): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    (S.WAITING, E.START): (S.WAITING, ()),
-    (S.WAITING, E.RESUME): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    (S.WAITING, E.PAUSE): (S.PAUSED, ()),
-    (S.WAITING, E.STOP): (S.STOPPED, ()),
-    # A person looked and says: go on.
-    (S.FAILED, E.RESUME): (S.STARTING, (A.TAKE_OWNERSHIP,)),
-    (S.FAILED, E.START): (S.FAILED, ()),
-    (S.FAILED, E.PAUSE): (S.PAUSED, ()),
-    (S.FAILED, E.STOP): (S.STOPPED, ()),
+
+def _to(after: State, *actions: Action) -> Transition:
+    return after, actions
+
+
+def _stay(state: State, *events: Event) -> dict[Event, Transition]:
+    return dict.fromkeys(events, (state, ()))
+
+
+PROTOCOL: dict[State, dict[Event, Transition]] = {
+    S.STOPPED: {
+        E.START: _to(S.STARTING, A.TAKE_OWNERSHIP),
+        E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),
+        E.PAUSE: _to(S.PAUSED),
+        **_stay(S.STOPPED, E.STOP, E.COMMIT_DUE),
+    },
+    S.STARTING: {
+        E.OWNED: _to(S.RUNNING, A.START_WORKER),
+        E.HEAD_MOVED: _to(S.WAITING, A.ARM_RETRY),
+        # A claim that may have arrived is found by the next try, which takes a higher epoch.
+        E.ANSWER_LOST: _to(S.WAITING, A.ARM_RETRY),
+        E.START_OVER: _to(S.WAITING, A.ARM_RETRY),
+        E.DEPENDENCY_DOWN: _to(S.WAITING, A.ARM_RETRY),
+        E.REFUSED: _to(S.FAILED),
+    },
+    S.RUNNING: {
+        E.STAGE: _to(S.STAGED),
+        E.PAUSE: _to(S.DRAINING, A.STOP_WORKER),
+        E.STOP: _to(S.DRAINING, A.STOP_WORKER),
+        E.REFUSED: _to(S.DRAINING, A.STOP_WORKER),
+        E.WORKER_DIED: _to(S.DRAINING, A.STOP_WORKER),
+        **_stay(S.RUNNING, E.START, E.RESUME, E.COMMIT_DUE),
+    },
+    S.STAGED: {
+        E.COMMIT_DUE: _to(S.COMMITTING, A.COMMIT),
+        E.PAUSE: _to(S.DRAINING, A.STOP_WORKER),
+        E.STOP: _to(S.DRAINING, A.STOP_WORKER),
+        # What was staged before the error is still good: it is committed on the way out.
+        E.REFUSED: _to(S.DRAINING, A.STOP_WORKER),
+        E.WORKER_DIED: _to(S.DRAINING, A.STOP_WORKER),
+        **_stay(S.STAGED, E.STAGE, E.START, E.RESUME),
+    },
+    S.COMMITTING: {  # what the worker stages meanwhile waits in the inbox
+        E.COMMITTED: _to(S.RUNNING),
+        E.HEAD_MOVED: _to(S.COMMITTING, A.COMMIT),
+        E.ANSWER_LOST: _to(S.SETTLING, A.SETTLE),
+        E.DEPENDENCY_DOWN: _to(S.STAGED, A.ARM_RETRY),
+        E.START_OVER: _to(S.DROPPING, A.DISCARD, A.STOP_WORKER),
+        E.REFUSED: _to(S.DROPPING, A.DISCARD, A.STOP_WORKER),
+    },
+    S.SETTLING: {
+        E.SETTLED: _to(S.COMMITTING, A.COMMIT),  # what was staged meanwhile
+        # Made again after a while: a catalog that takes no commits may go on taking none.
+        E.ABSENT: _to(S.STAGED, A.ARM_RETRY),
+        E.DEPENDENCY_DOWN: _to(S.SETTLING, A.ARM_RETRY),
+        E.RETRY_DUE: _to(S.SETTLING, A.SETTLE),
+        E.PAUSE: _to(S.CLOSING_SETTLING, A.STOP_WORKER),
+        E.STOP: _to(S.CLOSING_SETTLING, A.STOP_WORKER),
+        E.REFUSED: _to(S.CLOSING_SETTLING, A.STOP_WORKER),
+        E.WORKER_DIED: _to(S.CLOSING_SETTLING, A.STOP_WORKER),
+        **_stay(S.SETTLING, E.STAGE, E.COMMIT_DUE, E.START, E.RESUME),
+    },
+    # On the way out orders and errors change the goal, not the way.
+    S.DRAINING: {
+        E.WORKER_STOPPED: _to(S.CLOSING, A.COMMIT),
+        **_stay(S.DRAINING, E.STAGE, E.COMMIT_DUE),
+        **_stay(S.DRAINING, E.START, E.RESUME, E.PAUSE, E.STOP, E.REFUSED, E.WORKER_DIED),
+    },
+    S.DROPPING: {
+        E.WORKER_STOPPED: _to(S.CLOSED, A.FINISH),
+        # The next owner, be it this very coordinator, must not meet a batch of this worker (I1).
+        E.STAGE: _to(S.DROPPING, A.DISCARD),
+        **_stay(S.DROPPING, E.COMMIT_DUE),
+        **_stay(S.DROPPING, E.START, E.RESUME, E.PAUSE, E.STOP, E.REFUSED, E.WORKER_DIED),
+    },
+    S.CLOSING: {
+        E.COMMITTED: _to(S.CLOSED, A.FINISH),
+        E.HEAD_MOVED: _to(S.CLOSING, A.COMMIT),
+        E.ANSWER_LOST: _to(S.CLOSING_SETTLING, A.SETTLE),
+        # What is staged may go: its records will be read again from the topic (I6).
+        E.DEPENDENCY_DOWN: _to(S.CLOSED, A.DISCARD, A.FINISH),
+        E.START_OVER: _to(S.CLOSED, A.DISCARD, A.FINISH),
+        E.REFUSED: _to(S.CLOSED, A.DISCARD, A.FINISH),
+    },
+    S.CLOSING_SETTLING: {
+        E.WORKER_STOPPED: _to(S.CLOSING_SETTLING, A.SETTLE),
+        E.SETTLED: _to(S.CLOSING, A.COMMIT),
+        E.ABSENT: _to(S.CLOSING, A.COMMIT),
+        # The files may be in the table, so they are neither kept nor deleted here: the next owner settles
+        # it from the table and sweeps what no snapshot refers to (I10).
+        E.GAVE_UP: _to(S.CLOSED, A.FINISH),
+        E.DEPENDENCY_DOWN: _to(S.CLOSED, A.FINISH),
+        E.REFUSED: _to(S.CLOSED, A.FINISH),
+        E.START_OVER: _to(S.CLOSED, A.DISCARD, A.FINISH),
+        **_stay(S.CLOSING_SETTLING, E.STAGE, E.COMMIT_DUE),
+        **_stay(S.CLOSING_SETTLING, E.START, E.RESUME, E.PAUSE, E.STOP, E.WORKER_DIED),
+    },
+    S.CLOSED: {
+        E.CLOSED_TO_STOP: _to(S.STOPPED),
+        E.CLOSED_TO_PAUSE: _to(S.PAUSED),
+        E.CLOSED_TO_RETRY: _to(S.WAITING, A.ARM_RETRY),
+        E.CLOSED_TO_FAIL: _to(S.FAILED),
+    },
+    # A worker that stops after its topic's commit was given up reports to one of the next three.
+    S.PAUSED: {
+        E.START: _to(S.STARTING, A.TAKE_OWNERSHIP),
+        E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),
+        E.STOP: _to(S.STOPPED),
+        E.STAGE: _to(S.PAUSED, A.DISCARD),
+        **_stay(S.PAUSED, E.PAUSE, E.COMMIT_DUE, E.WORKER_STOPPED),
+    },
+    S.WAITING: {
+        E.RETRY_DUE: _to(S.STARTING, A.TAKE_OWNERSHIP),
+        E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),
+        E.PAUSE: _to(S.PAUSED),
+        E.STOP: _to(S.STOPPED),
+        E.STAGE: _to(S.WAITING, A.DISCARD),
+        **_stay(S.WAITING, E.START, E.COMMIT_DUE, E.WORKER_STOPPED),
+    },
+    S.FAILED: {
+        E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),  # a person looked and wants it to go on
+        E.PAUSE: _to(S.PAUSED),
+        E.STOP: _to(S.STOPPED),
+        E.STAGE: _to(S.FAILED, A.DISCARD),
+        **_stay(S.FAILED, E.START, E.COMMIT_DUE, E.WORKER_STOPPED),
+    },
 }
-
-# Wishes and troubles that come while the topic is on its way out change the goal, not the way.
-for _state in (S.DRAINING, S.DROPPING, S.CLOSING_SETTLING):
-    for _event in (E.START, E.RESUME, E.PAUSE, E.STOP, E.REFUSED, E.WORKER_DIED):
-        TRANSITIONS.setdefault((_state, _event), (_state, ()))
-
-# Somebody may ask for a commit where there is nothing to commit.
-for _state in (S.STOPPED, S.DROPPING, S.CLOSING_SETTLING, S.PAUSED, S.WAITING, S.FAILED):
-    TRANSITIONS[_state, E.COMMIT_DUE] = (_state, ())
-
-# What a worker says before it is stopped can close a topic whose commit is being settled before it is gone.
-for _state in (S.PAUSED, S.WAITING, S.FAILED):
-    TRANSITIONS[_state, E.WORKER_STOPPED] = (_state, ())
-    TRANSITIONS[_state, E.STAGE] = (_state, (A.DISCARD,))
 
 
 class Goal(StrEnum):
@@ -195,7 +234,7 @@ class Goal(StrEnum):
 
 _GOAL_OF = {
     E.WORKER_DIED: Goal.RETRY,
-    E.OWNERSHIP_LOST: Goal.RETRY,
+    E.START_OVER: Goal.RETRY,
     E.PAUSE: Goal.PAUSE,
     E.REFUSED: Goal.FAIL,
     E.STOP: Goal.STOP,
@@ -204,7 +243,7 @@ _WEIGHT = list(Goal)
 _EVENT_OF_ERROR: tuple[tuple[tuple[type[Exception], ...], Event], ...] = (
     ((HeadMovedError,), E.HEAD_MOVED),
     ((OutcomeUnknownError,), E.ANSWER_LOST),
-    ((StartOverError,), E.OWNERSHIP_LOST),
+    ((StartOverError,), E.START_OVER),
     ((ActionNeededError, UsageError), E.REFUSED),
     ((RetryableError,), E.DEPENDENCY_DOWN),
 )
@@ -225,21 +264,21 @@ def next_goal(goal: Goal, event: Event) -> Goal:
 
 
 def event_of(error: Exception) -> Event:
-    """The event that an error of an action stands for; others than those of ``errors`` are raised again."""
+    """The event that an error of an action stands for; an error that none stands for is raised again."""
     for kinds, event in _EVENT_OF_ERROR:
         if isinstance(error, kinds):
             return event
     raise error
 
 
-def transition(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
+def transition(state: State, event: Event) -> Transition:
     """The next state and what to do.
 
     Raises:
-        InternalError: the pair is not in the table.
+        InternalError: the pair is not in the protocol.
     """
     try:
-        return TRANSITIONS[state, event]
+        return PROTOCOL[state][event]
     except KeyError:
         raise InternalError(f"event {event!r} has no meaning in state {state!r}") from None
 

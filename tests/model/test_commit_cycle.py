@@ -6,7 +6,7 @@ import pytest
 
 from tabletopic_kernel.model.commit_cycle import (
     CLOSED_EVENT,
-    TRANSITIONS,
+    PROTOCOL,
     Action,
     Event,
     Goal,
@@ -18,20 +18,28 @@ from tabletopic_kernel.model.commit_cycle import (
 )
 from tabletopic_kernel.model.errors import InternalError
 
+PAIRS = {(state, event): way for state, events in PROTOCOL.items() for event, way in events.items()}
 # Events that an action brings back within the same step, by action: they always follow it.
 OUTCOMES = {
-    Action.TAKE_OWNERSHIP: {Event.OWNED, Event.DEPENDENCY_DOWN, Event.REFUSED, Event.OWNERSHIP_LOST},
+    Action.TAKE_OWNERSHIP: {
+        Event.OWNED,
+        Event.HEAD_MOVED,
+        Event.ANSWER_LOST,
+        Event.START_OVER,
+        Event.DEPENDENCY_DOWN,
+        Event.REFUSED,
+    },
     Action.START_WORKER: {Event.WORKER_DIED},
     Action.STOP_WORKER: {Event.WORKER_STOPPED},
     Action.COMMIT: {
         Event.COMMITTED,
         Event.HEAD_MOVED,
         Event.ANSWER_LOST,
-        Event.OWNERSHIP_LOST,
+        Event.START_OVER,
         Event.DEPENDENCY_DOWN,
         Event.REFUSED,
     },
-    Action.SETTLE: {Event.COMMITTED, Event.HEAD_MOVED, Event.DEPENDENCY_DOWN, Event.REFUSED},
+    Action.SETTLE: {Event.SETTLED, Event.ABSENT, Event.DEPENDENCY_DOWN, Event.REFUSED},
     Action.FINISH: set(CLOSED_EVENT.values()),
 }
 # States that a step can end in: here wishes and the worker's reports arrive.
@@ -55,8 +63,8 @@ WISHES = {Event.START, Event.PAUSE, Event.RESUME, Event.STOP, Event.COMMIT_DUE}
 @pytest.mark.parametrize(("state", "event"), [*itertools.product(State, Event)])
 def test_every_pair_is_in_the_table_or_an_error(state: State, event: Event) -> None:
     """A pair that is not in the table raises and says which."""
-    if (state, event) in TRANSITIONS:
-        assert transition(state, event) == TRANSITIONS[state, event]
+    if (state, event) in PAIRS:
+        assert transition(state, event) == PAIRS[state, event]
     else:
         with pytest.raises(InternalError, match=f"{event.value}.*{state.value}"):
             transition(state, event)
@@ -66,27 +74,27 @@ def test_every_pair_is_in_the_table_or_an_error(state: State, event: Event) -> N
 @pytest.mark.parametrize("wish", sorted(WISHES))
 def test_a_person_may_wish_anything_at_any_time(state: State, wish: Event) -> None:
     """No wish of a person ever hits a hole in the table."""
-    assert (state, wish) in TRANSITIONS
+    assert (state, wish) in PAIRS
 
 
-@pytest.mark.parametrize("key", sorted(TRANSITIONS))
+@pytest.mark.parametrize("key", sorted(PAIRS))
 def test_every_outcome_of_an_action_is_understood(key: tuple[State, Event]) -> None:
     """Whatever an action brings back has a meaning in the state it is taken in."""
-    after, actions = TRANSITIONS[key]
+    after, actions = PAIRS[key]
     for action in actions:
         for outcome in OUTCOMES.get(action, ()):
-            assert (after, outcome) in TRANSITIONS, f"{action} in {after} may bring {outcome}"
+            assert (after, outcome) in PAIRS, f"{action} in {after} may bring {outcome}"
 
 
 @pytest.mark.parametrize("state", sorted(RESTING - {State.STOPPED}))
 def test_late_reports_of_a_worker_are_understood(state: State) -> None:
     """A batch that was on its way when the topic moved on is taken or discarded, never an error."""
-    assert (state, Event.STAGE) in TRANSITIONS
+    assert (state, Event.STAGE) in PAIRS
 
 
 def test_a_topic_is_taken_only_where_no_worker_is_left() -> None:
     """A worker is stopped before its successor may start: its late batches are not the other's (I1)."""
-    for (state, event), (after, actions) in TRANSITIONS.items():
+    for (state, event), (after, actions) in PAIRS.items():
         if Action.TAKE_OWNERSHIP in actions:
             assert state in ALONE
         if Action.STOP_WORKER in actions:
@@ -95,20 +103,29 @@ def test_a_topic_is_taken_only_where_no_worker_is_left() -> None:
             assert event is Event.WORKER_STOPPED
 
 
+def test_only_a_commit_in_doubt_is_settled() -> None:
+    """What the history says of a commit means something where one is in doubt, and nowhere else (I4)."""
+    answers = {Event.SETTLED, Event.ABSENT, Event.GAVE_UP}
+    in_doubt = {state for state, event in PAIRS if event in answers}
+    assert in_doubt == {State.SETTLING, State.CLOSING_SETTLING}
+    for state in in_doubt:
+        assert not {Event.COMMITTED, Event.HEAD_MOVED, Event.ANSWER_LOST} & PROTOCOL[state].keys()
+
+
 def test_every_state_can_be_reached_and_left() -> None:
     """There is no island and no dead end in the table."""
     reached = {State.STOPPED}
-    while more := {after for (state, _), (after, _) in TRANSITIONS.items() if state in reached} - reached:
+    while more := {after for (state, _), (after, _) in PAIRS.items() if state in reached} - reached:
         reached |= more
     assert reached == set(State)
     for state in State:
-        assert any(after is not state for (of, _), (after, _) in TRANSITIONS.items() if of is state)
+        assert any(after is not state for (of, _), (after, _) in PAIRS.items() if of is state)
 
 
 def test_files_of_an_unknown_commit_are_never_discarded_while_it_is_open() -> None:
     """In the settling states no action deletes files: they may be in the table (I4)."""
-    for (state, event), (_, actions) in TRANSITIONS.items():
-        if state is State.SETTLING or (state is State.CLOSING_SETTLING and event is not Event.OWNERSHIP_LOST):
+    for (state, event), (_, actions) in PAIRS.items():
+        if state is State.SETTLING or (state is State.CLOSING_SETTLING and event is not Event.START_OVER):
             assert Action.DISCARD not in actions
 
 
