@@ -98,7 +98,7 @@ def reachable(what: str) -> Iterator[None]:
         raise
 
 
-def is_outside(error: Exception) -> bool:
+def is_outside(error: BaseException) -> bool:
     """Whether an error tells of a server, a network or a disk, and not of a fault of this program (I9).
 
     >>> is_outside(ConnectionResetError()), is_outside(KeyError())
@@ -185,6 +185,6 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
     return locations
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What an error says, without the statements and links that SQLAlchemy adds below; never empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -201,10 +201,12 @@ class TopicTable:
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
             self._require_tag(transaction)
         except Exception as error:  # manifests could not be written: nothing was sent yet
-            if not is_outside(error):
+            # A manifest that stays empty because another cannot be read hides that error behind its own.
+            cause = next((one for one in (error, error.__context__) if one and is_outside(one)), None)
+            if cause is None:
                 raise
             raise RetryableError(
-                f"the storage does not take the metadata of {self.identifier} ({first_line(error)}), and is "
+                f"the storage does not take the metadata of {self.identifier} ({first_line(cause)}), and is "
                 "tried again: is it reachable and not full, and are location and keys in [catalog] right?"
             ) from error
         reach(Step.TAGGED)

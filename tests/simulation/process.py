@@ -178,5 +178,7 @@ def step(coordinator: Coordinator, world: World) -> None:
     try:
         coordinator.step()
     except Exception as error:
+        if isinstance(error.__context__, Died):  # a library's clean-up raised over it
+            raise error.__context__ from None
         world.reader.crashed(error)
         coordinator._crash(error)

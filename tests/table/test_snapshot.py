@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.columns.evolution import evolve
@@ -17,6 +19,7 @@ from tabletopic_kernel.model.errors import (
     HeadMovedError,
     LostOwnershipError,
     OutcomeUnknownError,
+    RetryableError,
     StartOverError,
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
@@ -200,6 +203,31 @@ def test_a_refused_commit_leaves_no_manifests(owned: Owned, catalog: Catalog, tm
     with pytest.raises(HeadMovedError):
         table.commit(staged.files, ledger, next_commit(ledger, staged))
     assert set(tmp_path.rglob("*.avro")) == there
+
+
+def test_a_storage_that_fails_while_manifests_are_merged_is_waited_for(
+    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is down, whatever PyIceberg says of the manifest that it could not fill (I9)."""
+    table, ledger = owned
+    for first in (0, 3):
+        staged = batch(table, first, first + 3)
+        after = next_commit(ledger, staged)
+        table.commit(staged.files, ledger, after)
+        ledger = after
+    with table.table.transaction() as change:
+        change.set_properties({TableProperties.MANIFEST_MIN_MERGE_COUNT: "2"})
+    more = batch(table, 6, 7)
+
+    def away(*_: object, **__: object) -> list[ManifestEntry]:
+        raise OSError("connection reset")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ManifestFile, "fetch_manifest_entry", away)
+        with pytest.raises(RetryableError, match="connection reset"):
+            table.commit(more.files, ledger, next_commit(ledger, more))
+    table.commit(more.files, ledger, next_commit(ledger, more))
+    assert fresh(catalog).table.scan().to_arrow().num_rows == 7
 
 
 def test_files_that_others_took_away_are_planned_again(
