@@ -10,8 +10,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.demo.proof import Ask
 from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
+from tabletopic_kernel.table.history import snapshots
 from tabletopic_kernel.table.schemas.registered import CoveredSchema
 
 
@@ -61,23 +61,19 @@ class SchemaStep:
 
 def commits(metadata: TableMetadata) -> list[Commit]:
     """Every snapshot that carries a ledger, oldest first."""
-    found = []
-    for snapshot in sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0):
-        summary = dict(snapshot.summary.additional_properties) if snapshot.summary else {}
-        ledger = Ledger.from_summary(summary)
-        if ledger is not None:
-            found.append(
-                Commit(
-                    snapshot_id=snapshot.snapshot_id,
-                    at_ms=snapshot.timestamp_ms,
-                    epoch=ledger.epoch,
-                    rows=int(summary.get("added-records", 0)),
-                    files=int(summary.get("added-data-files", 0)),
-                    bytes=int(summary.get("added-files-size", 0)),
-                    next_offsets=dict(ledger.next_offsets),
-                )
-            )
-    return found
+    return [
+        Commit(
+            one.snapshot_id,
+            one.at_ms,
+            one.epoch,
+            one.added_rows,
+            one.added_files,
+            one.added_bytes,
+            one.next_offsets,
+        )
+        for one in reversed(snapshots(metadata))
+        if one.epoch is not None and one.next_offsets is not None
+    ]
 
 
 def with_waits(ask: Ask, table: str, history: Sequence[Commit]) -> list[Commit]:

@@ -23,6 +23,7 @@ from tabletopic_kernel.demo.screen import Screen, StreamView
 from tabletopic_kernel.demo.script import COMMIT_INTERVAL_MS, PARTITIONS, TOPIC, Script
 from tabletopic_kernel.demo.stage import Interrupted, Stage, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import InternalError, UsageError
 from tabletopic_kernel.model.settings.sections import Settings, table_identifier
 from tabletopic_kernel.pipeline.write.data_files import data_root
@@ -99,7 +100,7 @@ class Demo:
 
     def _stream(self, workbench: Workbench) -> Tallies:
         """Scenes 2 and 3: the topic is switched on, then the events flow."""
-        began_ms = time.time_ns() // 1_000_000
+        began_ms = now_ms()
         with Monitor(Workbench(workbench.settings), TOPIC, began_ms) as monitor:
             with self._scene("switch_on", "2. A topic becomes a table topic", words.SWITCH_ON):
                 scene = self._switch_on(workbench, monitor)

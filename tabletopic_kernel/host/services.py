@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 from tabletopic_kernel.clients.kafka import Broker
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
 
@@ -37,5 +37,5 @@ class Services:
     still_mine: Callable[[str], bool] = lambda _: True
     turns: Turns = field(default_factory=Turns)  # of batches
     starts: Turns = field(default_factory=Turns)  # of queries
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    now_ms: Callable[[], int] = now_ms
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

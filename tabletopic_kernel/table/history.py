@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StructType
 
@@ -17,10 +16,9 @@ from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.columns.iceberg_types import spell
 from tabletopic_kernel.model.columns.sanitize_names import tidy
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, summary
 
 
 @dataclass(frozen=True)
@@ -92,25 +90,25 @@ class TopicSchema:
         return asdict(self)
 
 
-def snapshots(table: Table, limit: int) -> list[TableSnapshot]:
+def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSnapshot]:
     """The table's snapshots, newest first."""
-    newest = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0, reverse=True)
-    return [_snapshot(one) for one in newest[:limit]]
+    newest = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0, reverse=True)
+    return [snapshot_of(one) for one in newest[:limit]]
 
 
-def _snapshot(snapshot: Snapshot) -> TableSnapshot:
-    summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
-    ledger = Ledger.from_summary(summary)
+def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
+    """What a snapshot and its ledger say."""
+    told, ledger = summary(snapshot), ledger_of(snapshot)
     return TableSnapshot(
         snapshot_id=snapshot.snapshot_id,
         parent_id=snapshot.parent_snapshot_id,
         at_ms=snapshot.timestamp_ms,
         operation=snapshot.summary.operation.value if snapshot.summary else "",
-        added_rows=int(summary.get("added-records", 0)),
-        added_files=int(summary.get("added-data-files", 0)),
-        added_bytes=int(summary.get("added-files-size", 0)),
-        rows=int(summary.get("total-records", 0)),
-        files=int(summary.get("total-data-files", 0)),
+        added_rows=int(told.get("added-records", 0)),
+        added_files=int(told.get("added-data-files", 0)),
+        added_bytes=int(told.get("added-files-size", 0)),
+        rows=int(told.get("total-records", 0)),
+        files=int(told.get("total-data-files", 0)),
         table_schema_id=snapshot.schema_id,
         next_offsets=dict(ledger.next_offsets) if ledger else None,
         epoch=ledger.epoch if ledger else None,

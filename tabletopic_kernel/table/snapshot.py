@@ -131,12 +131,12 @@ class TopicTable:
         metadata = self.table.metadata
         head = metadata.current_snapshot()
         for snapshot in ancestors_of(head, metadata) if head else ():
-            if found := Ledger.from_summary(_summary(snapshot)):
+            if found := ledger_of(snapshot):
                 return found, snapshot
         # The ancestors were expired up to a foreign head: the tag has kept the ledger's snapshot.
         tag = metadata.refs.get(TAG)
         kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
-        found = Ledger.from_summary(_summary(kept)) if kept else None
+        found = ledger_of(kept) if kept else None
         return (found, kept) if found and kept else None
 
     @property
@@ -153,7 +153,7 @@ class TopicTable:
     def has_commit(self, commit_id: str) -> bool:
         """Whether a snapshot of the history carries this commit id (I4)."""
         return any(
-            _summary(snapshot).get(f"{PREFIX}commit-id") == commit_id
+            summary(snapshot).get(f"{PREFIX}commit-id") == commit_id
             for snapshot in self.table.metadata.snapshots
         )
 
@@ -352,19 +352,19 @@ class TopicTable:
     def rows(self) -> int:
         """Rows in the newest snapshot."""
         head = self.table.metadata.current_snapshot()
-        return int(_summary(head).get("total-records", 0)) if head else 0
+        return int(summary(head).get("total-records", 0)) if head else 0
 
     def figures(self) -> dict[str, object]:
         """What the progress record says of the table."""
         metadata = self.table.metadata
         head = metadata.current_snapshot()
-        summary = _summary(head) if head else {}
+        totals = summary(head) if head else {}
         versions = sorted(self.covered().values(), key=lambda one: (one.subject, one.version, str(one.id)))
         return {
             "table": self.identifier,
             "snapshot_id": head.snapshot_id if head else None,
             "rows": self.rows,
-            "files": int(summary.get("total-data-files", 0)),
+            "files": int(totals.get("total-data-files", 0)),
             "schema_versions": [
                 SchemaVersion(id=one.id, subject=one.subject, version=one.version) for one in versions
             ],
@@ -416,14 +416,18 @@ def newest_epoch(metadata: TableMetadata) -> int:
     names.
     """
     key = f"{PREFIX}epoch"
-    found = (
-        snapshot.summary.additional_properties.get(key) for snapshot in metadata.snapshots if snapshot.summary
-    )
+    found = (summary(snapshot).get(key) for snapshot in metadata.snapshots)
     return max((int(epoch) for epoch in found if epoch is not None), default=0)
 
 
-def _summary(snapshot: Snapshot) -> dict[str, str]:
-    return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+def summary(snapshot: Snapshot) -> Mapping[str, str]:
+    """What a snapshot says of itself; empty where it says nothing."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def ledger_of(snapshot: Snapshot) -> Ledger | None:
+    """The ledger that a snapshot carries; None where another writer made it."""
+    return Ledger.from_summary(summary(snapshot))
 
 
 def _table_properties(settings: TopicSettings) -> dict[str, str]:

@@ -20,10 +20,9 @@ from pyiceberg.table import Table
 from tabletopic_kernel.clients.catalog import delete_files, list_files, reachable
 from tabletopic_kernel.clients.manifests import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
-from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write.data_files import epochs_root
 from tabletopic_kernel.table.locations import file_name, normal_location
-from tabletopic_kernel.table.snapshot import newest_epoch
+from tabletopic_kernel.table.snapshot import ledger_of, newest_epoch, summary
 
 _LOG = logging.getLogger(__name__)
 _EPOCH = re.compile(r"/epoch-(\d+)$")
@@ -157,8 +156,7 @@ class _Candidates:
                 self._keep(path)
             self._manifests.add(manifest.manifest_path)
         for snapshot in new:
-            told = snapshot.summary.additional_properties if snapshot.summary else {}
-            if (ledger := Ledger.from_summary(told)) and int(told.get("added-data-files", 0)):
+            if (ledger := ledger_of(snapshot)) and int(summary(snapshot).get("added-data-files", 0)):
                 self._committed.add(ledger.epoch)
             self._snapshots.add(snapshot.snapshot_id)
 

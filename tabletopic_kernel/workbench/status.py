@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 
 from tabletopic_kernel.clients.kafka import Broker, make_consumer
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
@@ -86,7 +87,7 @@ class Heard:
 
 def heard_lately(broker: Broker) -> dict[str, Heard]:
     """The newest progress of every topic whose host is alive."""
-    since = _now_ms() - FRESH_MS
+    since = now_ms() - FRESH_MS
     if CONTROL_TOPIC not in broker.topics():
         return {}
     heard: dict[str, Heard] = {}
@@ -230,7 +231,7 @@ def _lag_seconds(progress: Progress, behind: bool, oldest_ms: int | None) -> flo
     if not behind:
         return 0.0
     known = oldest_ms if oldest_ms is not None else min(progress.newest_ms.values(), default=None)
-    return 0.0 if known is None else round(max(0.0, (_now_ms() - known) / 1000), 3)
+    return 0.0 if known is None else round(max(0.0, (now_ms() - known) / 1000), 3)
 
 
 def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
@@ -263,7 +264,3 @@ def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> d
     finally:
         consumer.close()
     return oldest
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -151,7 +151,7 @@ class TableTopic:
         from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415
 
         table = self._table()
-        return [] if table is None else snapshots(table.table, limit)
+        return [] if table is None else snapshots(table.table.metadata, limit)
 
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines about this topic that hosts on this machine logged, oldest first."""

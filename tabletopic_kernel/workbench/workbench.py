@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.alter import altered, validated
@@ -201,7 +202,7 @@ class Workbench(Clients):
         from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
 
         wish = self.wish(topic)
-        write_wish(self.broker, topic, wish.model_copy(update={"commit_asked_ms": _now_ms()}))
+        write_wish(self.broker, topic, wish.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
         """Try a topic's dead letters again with the settings of today; its host does it, and this waits.
@@ -235,7 +236,7 @@ class Workbench(Clients):
         from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
 
         wish = self.wish(topic)
-        asked = ReplayWish(id=uuid.uuid4().hex, asked_ms=_now_ms(), where=where)
+        asked = ReplayWish(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         letters_that(where, asked.asked_ms)
         if not self.hosts():
             raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
@@ -413,10 +414,6 @@ class Workbench(Clients):
                 "run": run,
                 "settings": settings,
                 "requested_by": getpass.getuser(),
-                "requested_at_ms": _now_ms(),
+                "requested_at_ms": now_ms(),
             }
         )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

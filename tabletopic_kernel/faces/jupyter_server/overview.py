@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost, live_hosts
 from tabletopic_kernel.faces.jupyter_server.servers import Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place, names_all_servers
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.redact import mask, redact
@@ -47,7 +47,7 @@ class Overview:
             "host": self.host.told(ids),
             "sample": self.sample.state(),
             **figures,
-            "at_ms": time.time_ns() // 1_000_000,
+            "at_ms": now_ms(),
         }
 
     def waiting(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Overview:
             "host": self.host.told([]),
             "sample": self.sample.state(),
             **_EMPTY,
-            "at_ms": time.time_ns() // 1_000_000,
+            "at_ms": now_ms(),
         }
 
     def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.replay.replay import letters_that, stage_letters
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
@@ -58,7 +58,7 @@ def plan_replay(
         RetryableError: registry, catalog or storage do not answer.
         ActionNeededError: the settings say that such letters stop the topic.
     """
-    chosen = letters_that(where, time.time_ns() // 1_000_000)
+    chosen = letters_that(where, now_ms())
     identifier = table_identifier(topic, settings)
     letters = DeadLetters(catalog, identifier, topic)
     found = TopicTable.load(catalog, identifier, topic)

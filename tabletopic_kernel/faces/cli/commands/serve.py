@@ -17,6 +17,7 @@ import typer
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call, command
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | N
     host = workbench.host()
     args = (call, host, quiet)
     threading.Thread(target=_start_spark, args=args, name="spark start", daemon=True).start()
-    began_ms = time.time_ns() // 1_000_000
+    began_ms = now_ms()
     host.start()
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call, JsonOption, command, duration_ms
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import RetryableError
 
 if TYPE_CHECKING:
@@ -261,4 +262,4 @@ def events(
 def _since_ms(text: str) -> int | None:
     if text.strip().lower() == "all":
         return None
-    return time.time_ns() // 1_000_000 - duration_ms("--since", text)
+    return now_ms() - duration_ms("--since", text)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka import TIMEOUT_S, make_consumer
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent, event_of_json
 
 Take = Callable[[list[ControlEvent]], None]
@@ -38,7 +39,7 @@ def find_log(properties: Mapping[str, str]) -> Log:
     consumer = _consumer(properties)
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(CONTROL_TOPIC, 0), timeout=TIMEOUT_S)
-        since = TopicPartition(CONTROL_TOPIC, 0, time.time_ns() // 1_000_000 - _RECENT_MS)
+        since = TopicPartition(CONTROL_TOPIC, 0, now_ms() - _RECENT_MS)
         recent = consumer.offsets_for_times([since], timeout=TIMEOUT_S)[0].offset
         return Log(low, high if recent < 0 else max(low, recent))
     finally:

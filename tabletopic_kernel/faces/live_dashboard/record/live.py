@@ -16,6 +16,7 @@ from tabletopic_kernel.faces.live_dashboard.record.polls import BrokerPolls, Tab
 from tabletopic_kernel.faces.live_dashboard.record.view import View
 from tabletopic_kernel.faces.render.events import event_text
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.next_steps import Face, for_face
 from tabletopic_kernel.model.settings.sections import Settings
@@ -54,7 +55,7 @@ class Live:
         with known.lock:
             yield View(
                 record=known.record,
-                now_ms=_now_ms(),
+                now_ms=now_ms(),
                 wishes=known.wishes,
                 hosts=known.hosts,
                 tables=known.tables,
@@ -153,7 +154,7 @@ class Live:
         polls = BrokerPolls(workbench, self.known)
         while not over.is_set():
             try:
-                if not polls.step(time.monotonic(), _now_ms()):
+                if not polls.step(time.monotonic(), now_ms()):
                     over.set()  # another cluster answers at this address
                     return
                 self.known.trouble("broker", None)
@@ -165,12 +166,8 @@ class Live:
         polls = TablePolls(workbench, self.known)
         while not over.is_set():
             try:
-                polls.step(time.monotonic(), _now_ms())
+                polls.step(time.monotonic(), now_ms())
                 self.known.trouble("catalog", None)
             except (TableTopicError, KafkaException) as error:
                 self.known.trouble("catalog", error)
             over.wait(_TICK_S)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.faces.live_dashboard.record.view import SnapshotFacts, TableFacts
-from tabletopic_kernel.model.ledger import Ledger, Offsets
+from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.progress_view import Commit
+from tabletopic_kernel.table.history import snapshot_of
+from tabletopic_kernel.table.snapshot import ledger_of, summary
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -19,7 +21,7 @@ def facts_of(table: Table) -> TableFacts:
     """The table's figures and its newest snapshots."""
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms, reverse=True)
     head = table.metadata.current_snapshot()
-    totals = _summary(head) if head else {}
+    totals = summary(head) if head else {}
     return TableFacts(
         table=".".join(table.name()),
         rows=int(totals.get("total-records", 0)),
@@ -37,7 +39,7 @@ def commits_of(table: Table, before: int | None) -> list[tuple[Commit, Offsets]]
     """
     found = []
     for snapshot in table.metadata.snapshots:
-        facts, ledger = _snapshot(snapshot), Ledger.from_summary(_summary(snapshot))
+        facts, ledger = snapshot_of(snapshot), ledger_of(snapshot)
         if ledger is None or facts.added_files == 0:
             continue
         if before is None or ledger.commits < before:
@@ -47,21 +49,16 @@ def commits_of(table: Table, before: int | None) -> list[tuple[Commit, Offsets]]
 
 
 def _snapshot(snapshot: Snapshot) -> SnapshotFacts:
-    summary = _summary(snapshot)
-    ledger = Ledger.from_summary(summary)
+    facts, ledger = snapshot_of(snapshot), ledger_of(snapshot)
     return SnapshotFacts(
-        snapshot_id=snapshot.snapshot_id,
-        at_ms=snapshot.timestamp_ms,
-        operation=str(snapshot.summary.operation.value) if snapshot.summary else "",
-        added_rows=int(summary.get("added-records", 0)),
-        added_files=int(summary.get("added-data-files", 0)),
-        added_bytes=int(summary.get("added-files-size", 0)),
-        total_rows=int(summary.get("total-records", 0)),
+        snapshot_id=facts.snapshot_id,
+        at_ms=facts.at_ms,
+        operation=facts.operation,
+        added_rows=facts.added_rows,
+        added_files=facts.added_files,
+        added_bytes=facts.added_bytes,
+        total_rows=facts.rows,
         commit_number=ledger.commits if ledger else None,
-        epoch=ledger.epoch if ledger else None,
+        epoch=facts.epoch,
         records=sum(ledger.next_offsets.values()) if ledger else None,
     )
-
-
-def _summary(snapshot: Snapshot) -> dict[str, str]:
-    return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
