@@ -6,10 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry.confluent import meta_pb2
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.avro.schema import AvroSchemaError, parse
 from tabletopic_kernel.formats.json.schema.columns import parse_json_schema
+from tabletopic_kernel.formats.protobuf.schema import tree
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.types import iceberg_schema_of as protobuf_columns
 from tabletopic_kernel.formats.types import iceberg_schema_of
 from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.columns.meaning import avro_meaning, json_meaning, meaning_in
@@ -60,6 +64,15 @@ def test_meanings_of_avro(kind: Any, meaning: str | None) -> None:
             },
             "a.Decimal scale 2",
         ),
+        (
+            {
+                "type": "number",
+                "title": "a.Decimal",
+                "connect.type": "bytes",
+                "connect.parameters": {"scale": "2"},
+            },
+            "a.Decimal",
+        ),
         ({"type": "integer", "title": "a.MicroTime"}, None),
         ({"type": "string", "title": "a.Json", "connect.type": "string"}, None),
         (True, None),
@@ -81,6 +94,70 @@ def test_a_decimal_as_bytes_of_another_scale_does_not_fit() -> None:
     table = columns("2")
     assert not evolve(table, columns("2"), table.highest_field_id).refused
     assert evolve(table, columns("4"), table.highest_field_id).refused.keys() == {"price"}
+
+
+def _protobuf(fields: str) -> Schema:
+    text = f'syntax = "proto3"; import "confluent/meta.proto"; message Row {{ {fields} }}'
+    files, name = compile_schema(text)
+    return protobuf_columns(tree.parse(tree.message_named(tree.load(files).FindFileByName(name), None)))
+
+
+def _meta(**params: str) -> str:
+    told = ", ".join(f'{{key: "{key.replace("_", ".")}", value: "{one}"}}' for key, one in params.items())
+    return f"[(confluent.field_meta) = {{params: [{told}]}}]"
+
+
+@pytest.mark.parametrize(
+    ("field", "meaning"),
+    [
+        (f"int64 at = 1 {_meta(connect_name='io.debezium.time.Timestamp')};", "io.debezium.time.Timestamp"),
+        (f"repeated int64 at = 1 {_meta(connect_name='a.T')};", "a.T"),
+        (f"map<string, int64> at = 1 {_meta(connect_name='a.T')};", "a.T"),
+        (f"optional bytes at = 1 {_meta(connect_name='a.Decimal', scale='4')};", "a.Decimal scale 4"),
+        (f"uint64 at = 1 {_meta(connect_name='a.T')};", "a.T"),
+        (f"string at = 1 {_meta(connect_name='a.Json')};", None),
+        (f"int32 at = 1 {_meta(connect_type='int16')};", None),
+        (f"int64 at = 1 {_meta(connect_name='a b')};", None),
+        ("int64 at = 1;", None),
+    ],
+)
+def test_meanings_of_protobuf(field: str, meaning: str | None) -> None:
+    """Numbers and bytes have one where the field's option names it, in lists and maps too."""
+    assert meaning_in(_protobuf(field).find_field("at").doc) == meaning
+
+
+OTHER_META = """syntax = "proto2"; package confluent; import "google/protobuf/descriptor.proto";
+    message Meta { optional string doc = 1; }
+    extend google.protobuf.FieldOptions { optional %s field_meta = 1088; }"""
+OTHER_USE = 'syntax = "proto3"; import "confluent/meta.proto"; message Row { int64 at = 1 [%s]; }'
+
+
+def test_another_option_of_that_name_says_nothing() -> None:
+    """A file that a schema brings in the place of Confluent's need not have what is read there."""
+    use = OTHER_USE % '(confluent.field_meta) = {doc: "connect.name"}'
+    files, name = compile_schema(use, {"confluent/meta.proto": OTHER_META % "Meta"})
+    root = tree.parse(tree.message_named(tree.load(files).FindFileByName(name), None))
+    assert protobuf_columns(root).find_field("at").doc is None
+
+
+def test_another_option_of_that_number_is_a_bad_schema() -> None:
+    """Where Confluent's option is known, one of another type under its number cannot be read."""
+    assert meta_pb2.field_meta.number == 1088
+    use = OTHER_USE % '(confluent.field_meta) = "connect.name"'
+    with pytest.raises(tree.ProtobufSchemaError, match="option"):
+        compile_schema(use, {"confluent/meta.proto": OTHER_META % "string"})
+
+
+def test_another_unit_in_protobuf_does_not_fit() -> None:
+    """What was milliseconds and is microseconds now is refused, or gets a column of its own."""
+    before, after = (
+        _protobuf(f"int64 at = 1 {_meta(connect_name=f'io.debezium.time.{name}')};")
+        for name in ("Timestamp", "MicroTimestamp")
+    )
+    assert not evolve(before, before, before.highest_field_id).refused
+    assert evolve(before, after, before.highest_field_id).refused.keys() == {"at"}
+    beside = evolve(before, after, before.highest_field_id, new_columns=True)
+    assert [column.name for column in beside.schema.fields] == ["at", "at_MicroTimestamp"]
 
 
 def test_types_that_say_themselves_what_they_are_have_no_note() -> None:

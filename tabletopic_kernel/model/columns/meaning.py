@@ -6,7 +6,8 @@ longs, so the name of Connect's schema stands in the column's doc, and a field o
 this column. That is so for numbers and bytes alone: a text says itself what it is.
 
 Source: Confluent's AvroData (``connect.name``, ``connect.parameters``) and JsonSchemaData (``title`` beside
-``connect.type``).
+``connect.type``). Their ProtobufData leaves the name out; who writes it, writes it where that converter has
+``connect.type``: into the ``params`` of the field's option ``confluent.field_meta``.
 """
 
 from __future__ import annotations
@@ -105,13 +106,24 @@ def json_meaning(schema: Any) -> str | None:
             return json_meaning(present[0]) if len(present) == 1 else None
     if schema.get("type") == "array":
         return json_meaning(schema.get("items"))
-    is_number = schema.get("type") in ("integer", "number") or schema.get("connect.type") == "bytes"
-    return _named(schema, schema.get("title")) if is_number and "connect.type" in schema else None
+    if "connect.type" not in schema:
+        return None
+    if schema.get("type") in ("integer", "number"):  # a Decimal that is a number needs no scale
+        return _with_scale(schema.get("title"), None)
+    return _named(schema, schema.get("title")) if schema["connect.type"] == "bytes" else None
+
+
+def protobuf_meaning(params: Mapping[str, str]) -> str | None:
+    """The same of the texts that stand beside a Protobuf field of numbers or bytes."""
+    return _with_scale(params.get("connect.name"), params.get("scale"))
 
 
 def _named(schema: Mapping[str, Any], name: object) -> str | None:
+    given = schema.get("connect.parameters")
+    return _with_scale(name, given.get("scale") if isinstance(given, dict) else None)
+
+
+def _with_scale(name: object, scale: object) -> str | None:
     if not isinstance(name, str) or not name or len(name.split()) != 1:
         return None
-    given = schema.get("connect.parameters")
-    scale = str(given.get("scale", "")) if isinstance(given, dict) else ""
-    return f"{name} scale {scale}" if re.fullmatch(r"-?\d+", scale) else name
+    return f"{name} scale {scale}" if re.fullmatch(r"-?\d+", str(scale)) else name

@@ -139,7 +139,12 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             raise RetryableError(
                 f"the Protobuf compiler ended with code {done.returncode}: {done.stderr[:500]}"
             )
-        return FileDescriptorSet.FromString((root / "out").read_bytes()).file  # type: ignore[no-any-return]
+        try:
+            return FileDescriptorSet.FromString((root / "out").read_bytes()).file  # type: ignore[no-any-return]
+        except DecodeError as error:  # an option that a module of this process knows otherwise
+            raise ProtobufSchemaError(
+                f"the Protobuf schema has an option that is not what its number stands for: {error}"
+            ) from error
 
 
 def _told(stderr: str, folder: str) -> str:

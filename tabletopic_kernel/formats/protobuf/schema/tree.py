@@ -16,6 +16,8 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[import-untyped]
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 
+from tabletopic_kernel.formats.protobuf.schema.field_meta import meta_reader
+from tabletopic_kernel.model.columns.meaning import protobuf_meaning
 from tabletopic_kernel.model.errors import ActionNeededError
 
 # Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.
@@ -136,13 +138,17 @@ FieldType = Element | Repeated | Map
 
 @dataclass(frozen=True)
 class Field:
-    """A field. ``delimited``: encoded as a group, between two tags, not behind a length."""
+    """A field. ``delimited``: encoded as a group, between two tags, not behind a length.
+
+    ``meaning``: Connect's name of the type, where the schema has it.
+    """
 
     name: str
     number: int
     type: FieldType
     presence: Presence
     delimited: bool
+    meaning: str | None = None
 
 
 def load(files: bytes) -> DescriptorPool:
@@ -214,6 +220,7 @@ def parse(message: Descriptor) -> Message | Json:
 class _Parser:
     def __init__(self, root: Descriptor) -> None:
         self._root = root.full_name
+        self._meta_of = meta_reader(root.file.pool)
         self._recursive: dict[str, bool] = {}
         self._nodes = 0
 
@@ -229,7 +236,8 @@ class _Parser:
             if field.containing_oneof is not None:
                 oneofs.setdefault(field.containing_oneof.name, []).append(len(fields))
             delimited = field.type == FieldDescriptor.TYPE_GROUP
-            fields.append(Field(name, field.number, self._type(field, depth), _presence(field), delimited))
+            kind, meaning = self._type(field, depth), protobuf_meaning(self._meta_of(field))
+            fields.append(Field(name, field.number, kind, _presence(field), delimited, meaning))
         choices = tuple(tuple(one) for one in oneofs.values() if len(one) > 1)
         return Message(message.full_name, tuple(fields), choices)
 

@@ -71,6 +71,7 @@ from tabletopic_kernel.formats.protobuf.schema.tree import (
     Wrapper,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.columns.meaning import doc_with_meaning
 
 _SCALARS: Final[dict[str, IcebergType]] = {
     "double": DoubleType(),
@@ -107,7 +108,19 @@ def columns_of(root: Message | Json) -> tuple[Field, ...]:
 def _field(field: Field, ids: Iterator[int]) -> NestedField:
     field_id = next(ids)
     required = field.presence != "optional"
-    return NestedField(field_id, field.name, _type(field.type, ids), required=required)
+    kind = _type(field.type, ids)
+    doc = doc_with_meaning(None, field.meaning if _is_told_apart(field.type) else None)
+    return NestedField(field_id, field.name, kind, required=required, doc=doc)
+
+
+def _is_told_apart(kind: FieldType) -> bool:
+    """Whether a type, or that of its items or values, does not say itself what it stands for."""
+    match kind:
+        case Repeated(item=inner) | Map(value=inner):
+            return _is_told_apart(inner)
+        case Scalar(kind=word) | Wrapper(kind=word):
+            return word not in ("bool", "string")
+    return False
 
 
 def _type(node: FieldType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 - a return per type
