@@ -36,6 +36,7 @@ _CLIENTS = frozenset({"botocore", "boto3", "s3fs", "thrift", "hive_metastore", "
 _CLIENTS_NET = frozenset({"requests", "urllib3", "aiohttp", "google", "gcsfs", "azure", "adlfs", "fsspec"})
 # Of AWS, in the answer's code: no other try will fare better.
 _AWS_ACCESS = re.compile(r"AccessDenied|Expired|InvalidClientToken|UnrecognizedClient|SignatureDoesNotMatch")
+_MOST_UNDELETABLE = 10
 _NEXT = {
     "the catalog": "is it running, and is [catalog] right?",
     "the storage": "is it reachable and not full, and are location and keys in [catalog] right?",
@@ -143,18 +144,31 @@ def create_table(
 def delete_files(table: Table, paths: list[str]) -> int:
     """Delete data files; returns how many went. Missing ones are fine.
 
-    For ``table/sweep.py`` alone, which knows that nobody needs them.
+    For ``table/sweep.py`` alone, which knows that nobody needs them. One that cannot be deleted hinders no
+    other; after some of these the storage is at fault, and the rest stays too.
+
+    Raises:
+        RetryableError: some could not be deleted, whatever the storage's library raised.
     """
-    gone = 0
+    gone, left, first = 0, [], None
     for path in paths:
         try:
             table.io.delete(path)
-            gone += 1
-            reach(Step.DELETE)
         except FileNotFoundError:
             continue
-        except OSError as error:
-            raise RetryableError(f"could not delete {path}: {error}") from error
+        except Exception as error:  # each storage has its own; which it is decides nothing here
+            first = first or error
+            left.append(path)
+            if len(left) == _MOST_UNDELETABLE:
+                break
+        else:
+            gone += 1
+            reach(Step.DELETE)
+    if first is not None:
+        raise RetryableError(
+            f"could not delete {left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)}: "
+            f"{type(first).__name__}: {first_line(first)}"
+        ) from first
     return gone
 
 

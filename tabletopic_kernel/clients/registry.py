@@ -71,9 +71,12 @@ class Registry:
 
     Args:
         properties: of confluent_kafka's SchemaRegistryClient, at least ``url``.
+        check: raises why it cannot answer, where somebody knows that better than the network; asked where it
+            does not answer.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], check: Callable[[], None] = lambda: None) -> None:
+        self._check = check
         self.url = mask(properties.get("url", ""))  # for messages; the client has the login
         try:
             self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **properties})
@@ -322,6 +325,7 @@ class Registry:
                 f"the registry at {self.url} refused to give {what}: {error}; is [registry] url right?"
             ) from error
         except Exception as error:  # its HTTP library's errors have no public base class
+            self._check()
             raise RetryableError(
                 f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
                 "is it running (`tabletopic up` starts a local one), and is [registry] url right?"

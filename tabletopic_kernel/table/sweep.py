@@ -60,7 +60,7 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     read, a table that is another one, an epoch without a single file in use though it has committed.
 
     Raises:
-        RetryableError: storage or catalog do not answer, or a manifest cannot be read.
+        RetryableError: storage or catalog do not answer, a manifest cannot be read, or a file not be deleted.
         StartOverError: the table is gone, another one, or its ledger is of an older epoch.
     """
 
@@ -72,10 +72,15 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
         return 0
     candidates.keep_reached(newest)
     candidates.keep_doubtful(".".join(table.name()))
-    gone = 0
+    gone, trouble = 0, None
     for chunk in _chunks(sorted(candidates.epochs)):
         candidates.keep_reached(newest)
-        gone += delete_files(table, [path for path in chunk if path in candidates.epochs])
+        try:
+            gone += delete_files(table, [path for path in chunk if path in candidates.epochs])
+        except RetryableError as error:  # a file that cannot be deleted does not keep the others
+            trouble = trouble or error
+    if trouble is not None:
+        raise trouble
     return gone
 
 

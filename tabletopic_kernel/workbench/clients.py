@@ -57,10 +57,20 @@ class Clients:
 
     @property
     def registry(self) -> Registry:
-        """The registry's client."""
+        """The registry's client, for questions; they raise as ``broker`` where the embedded one is away."""
         from tabletopic_kernel.clients.registry import Registry  # noqa: PLC0415
 
-        return self._once("registry", lambda: Registry(self.servers.registry))
+        def check() -> None:
+            self.servers.away().check("registry")
+
+        return self._once("registry", lambda: Registry(self.servers.registry, check))
+
+    @property
+    def patient_registry(self) -> Registry:
+        """The registry's client for those who wait until it is there."""
+        from tabletopic_kernel.clients.registry import Registry  # noqa: PLC0415
+
+        return self._once("patient registry", lambda: Registry(self.servers.registry))
 
     @property
     def catalog(self) -> Catalog:

@@ -362,7 +362,7 @@ class Workbench(Clients):
             catalog=self.open_catalog,
             spark=self.host_spark,
             broker=self.patient_broker,
-            registry=self.registry,
+            registry=self.patient_registry,
             control=ControlLog(self.servers.kafka),
             host=new_host_id(),
         )

@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+import threading
 import uuid
 from datetime import time
 from decimal import Decimal
@@ -26,6 +27,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs
+from tabletopic_kernel.pipeline.projection import guard
 from tabletopic_kernel.pipeline.projection import projection as sql_projection
 from tabletopic_kernel.pipeline.projection.child import ChildProjection, planned_columns
 from tabletopic_kernel.pipeline.projection.guard import LimitError
@@ -299,6 +301,25 @@ def test_a_statement_that_takes_too_much_of_all_records_ends_with_a_reason(
     projection = SqlProjection("SELECT id, len(range(id * 1000000000)) AS n FROM batch", BATCH)
     with pytest.raises(ProjectionError, match="with many of the newest records"):
         rows_of(projection, *({"id": 1 + one % 4} for one in range(2_000)))
+
+
+def test_the_thread_of_the_statements_ends_with_who_asks() -> None:
+    """Threads come and go in a host and in a Jupyter server; each had left one."""
+
+    def ask() -> None:
+        connection = connect()
+        answers.extend(guard.run(connection, lambda: connection.execute("SELECT 1").fetchall(), 1))
+
+    answers: list[tuple[int]] = []
+    before = {one for one in threading.enumerate() if one.name == "projection"}
+    for _ in range(3):
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asking.join()
+    assert answers == [(1,)] * 3
+    for one in {one for one in threading.enumerate() if one.name == "projection"} - before:
+        one.join(60)
+        assert not one.is_alive()
 
 
 _STUCK = """

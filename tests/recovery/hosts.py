@@ -25,7 +25,9 @@ _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 class HostProcess:
     """``tabletopic serve`` on the servers of ``folder``; what it prints is in ``output``."""
 
-    def __init__(self, folder: Path, number: int, leash: Leash, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, number: int, leash: Leash, environment: Mapping[str, str], *, quiet: bool = True
+    ) -> None:
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
         ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
@@ -33,7 +35,7 @@ class HostProcess:
         self.output = folder.with_name(f"{folder.name}-host-{number}.log")
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"],
+                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *["--quiet"] * quiet],
                 cwd=temporary,  # no tabletopic.toml is near
                 env={
                     **ours,
@@ -126,9 +128,10 @@ class Hosts:
         self._leash = leash
         self.everyone: list[HostProcess] = []
 
-    def start(self, **environment: str) -> HostProcess:
+    def start(self, *, quiet: bool = True, **environment: str) -> HostProcess:
         """One more host."""
-        host = HostProcess(self._folder, len(self.everyone) + 1, self._leash, environment)
+        number = len(self.everyone) + 1
+        host = HostProcess(self._folder, number, self._leash, environment, quiet=quiet)
         self.everyone.append(host)
         return host
 

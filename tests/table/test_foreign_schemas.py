@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.errors import BadRecordError, RetryableError
+from tabletopic_kernel.model.progress.events import SchemaRefused
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
@@ -208,6 +209,25 @@ def test_a_guid_is_looked_for_in_the_topics_subjects() -> None:
     told = why_foreign(cast(Registry, Guids("refunds-value")), found, "clicks", settings)
     assert told is not None
     assert "6da3" in told
+
+
+@pytest.mark.parametrize("deleted", ["clicks-value", "refunds-value"])
+def test_an_id_without_versions_is_looked_for_in_the_topics_subjects(deleted: str) -> None:
+    """A registry tells no versions of a schema that was deleted; that proves nothing about whose it was."""
+    found = RegisteredSchema(9, "AVRO", json.dumps(FOREIGN), (), "", 0, ())
+    told = why_foreign(cast(Registry, Guids(deleted)), found, "clicks", TopicSettings())
+    assert (told is None) is (deleted == "clicks-value")
+
+
+def test_why_there_is_no_table_is_told(catalog: Catalog) -> None:
+    """The newest schema cannot be one: an event says so, and so does what the topic waits for."""
+    registry = FakeRegistry({1: json.dumps(_record("Click", ("_kafka_key", "long")))})
+    topic = Path(catalog, TopicSettings(), registry, "clicks")
+    [event] = topic.control.written
+    assert isinstance(event, SchemaRefused)
+    assert "_kafka_key" in event.refused["clicks-value"]
+    with pytest.raises(RetryableError, match=r"newest schema .* cannot be a table: .*_kafka_key"):
+        topic.keeper.needed_table()
 
 
 def test_a_candidate_alone_writes_nothing(topic: Path) -> None:

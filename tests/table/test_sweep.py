@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -210,6 +211,70 @@ def test_nothing_goes_while_a_manifest_cannot_be_read(owned: Any, damage: str) -
     with pytest.raises(RetryableError, match=r"manifest|cannot be read"):
         sweep(table.table, after_epoch=0, before_epoch=2)
     assert on_disk([*files, *left]) == [True, True]
+
+
+class StubbornStorage(PyArrowFileIO):
+    """Deletes nothing with one of ``kept`` in its name, and says so in an error of a library of its own."""
+
+    kept: tuple[str, ...] = ()
+
+    def delete(self, location: Any) -> None:
+        """Delete a file, or refuse."""
+        if any(one in str(location) for one in self.kept):
+            raise StorageLibraryError("AccessDenied")
+        super().delete(location)
+
+
+class StorageLibraryError(Exception):
+    """No OSError, as those of most clients of object stores."""
+
+
+def stubborn(table: TopicTable, *kept: DataFile) -> StubbornStorage:
+    """The table's storage refuses to delete some files."""
+    io = StubbornStorage(table.table.io.properties)
+    io.kept = tuple(file.file_path.rpartition("/")[2] for file in kept)
+    table.table.io = io
+    return io
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other(owned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the storage raises, in whichever thousand: the rest goes, and the sweep is not over."""
+    table, ledger = owned
+    files, left, _ = taken_over(table, ledger)
+    left += write_rows(table, 1, epoch=1) + write_rows(table, 1, epoch=1)
+    left.sort(key=lambda file: file.file_path)
+    monkeypatch.setattr("tabletopic_kernel.table.sweep._CHUNK", 1)
+    storage = stubborn(table, left[0])
+    with pytest.raises(RetryableError, match=r"could not delete .*: StorageLibraryError: AccessDenied"):
+        sweep(table.table, after_epoch=0, before_epoch=2)
+    assert on_disk([*files, *left]) == [True, True, False, False]
+    storage.kept = ()
+    assert sweep(table.table, after_epoch=0, before_epoch=2) == 1
+
+
+def test_a_storage_that_deletes_nothing_is_not_asked_for_each_file(owned: Any) -> None:
+    """After ten files that stay it is at fault."""
+    table, ledger = owned
+    _, left, _ = taken_over(table, ledger)
+    for _ in range(12):
+        left += write_rows(table, 1, epoch=1)
+    stubborn(table, *left)
+    with pytest.raises(RetryableError, match="and 9 more"):
+        sweep(table.table, after_epoch=0, before_epoch=2)
+
+
+def test_staged_files_that_cannot_be_deleted_stop_no_topic(rig: Rig) -> None:
+    """The batch is dropped, the topic goes on, and its next owner's sweep has the files."""
+    coordinator = rig.running()
+    rig.stage(0, 3)
+    drain(coordinator)
+    owner = coordinator._owner
+    assert owner is not None
+    assert owner.table is not None
+    [staged] = coordinator._staged.now()
+    stubborn(owner.table, *staged.files)
+    coordinator._discard_staged()
+    assert on_disk(staged.files) == [True]
 
 
 def test_a_snapshot_that_is_expired_meanwhile_is_no_obstacle(owned: Any) -> None:

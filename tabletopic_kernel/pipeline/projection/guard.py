@@ -12,6 +12,7 @@ import queue
 import resource
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -108,28 +109,38 @@ def _address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
 
 
+_Asked = queue.SimpleQueue[Callable[[], Any] | None]
+_Done = queue.SimpleQueue[tuple[Any, BaseException | None]]
+
+
+def _work(asked: _Asked, done: _Done) -> None:
+    """Run what is asked, one after another, until there is nobody left to ask."""
+    while (ask := asked.get()) is not None:
+        try:
+            outcome: tuple[Any, BaseException | None] = (ask(), None)
+        except BaseException as error:
+            outcome = (None, error)
+        del ask
+        done.put(outcome)
+        del outcome  # a table is not kept until the next question
+
+
 class _Runner:
-    """A thread that runs one statement after another: it lives on, so that its clock can always be read."""
+    """A thread that runs one statement after another: it lives on, so that its clock can always be read.
+
+    It ends with the thread that asks, whose runner this is: it must not hold the runner itself.
+    """
 
     def __init__(self) -> None:
-        self._asked: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="projection", daemon=True)
-        self._thread.start()
-        ident = self._thread.ident
-        assert ident is not None
-        self._clock = time.pthread_getcpuclockid(ident)
-
-    def _work(self) -> None:
-        while True:
-            ask = self._asked.get()
-            try:
-                outcome: tuple[Any, BaseException | None] = (ask(), None)
-            except BaseException as error:
-                outcome = (None, error)
-            del ask
-            self._done.put(outcome)
-            del outcome  # a table is not kept until the next question
+        self._asked: _Asked = queue.SimpleQueue()
+        self._done: _Done = queue.SimpleQueue()
+        thread = threading.Thread(
+            target=_work, args=(self._asked, self._done), name="projection", daemon=True
+        )
+        thread.start()
+        weakref.finalize(self, self._asked.put, None)
+        assert thread.ident is not None
+        self._clock = time.pthread_getcpuclockid(thread.ident)
 
     def run(self, ask: Callable[[], T], connection: duckdb.DuckDBPyConnection, limit_s: float) -> T:
         """The outcome of ``ask``, which uses the connection; raises what it raises, and StuckError."""

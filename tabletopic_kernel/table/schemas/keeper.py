@@ -86,6 +86,7 @@ class SchemaKeeper:
         self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded by them yet
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
+        self._no_table = ""  # why the newest schema cannot be one
 
     @property
     def table(self) -> TopicTable | None:
@@ -112,7 +113,8 @@ class SchemaKeeper:
         try:
             return self._columns.create(self._columns_of(latest.id, self._writer(latest)), latest)
         except tuple(_REASONS) as error:  # records of other schemas may come
-            _LOG.warning("%s: %s", self._topic, error)
+            self._no_table = f"; the newest schema of {self._subject} cannot be a table: {error}"
+            self._columns.tell_refused({self._subject: f"cannot be a table: {error}"}, latest)
             return None
 
     @property
@@ -148,7 +150,8 @@ class SchemaKeeper:
                 columns = self._columns_of(schema_id, writer)
                 outcome = self._columns.outcome(columns, schema_id)
             except _CANNOT as error:
-                _LOG.warning("%s: %s", self._topic, error)
+                # Nothing is lost yet: the first record that needs it asks again, and tells what is wrong.
+                _LOG.info("%s: %s", self._topic, error)
                 continue
             if not (outcome.is_needed or outcome.refused):
                 self._remember(schema_id, writer, columns, outcome)
@@ -162,6 +165,7 @@ class SchemaKeeper:
         if self.table is None:
             raise RetryableError(
                 f"{self._topic} begins with records that cannot become rows; waiting for one with a schema"
+                f"{self._no_table}"
             )
         return self.table
 

@@ -52,7 +52,7 @@ class KeySchemas:
                 writer = key_writer(self._find(schema_id), self._settings)
                 kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
             except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
-                _LOG.warning("%s: %s", self._topic, error)  # asked for again when a record needs it
+                _LOG.info("%s: %s", self._topic, error)  # asked for again when a record needs it
                 continue
             outcome = self._columns.key_outcome(kind)
             if not (outcome.is_needed or outcome.refused):

@@ -71,6 +71,7 @@ def record_names(found: RegisteredSchema) -> list[str]:
 
 def _has_one(registry: Registry, found: RegisteredSchema, subjects: set[str]) -> bool:
     known = {_CONTEXT.sub("", one) for one in found.subjects or ()}
-    if known & subjects or isinstance(found.id, int):
+    if known & subjects or (known and isinstance(found.id, int)):
         return bool(known & subjects)
-    return any(registry.has(one, found) for one in sorted(subjects))  # a GUID tells no subjects
+    # A GUID tells no subjects, nor does an id whose versions were deleted: the subjects are asked themselves.
+    return any(registry.has(one, found) for one in sorted(subjects))

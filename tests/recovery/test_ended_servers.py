@@ -1,0 +1,129 @@
+"""A server of the local stack is killed: it alone is missing, all say so, and ``up`` brings it back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.workbench.workbench import Workbench
+from tests.recovery.checks import check_exact, wait_until_lag_is_0
+from tests.recovery.hosts import HostProcess, Hosts
+from tests.recovery.stream import Stream
+from tests.recovery.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+FAST = {"commit_interval_ms": "500ms"}
+
+
+@pytest.fixture
+def host(hosts: Hosts) -> Iterator[HostProcess]:
+    """The only host."""
+    hosts.exactly(0)
+    started = hosts.start()
+    hosts.exactly(1)
+    yield started
+    code, _ = started.stop()
+    assert code == 0, started.last_words()
+
+
+def _kill(stack: StackInfo, name: str) -> None:
+    os.kill(stack.pids[name], signal.SIGKILL)
+    found = LocalStack(stack.state_dir)
+
+    def has_ended() -> bool:
+        known = found.known()
+        return known is not None and name in known.ended
+
+    wait_until(f"{name} has ended", has_ended)
+
+
+def _run(stack: StackInfo, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a terminal; what it prints, in one line."""
+    ours = {key: value for key, value in os.environ.items() if key != "TABLETOPIC_CONFIG"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tabletopic_kernel.faces.cli", *words],
+        cwd=folder,
+        env={**ours, "TABLETOPIC_STATE_DIR": str(stack.state_dir), "COLUMNS": "200"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    done.stdout = " ".join(done.stdout.split())
+    return done
+
+
+def test_without_the_registry_all_else_goes_on(
+    stack: StackInfo,
+    bench: Workbench,
+    host: HostProcess,
+    new_stream: Callable[..., Stream],
+    tmp_path: Path,
+) -> None:
+    """Records of known schemas become rows, questions are answered; who needs it is told how to start it."""
+    stream = new_stream(2)
+    stream.send(100)
+    bench.enable(stream.topic, FAST)
+    wait_until_lag_is_0(bench, stream.topic)
+    _kill(stack, "registry")
+    stream.send(100)
+    wait_until_lag_is_0(bench, stream.topic)
+    status = _run(stack, tmp_path, "status")
+    assert (status.returncode, stream.topic in status.stdout) == (0, True), status.stdout
+    query = _run(stack, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
+    assert (query.returncode, "200" in query.stdout) == (0, True), query.stdout
+    for words in (("doctor",), ("plan", stream.topic)):
+        told = _run(stack, tmp_path, *words)
+        assert told.returncode != 0
+        assert "registry has ended" in told.stdout
+        assert "tabletopic up" in told.stdout
+        assert "no servers" not in told.stdout
+    again = _run(stack, tmp_path, "up", "--detach")
+    assert again.returncode == 0, again.stdout
+    assert _run(stack, tmp_path, "doctor").returncode == 0
+    assert host.is_alive
+    check_exact(bench, stream)
+
+
+def test_without_the_broker_hosts_wait(
+    stack: StackInfo,
+    bench: Workbench,
+    hosts: Hosts,
+    host: HostProcess,
+    new_stream: Callable[..., Stream],
+    tmp_path: Path,
+) -> None:
+    """Also one that starts meanwhile; once it is back all go on, and each record is a row once."""
+    stream = new_stream(2)
+    stream.send(100)
+    bench.enable(stream.topic, FAST)
+    wait_until_lag_is_0(bench, stream.topic)
+    _kill(stack, "kafka")
+    for words in (("status",), ("plan", stream.topic), ("doctor",)):
+        told = _run(stack, tmp_path, *words)
+        assert told.returncode != 0
+        assert "kafka has ended" in told.stdout
+        assert "tabletopic up" in told.stdout
+        assert "no servers" not in told.stdout
+    query = _run(stack, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
+    assert (query.returncode, "100" in query.stdout) == (0, True), query.stdout
+    late = hosts.start(quiet=False)
+    wait_until("the host says that it waits", lambda: "waiting: " in late.last_words())
+    assert late.is_alive
+    again = _run(stack, tmp_path, "up", "--detach")
+    assert again.returncode == 0, again.stdout
+    hosts.exactly(2)
+    stream.send(100)
+    wait_until_lag_is_0(bench, stream.topic)
+    assert host.is_alive
+    assert late.stop()[0] == 0, late.last_words()
+    check_exact(bench, stream)
