@@ -1,4 +1,4 @@
-"""The broker, through librdkafka: topics, offsets, and its properties in Spark's words."""
+"""The broker, through librdkafka: topics, offsets, and who is in a group."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
+from tabletopic_kernel.clients.kafka_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
+    LoginRefusedError,
     RetryableError,
     SettingsError,
     UnknownTopicError,
@@ -34,7 +36,11 @@ from tabletopic_kernel.model.topic_names import check_topic_name
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
+# How long nobody is asked after a login was refused.
+REFUSED_S = 60.0
 _RECONNECT_S = 2.0
+# A login or certificate that is refused is known within a second; requests alone would take their whole time.
+_FIRST_LOOK_S, _LOOK_S = 2.0, 0.5
 # librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
 # errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
@@ -61,9 +67,12 @@ class TopicFacts:
     internal: bool = False  # the broker says that it is one of Kafka's own
 
 
-def make_admin(properties: Mapping[str, str]) -> AdminClient:
-    """An admin client; raises SettingsError on properties that librdkafka refuses."""
-    return _made(AdminClient, properties, {})
+def make_admin(properties: Mapping[str, str], errors: ConnectionErrors | None = None) -> AdminClient:
+    """An admin client, whose connections report to ``errors``.
+
+    Raises SettingsError on properties that librdkafka refuses.
+    """
+    return _made(AdminClient, properties, {"error_cb": errors} if errors else {})
 
 
 def make_consumer(properties: Mapping[str, str], **more: Any) -> Consumer:
@@ -81,7 +90,7 @@ def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], mo
         raise SettingsError(
             "[kafka] bootstrap.servers is not set and no local stack runs; see `tabletopic up`"
         )
-    ours = {key.replace("_", "."): value for key, value in more.items()}
+    ours = {key if key == "error_cb" else key.replace("_", "."): value for key, value in more.items()}
     try:
         return kind({"log_level": 0, "logger": _LOG, **properties, **ours})
     except KafkaException as error:
@@ -116,7 +125,10 @@ class Broker:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
-        self.admin = make_admin(properties)
+        self._met = ConnectionErrors()
+        self._refused: LoginRefusedError | None = None
+        self._ask_again = 0.0
+        self.admin = make_admin(properties, self._met)
         self._renewing = threading.Lock()
         self._worn_out: list[AdminClient] = []
         self.address = self.properties.get("bootstrap.servers", "")
@@ -127,11 +139,8 @@ class Broker:
 
     def partition_counts(self) -> dict[str, int]:
         """The number of partitions of every topic, by name; raises as ``topics``."""
-        try:
-            found = self.admin.list_topics(timeout=TIMEOUT_S).topics
-            return {name: len(found[name].partitions) for name in sorted(found)}
-        except KafkaException as error:
-            raise self._trouble(error) from error
+        found = self._metadata().topics
+        return {name: len(found[name].partitions) for name in sorted(found)}
 
     def cluster_id(self) -> str:
         """The cluster's id."""
@@ -169,7 +178,7 @@ class Broker:
         asked: dict[TopicPartition, OffsetSpec] = {}
         for topic, future in described.items():
             try:
-                description = future.result()
+                description = self._result(future)
             except KafkaException as error:
                 if error.args[0].code() in _UNKNOWN_TOPIC:
                     continue
@@ -195,7 +204,7 @@ class Broker:
             return
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
         try:
-            self.admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+            self._result(self.admin.create_topics([new], request_timeout=TIMEOUT_S)[topic])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._trouble(error) from error
@@ -233,7 +242,7 @@ class Broker:
         check_topic_name(topic)  # librdkafka tells a bad name by an error like that of a broker that is away
         asked = self.admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
         try:
-            return asked[topic].result()
+            return self._result(asked[topic])
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 raise UnknownTopicError(
@@ -255,7 +264,7 @@ class Broker:
             )
             for place, future in futures.items():
                 try:
-                    found[place.topic, place.partition] = future.result().offset
+                    found[place.topic, place.partition] = self._result(future).offset
                 except KafkaException as error:
                     # A new topic's partitions have no leader for a moment.
                     if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
@@ -267,9 +276,47 @@ class Broker:
 
     def _wait(self, future: concurrent.futures.Future[T]) -> T:
         try:
-            return future.result()
+            return self._result(future)
         except KafkaException as error:
             raise self._trouble(error) from error
+
+    def _metadata(self) -> Any:
+        self._check_gate()
+        admin = self.admin
+        for timeout_s in (_FIRST_LOOK_S, TIMEOUT_S - _FIRST_LOOK_S):
+            try:
+                answer = admin.list_topics(timeout=timeout_s)
+                self._met.forget()
+                return answer
+            except KafkaException as error:
+                admin.poll(0)  # runs the callback of errors
+                if timeout_s != _FIRST_LOOK_S or self._met.is_hopeless:
+                    raise self._trouble(error) from error
+        raise AssertionError
+
+    def _result(self, future: concurrent.futures.Future[T]) -> T:
+        """The future's result; ends early where no broker lets the client in."""
+        self._check_gate()
+        while True:
+            try:
+                answer = future.result(timeout=_LOOK_S)
+                self._met.forget()
+                return answer
+            except concurrent.futures.TimeoutError:
+                self.admin.poll(0)
+                if self._met.is_hopeless:
+                    raise self._explain("it lets nobody in") from None
+
+    def _check_gate(self) -> None:
+        """After a refused login ask nobody for a minute: accounts get locked by that."""
+        if self._refused is not None and time.monotonic() < self._ask_again:
+            raise LoginRefusedError(str(self._refused))
+
+    def _explain(self, request: str) -> RetryableError:
+        error = explain_silence(self.properties, self._met, request)
+        self._refused = error if isinstance(error, LoginRefusedError) else None
+        self._ask_again = time.monotonic() + REFUSED_S
+        return error
 
     def _renew(self, worn_out: AdminClient) -> None:
         """Another client, where the broker answers one.
@@ -280,7 +327,7 @@ class Broker:
         with self._renewing:
             if self.admin is not worn_out:
                 return
-            fresh = make_admin(self.properties)
+            fresh = make_admin(self.properties, self._met)
             with contextlib.suppress(KafkaException):
                 fresh.list_topics(timeout=_RECONNECT_S)
                 self._worn_out.append(worn_out)
@@ -288,57 +335,11 @@ class Broker:
 
     def _trouble(self, error: KafkaException) -> RetryableError | ActionNeededError:
         problem = error.args[0]
-        if problem.code() == KafkaError._TIMED_OUT:
+        self.admin.poll(0)  # runs the callback of errors
+        if problem.code() == KafkaError._TIMED_OUT and self._met.refused() is None:
             self._renew(self.admin)
         name = problem.name() if hasattr(problem, "name") else ""
         if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
         told = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
-        return RetryableError(
-            f"the broker at {self.address} does not answer ({told}); "
-            "is it running, and is [kafka] bootstrap.servers right?"
-        )
-
-
-# librdkafka property → Kafka's Java clients, for those whose names or values differ.
-_JAVA_RENAMED = {
-    "ssl.ca.location": "ssl.truststore.location",
-    "ssl.keystore.location": "ssl.keystore.location",
-    "ssl.keystore.password": "ssl.keystore.password",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
-    "security.protocol": "security.protocol",
-    "bootstrap.servers": "bootstrap.servers",
-    "client.rack": "client.rack",
-    "client.dns.lookup": "client.dns.lookup",
-}
-
-
-def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The connection part of librdkafka properties as Kafka's Java client wants it.
-
-    Tuning of librdkafka has no meaning there and is left out.
-    """
-    java = {_JAVA_RENAMED[name]: value for name, value in properties.items() if name in _JAVA_RENAMED}
-    if "metadata.broker.list" in properties:
-        java.setdefault("bootstrap.servers", properties["metadata.broker.list"])
-    if "ssl.ca.location" in properties:
-        java["ssl.truststore.type"] = "PEM"
-    if "ssl.endpoint.identification.algorithm" in java:
-        algorithm = java["ssl.endpoint.identification.algorithm"]
-        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
-    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
-    if mechanism:
-        java["sasl.mechanism"] = mechanism
-    if "sasl.username" in properties:
-        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-        quoted = {name: _jaas(properties.get(f"sasl.{name}", "")) for name in ("username", "password")}
-        java["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module} required "
-            f"username={quoted['username']} password={quoted['password']};"
-        )
-    return java
-
-
-def _jaas(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+        return self._explain(told)

@@ -1,4 +1,4 @@
-"""What librdkafka says about properties, before anything connects."""
+"""What librdkafka and Spark's Kafka client say about properties, before anything connects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaException, Producer
 
+from tabletopic_kernel.clients.java_properties import java_properties
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, shown
 
@@ -30,7 +31,9 @@ _COMMON = """
 
 
 def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
-    """Raise SettingsError with a line for every property that librdkafka refuses; no connection is made.
+    """Raise SettingsError with a line for every property that librdkafka or Spark cannot use.
+
+    No connection is made.
 
     ``origins`` says where each property was set. Secrets are in no message.
     """
@@ -43,6 +46,8 @@ def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) 
             problems.append(f"{origins.get(name, 'default')}: {_reason(name, complaint, kafka)}")
     if not problems and (complaint := _complaint(kafka)):
         problems.append(f"[kafka]: {_without_secrets(complaint, kafka)}")
+    if not problems:
+        java_properties(kafka)  # raises where Spark could not read what every other client can
     if problems:
         raise SettingsError("\n".join(problems))
 

@@ -19,6 +19,13 @@ class RetryableError(TableTopicError):
     """A dependency is down or busy: wait with backoff and try again (invariant I9)."""
 
 
+class LoginRefusedError(RetryableError):
+    """A server refuses the login or the certificate: say so at once, and try again after a minute.
+
+    It may be a password that was changed on one side only; asking every second would lock the account.
+    """
+
+
 class OutcomeUnknownError(TableTopicError):
     """A commit was sent and no answer came: look into the table before anything else (I4)."""
 

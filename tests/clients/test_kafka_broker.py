@@ -25,13 +25,16 @@ class Admin(SimpleNamespace):
         if not self.answers:
             raise TIMED_OUT
 
+    def poll(self, timeout: float) -> None:
+        """No connection met anything."""
+
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_client_that_finds_no_controller_is_replaced(
     monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     """By one that is answered; while the broker is away it stays, so that no clients pile up."""
-    monkeypatch.setattr(kafka, "make_admin", lambda _: Admin(answers=answers))
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(answers=answers))
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     before = broker.admin
     late: Future[Any] = Future()
@@ -45,7 +48,7 @@ def test_a_client_that_finds_no_controller_is_replaced(
 @pytest.mark.parametrize("ask", ["facts", "topic_id"])
 def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     """It is a mistake of the person, and no broker that does not answer."""
-    monkeypatch.setattr(kafka, "make_admin", lambda _: Admin())
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(UsageError, match="no topic name"):
         getattr(broker, ask)("no'such")

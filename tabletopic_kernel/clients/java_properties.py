@@ -1,0 +1,273 @@
+"""The properties of librdkafka as those of Kafka's Java clients, which Spark reads topics with.
+
+``[kafka]`` is written once, in librdkafka's names. Every property that decides how a client connects and logs
+in is translated here or refused: one that was left out without a word would give a topic that every command
+can reach and no batch can read. Properties that tune librdkafka have no meaning for Spark and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tabletopic_kernel.model.errors import SettingsError
+
+# Names, values and meaning are the same in both.
+_SAME = (
+    "bootstrap.servers",
+    "client.dns.lookup",
+    "client.rack",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "security.protocol",
+    "socket.connection.setup.timeout.ms",
+)
+# They are translated by the functions below.
+_TRANSLATED = {
+    "enable.sasl.oauthbearer.unsecure.jwt",
+    "https.ca.location",
+    "metadata.broker.list",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.password",
+    "sasl.username",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    *(
+        f"sasl.oauthbearer.{name}"
+        for name in (
+            "client.id",
+            "client.secret",
+            "config",
+            "extensions",
+            "grant.type",
+            "method",
+            "scope",
+            "token.endpoint.url",
+        )
+    ),
+}
+# Whatever begins like this decides how a client connects; what is not translated is refused.
+_CONNECTION = ("enable.sasl.", "enable.ssl.", "https.", "sasl.", "security.", "ssl.")
+_REMEDIES = {
+    "enable.ssl.certificate.verification": "Spark always verifies brokers: name their CA with "
+    "ssl.ca.location or ssl.ca.pem; where only the host name does not match, "
+    'set ssl.endpoint.identification.algorithm = "none"',
+    "ssl.ca.certificate.stores": "name the CA with ssl.ca.location",
+    "https.ca.pem": "name the CA with https.ca.location",
+}
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+_WITH_PASSWORD = {"PLAIN": _PLAIN, "SCRAM-SHA-256": _SCRAM, "SCRAM-SHA-512": _SCRAM}
+_PEM = "-----BEGIN "
+
+
+def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The connection part of librdkafka's properties in the words of Kafka's Java clients.
+
+    Certificates and keys in PEM files are read here and passed as text, so that executors on other machines
+    need no copy; a PKCS#12 keystore is passed by its path, which executors must have.
+
+    Raises:
+        SettingsError: a property has no counterpart in Java, lacks its companions, or names a file that
+            cannot be read; the message says what to set instead. No secret is in it.
+    """
+    java = {name: properties[name] for name in _SAME if name in properties}
+    if "metadata.broker.list" in properties:
+        java.setdefault("bootstrap.servers", properties["metadata.broker.list"])
+    for name, value in properties.items():
+        if name.startswith(_CONNECTION) and name not in {*_SAME, *_TRANSLATED}:
+            _refuse_unless_default(name, value)
+    return {**java, **_tls(properties), **_login(properties)}
+
+
+def _refuse_unless_default(name: str, value: str) -> None:
+    if name == "enable.ssl.certificate.verification" and value.lower() == "true":
+        return
+    if name.startswith("sasl.kerberos."):  # librdkafka has defaults of its own; only the mechanism decides
+        return
+    remedy = _REMEDIES.get(name, "leave it out")
+    raise SettingsError(f"kafka.{name}: Spark's Kafka client has no such property; {remedy}")
+
+
+# --- TLS --------------------------------------------------------------------------------------------------
+
+
+def _tls(properties: Mapping[str, str]) -> dict[str, str]:
+    java: dict[str, str] = {}
+    if (authorities := _pem(properties, "ssl.ca")) is not None:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities}
+    if "ssl.endpoint.identification.algorithm" in properties:
+        algorithm = properties["ssl.endpoint.identification.algorithm"]
+        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
+    if "ssl.cipher.suites" in properties:
+        java["ssl.cipher.suites"] = _ciphers(properties["ssl.cipher.suites"])
+    return java | _client_certificate(properties)
+
+
+def _client_certificate(properties: Mapping[str, str]) -> dict[str, str]:
+    if "ssl.keystore.location" in properties:
+        store = {name: properties[name] for name in _names("ssl.keystore") if name in properties}
+        if "ssl.key.password" in properties:
+            store["ssl.key.password"] = properties["ssl.key.password"]
+        return {"ssl.keystore.type": "PKCS12", **store}
+    certificate, key = _pem(properties, "ssl.certificate"), _pem(properties, "ssl.key")
+    if certificate is None and key is None:
+        return {}
+    if certificate is None or key is None:
+        lacks = "ssl.certificate" if certificate is None else "ssl.key"
+        raise SettingsError(
+            f"[kafka] a client certificate needs its key and its chain: set {lacks}.location or {lacks}.pem"
+        )
+    if "BEGIN RSA PRIVATE KEY" in key or "BEGIN EC PRIVATE KEY" in key:
+        raise SettingsError(
+            "[kafka] ssl.key: Spark's Kafka client reads PKCS#8 keys only; convert it: openssl pkcs8 -topk8 "
+            "-in client.key -out client.pk8 (with -nocrypt where it has no password)"
+        )
+    java = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": certificate,
+        "ssl.keystore.key": key,
+    }
+    if "ssl.key.password" in properties and "BEGIN ENCRYPTED PRIVATE KEY" in key:
+        java["ssl.key.password"] = properties["ssl.key.password"]
+    return java
+
+
+def _names(prefix: str) -> tuple[str, str]:
+    return f"{prefix}.location", f"{prefix}.password"
+
+
+def _pem(properties: Mapping[str, str], prefix: str) -> str | None:
+    """PEM text, as it stands or from a file (of a folder's files, those that are PEM); None where not set."""
+    if text := properties.get(f"{prefix}.pem"):
+        return text
+    place = properties.get(f"{prefix}.location")
+    if not place or place == "probe":  # librdkafka looks for the system's; Java has its own
+        return None
+    return read_pem(Path(place), f"kafka.{prefix}.location")
+
+
+def read_pem(path: Path, setting: str) -> str:
+    """The PEM text of a file, or of all files of a folder.
+
+    Raises:
+        SettingsError: it cannot be read, or holds no PEM; ``setting`` is where its path was written.
+    """
+    try:
+        files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+        texts = [one.read_text("utf-8", errors="replace") for one in files]
+    except OSError as error:
+        raise SettingsError(f"{setting}: {path} cannot be read ({error.strerror})") from error
+    if not (found := [text for text in texts if _PEM in text]):
+        raise SettingsError(f"{setting}: {path} holds no PEM (a text that begins with {_PEM}…)")
+    return "\n".join(found)
+
+
+def _ciphers(names: str) -> str:
+    """OpenSSL's names of TLS 1.3 are Java's; its older names and its expressions are not."""
+    suites = [name for name in re.split(r"[:,\s]+", names) if name]
+    if not all(name.startswith("TLS_") for name in suites):
+        raise SettingsError(
+            "kafka.ssl.cipher.suites: Spark's Kafka client knows the names of TLS 1.3 only "
+            "(TLS_AES_256_GCM_SHA384 and the like); write those, or leave it out"
+        )
+    return ",".join(suites)
+
+
+# --- logins -----------------------------------------------------------------------------------------------
+
+
+def _login(properties: Mapping[str, str]) -> dict[str, str]:
+    uses_sasl = properties.get("security.protocol", "plaintext").lower().startswith("sasl_")
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
+    if "sasl.username" in properties and not uses_sasl:
+        raise SettingsError(
+            "[kafka] sasl.username is set and security.protocol lets nobody log in; "
+            'set it to "SASL_SSL" or "SASL_PLAINTEXT"'
+        )
+    if not uses_sasl:
+        return {}
+    if mechanism is None:
+        raise SettingsError(
+            "[kafka] security.protocol is a login's and sasl.mechanism is not set; set it to PLAIN, "
+            "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        )
+    mechanism = mechanism.upper()
+    if mechanism in _WITH_PASSWORD:
+        options = {name: properties.get(f"sasl.{name}", "") for name in ("username", "password")}
+        return {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(_WITH_PASSWORD[mechanism], options)}
+    if mechanism == "OAUTHBEARER":
+        return {"sasl.mechanism": mechanism, **_oauth(properties)}
+    raise SettingsError(
+        f"kafka.sasl.mechanism = {mechanism}: table topics log in with PLAIN, SCRAM-SHA-256, "
+        "SCRAM-SHA-512 or OAUTHBEARER"
+    )
+
+
+def _oauth(properties: Mapping[str, str]) -> dict[str, str]:
+    ours = {
+        name.removeprefix("sasl.oauthbearer."): value
+        for name, value in properties.items()
+        if name.startswith("sasl.oauthbearer.")
+    }
+    if ours.get("method", "default").lower() != "oidc":
+        return {"sasl.jaas.config": _jaas(_OAUTH, _unsecured(ours.get("config", "")))}
+    if ours.get("grant.type", "client_credentials") != "client_credentials":
+        raise SettingsError("kafka.sasl.oauthbearer.grant.type: only client_credentials is possible")
+    java_names = {"client.id": "clientId", "client.secret": "clientSecret", "scope": "scope"}
+    options = {java_names[name]: value for name, value in ours.items() if name in java_names}
+    for pair in filter(None, ours.get("extensions", "").split(",")):
+        name, _, value = pair.strip().partition("=")
+        options[f"extension_{name}"] = value
+    if place := properties.get("https.ca.location"):
+        read_pem(Path(place), "kafka.https.ca.location")
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": place}
+    return {
+        "sasl.jaas.config": _jaas(_OAUTH, options),
+        "sasl.oauthbearer.token.endpoint.url": ours.get("token.endpoint.url", ""),
+        "sasl.login.callback.handler.class": _OIDC_HANDLER,
+    }
+
+
+def _unsecured(config: str) -> dict[str, str]:
+    """Options of Java's unsecured tokens for those of librdkafka (``principal=admin scope=a,b …``).
+
+    Such tokens are signed by nobody: for tests and trials, as in librdkafka.
+
+    >>> _unsecured("principal=ann lifeSeconds=60 scope=a,b")["unsecuredLoginStringClaim_sub"]
+    'ann'
+    """
+    given = dict(pair.split("=", 1) for pair in config.split() if "=" in pair)
+    principal_claim = given.get("principalClaimName", "sub")
+    scope_claim = given.get("scopeClaimName", "scope")
+    options = {
+        f"unsecuredLoginStringClaim_{principal_claim}": given.get("principal", ""),
+        "unsecuredLoginPrincipalClaimName": principal_claim,
+        "unsecuredLoginLifetimeSeconds": given.get("lifeSeconds", "3600"),
+    }
+    if "scope" in given:
+        options["unsecuredLoginScopeClaimName"] = scope_claim
+        options[f"unsecuredLoginListClaim_{scope_claim}"] = "|" + given["scope"].replace(",", "|")
+    for name, value in given.items():
+        if name.startswith("extension_"):
+            options[f"unsecuredLoginExtension_{name.removeprefix('extension_')}"] = value
+    return options
+
+
+def _jaas(module: str, options: Mapping[str, str]) -> str:
+    escape: Callable[[str], str] = lambda text: text.replace("\\", "\\\\").replace('"', '\\"')  # noqa: E731
+    told = " ".join(f'{name}="{escape(value)}"' for name, value in options.items())
+    return f"{module} required {told};"

@@ -1,0 +1,129 @@
+"""Why a client of librdkafka gets no answer: what its connections met, as an error with a remedy.
+
+A request that fails says "timed out" or "transport failure", whatever the reason. librdkafka tells the reason
+apart from requests, by a callback that runs while the client is polled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError
+
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+
+# "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker that it was.
+_SUFFIX = re.compile(r"\s*\(after \d+ms in state [^)]*(\(s\)[^)]*)?\)\s*$")
+_PREFIX = re.compile(r"^\S+://\S+: ")
+_CONNECT_S = 2.0
+# What a token server that is down looks like: an outage, and no refusal.
+_AWAY = re.compile(r"failed to connect|could not (connect|resolve)|timed? ?out", re.IGNORECASE)
+
+
+@dataclass
+class ConnectionErrors:
+    """What the connections of one client met; it is the client's ``error_cb``. Any thread may call it."""
+
+    _met: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def __call__(self, error: KafkaError) -> None:
+        """Keep the newest error of each kind."""
+        if kind := _kind(error):
+            self._met[kind] = (time.monotonic(), _plain(error.str()))
+
+    def refused(self) -> tuple[str, str] | None:
+        """("login" or "TLS", what the broker or OpenSSL said) of the newest refusal; None without one."""
+        found = [(*self._met[kind], kind) for kind in ("login", "TLS") if kind in self._met]
+        if not found:
+            return None
+        _, said, kind = max(found)
+        return kind, said
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no broker is left and one refused the client: no request gets an answer."""
+        return self.refused() is not None and ("no broker" in self._met or self._has_no_token)
+
+    @property
+    def _has_no_token(self) -> bool:
+        return "token" in self._met.get("login", (0.0, ""))[1].lower()
+
+    def forget(self) -> None:
+        """An answer came: what was met before is over."""
+        self._met.clear()
+
+
+def _kind(error: KafkaError) -> str | None:
+    text = error.str()
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        return "no broker"
+    if error.code() == KafkaError._AUTHENTICATION:
+        return None if _AWAY.search(text) else "login"
+    # A broker that does not take the client's certificate says so behind the handshake: a lost connection.
+    if error.code() == KafkaError._SSL or "alert" in text:
+        return "TLS"
+    return None
+
+
+def _plain(text: str) -> str:
+    """librdkafka's sentence without the broker's name before it and the time behind it.
+
+    >>> _plain("sasl_ssl://h:1/bootstrap: SASL authentication error: no (after 3ms in state AUTH_REQ)")
+    'SASL authentication error: no'
+    """
+    return _PREFIX.sub("", _SUFFIX.sub("", text.strip()))
+
+
+def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, request: str) -> RetryableError:
+    """The error of a broker that gave no answer to a ``request`` (what librdkafka said of it)."""
+    address = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
+    if (refused := met.refused()) is not None:
+        kind, said = refused
+        lead = _LEADS[kind].format(address=address)
+        return LoginRefusedError(f"{lead}: {said}; {_remedy(kind, said, properties)}")
+    if not properties.get("security.protocol") and _accepts(address):
+        return RetryableError(
+            f"the broker at {address} accepts connections and does not answer ({request}); does it ask for "
+            "TLS or a login? [kafka] security.protocol is not set"
+        )
+    return RetryableError(
+        f"the broker at {address} does not answer ({request}); "
+        "is it running, and is [kafka] bootstrap.servers right?"
+    )
+
+
+_LEADS = {
+    "login": "the broker at {address} refuses the login",
+    "TLS": "TLS with the broker at {address} fails",
+}
+
+
+def _remedy(kind: str, said: str, properties: Mapping[str, str]) -> str:
+    if kind == "login":
+        if "oauthbearer" in properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).lower():
+            return "check sasl.oauthbearer.* in [kafka]"
+        return "check sasl.mechanism, sasl.username and sasl.password in [kafka]"
+    lowered = said.lower()
+    if "verify" in lowered and "host" not in lowered:
+        return "name the CA of its certificate with ssl.ca.location or ssl.ca.pem in [kafka]"
+    if "bad certificate" in lowered or "certificate required" in lowered or "handshake failure" in lowered:
+        return (
+            "it asks for a certificate of the client: set ssl.keystore.location, or ssl.certificate.location "
+            "and ssl.key.location, in [kafka]"
+        )
+    return "check security.protocol and ssl.* in [kafka]"
+
+
+def _accepts(address: str) -> bool:
+    """Whether any of the brokers takes a connection."""
+    for place in address.split(","):
+        host, _, port = place.strip().rpartition("://")[2].rpartition(":")
+        with contextlib.suppress(OSError, ValueError):
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+            return True
+    return False

@@ -1,0 +1,106 @@
+"""librdkafka's properties in the words of Kafka's Java clients."""
+
+from pathlib import Path
+
+import pytest
+
+from tabletopic_kernel.clients.java_properties import java_properties
+from tabletopic_kernel.model.errors import SettingsError
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n"
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "ann", "sasl.password": 'a"b\\c'}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")],
+)
+def test_name_and_password(mechanism: str, module: str) -> None:
+    """Quotes and backslashes of a password end nothing."""
+    java = java_properties(LOGIN | {"sasl.mechanism": mechanism})
+    assert java["sasl.mechanism"] == mechanism
+    assert java["sasl.jaas.config"] == (
+        f'org.apache.kafka.common.security.{module} required username="ann" password="a\\"b\\\\c";'
+    )
+
+
+def test_tuning_is_left_out() -> None:
+    """It has no meaning for Java; addresses and the way to connect have."""
+    given = {"metadata.broker.list": "h:1", "linger.ms": "5", "fetch.max.bytes": "1", "client.rack": "r"}
+    assert java_properties(given) == {"bootstrap.servers": "h:1", "client.rack": "r"}
+
+
+def test_pem_files_are_passed_as_text(tmp_path: Path) -> None:
+    """Executors on other machines need no copy of them."""
+    for name, text in (("ca", CERTIFICATE), ("certificate", CERTIFICATE), ("key", KEY)):
+        (tmp_path / name).write_text(text)
+    given = {f"ssl.{name}.location": str(tmp_path / name) for name in ("ca", "certificate", "key")}
+    assert java_properties({"security.protocol": "ssl", **given}) == {
+        "security.protocol": "ssl",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": CERTIFICATE,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": CERTIFICATE,
+        "ssl.keystore.key": KEY,
+    }
+
+
+def test_a_folder_of_authorities(tmp_path: Path) -> None:
+    """All certificates of it, and nothing else."""
+    for name in ("a.pem", "b.pem"):
+        (tmp_path / name).write_text(CERTIFICATE.replace("MII", name))
+    (tmp_path / "README").write_text("not one")
+    java = java_properties({"ssl.ca.location": str(tmp_path)})
+    assert java["ssl.truststore.certificates"].count("BEGIN CERTIFICATE") == 2
+    assert "not one" not in java["ssl.truststore.certificates"]
+
+
+def test_oidc_with_what_belongs_to_it(tmp_path: Path) -> None:
+    """Scope, extensions, and the authority of the token server."""
+    (tmp_path / "ca.pem").write_text(CERTIFICATE)
+    given = {
+        "method": "oidc",
+        "client.id": "id",
+        "client.secret": "s",
+        "scope": "kafka",
+        "extensions": "a=1,b=2",
+        "token.endpoint.url": "https://tokens/",
+    }
+    java = java_properties(
+        {f"sasl.oauthbearer.{name}": value for name, value in given.items()}
+        | {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
+        | {"https.ca.location": str(tmp_path / "ca.pem")}
+    )
+    assert java["sasl.oauthbearer.token.endpoint.url"] == "https://tokens/"
+    for part in ('clientId="id"', 'clientSecret="s"', 'scope="kafka"', 'extension_b="2"', 'type="PEM"'):
+        assert part in java["sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"enable.ssl.certificate.verification": "false"}, "always verifies.*ssl.ca.location"),
+        ({"ssl.crl.location": "x"}, "no such property; leave it out"),
+        ({"ssl.cipher.suites": "ECDHE-RSA-AES256-SHA"}, "TLS 1.3"),
+        ({"sasl.username": "ann"}, "security.protocol lets nobody log in"),
+        (LOGIN, "sasl.mechanism is not set"),
+        (LOGIN | {"sasl.mechanism": "GSSAPI"}, "log in with PLAIN"),
+        ({"ssl.ca.location": "/no/such/ca.pem"}, "kafka.ssl.ca.location: /no/such/ca.pem cannot be read"),
+        ({"ssl.certificate.pem": CERTIFICATE}, "set ssl.key.location or ssl.key.pem"),
+        ({"ssl.key.pem": KEY}, "set ssl.certificate.location or ssl.certificate.pem"),
+        (
+            {"ssl.certificate.pem": CERTIFICATE, "ssl.key.pem": KEY.replace("PRIVATE", "RSA PRIVATE")},
+            "openssl pkcs8",
+        ),
+    ],
+)
+def test_what_java_cannot_do_is_refused(given: dict[str, str], message: str) -> None:
+    """With what to set instead: a topic that every command reaches and no batch reads would be worse."""
+    with pytest.raises(SettingsError, match=message):
+        java_properties(given)
+
+
+def test_defaults_that_are_written_out_pass() -> None:
+    """They change nothing."""
+    assert java_properties({"enable.ssl.certificate.verification": "true", "ssl.ca.location": "probe"}) == {}

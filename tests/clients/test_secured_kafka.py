@@ -1,0 +1,120 @@
+"""Every way to log in, on a real broker, through librdkafka and Spark; and what is said where it fails."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.workbench import Workbench
+from tests.servers.certificates import Authority
+from tests.servers.secured_kafka import SecuredKafka
+from tests.servers.token_server import TokenServer
+
+pytestmark = pytest.mark.integration
+
+WAYS = (
+    "TLS",
+    "PLAIN",
+    "SCRAM-SHA-256",
+    "SCRAM-SHA-512",
+    "PKCS#12",
+    "PEM files",
+    "PEM text",
+    "OIDC",
+    "unsigned tokens",
+)
+RECORDS = 200
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with a listener for each way."""
+    with TokenServer() as tokens, SecuredKafka(tmp_path_factory.mktemp("kafka"), tokens) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path, way: str) -> None:
+    """Each record once: hosts, their group, the control topic and Spark's source log in by one section."""
+    properties = kafka.clients()[way]
+    topic, namespace = f"t{uuid.uuid4().hex[:8]}", f"n{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    producer = Producer({**properties, "log_level": 0})
+    for number in range(RECORDS):
+        producer.produce(topic, json.dumps({"n": number}).encode())
+    assert producer.flush(30) == 0
+    bench = Workbench(
+        Settings(
+            state_dir=str(tmp_path),
+            kafka=properties,
+            registry={"url": stack.registry_url},
+            catalog=dict(stack.catalog),
+        )
+    )
+    host = bench.host()
+    host.start()
+    try:
+        bench.enable(topic, {"namespace": namespace, "commit_interval_ms": 500, "value_format": "json"})
+        deadline = time.monotonic() + 120
+        while (status := bench.status(topic)[0]).rows != RECORDS:
+            assert status.state != "failed", status.error
+            assert time.monotonic() < deadline, status
+            time.sleep(0.3)
+    finally:
+        host.stop()
+    table = bench.open_catalog().load_table(bench.table_of(topic))
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(RECORDS))
+
+
+def _other_authority(kafka: SecuredKafka, folder: Path) -> dict[str, str]:
+    return kafka.clients()["TLS"] | {"ssl.ca.location": str(Authority(folder, "Another CA").path)}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda kafka, _: kafka.login("PLAIN", sasl_password="no"), "refuses the login.*sasl.password"),
+        (lambda kafka, _: kafka.login("SCRAM-SHA-512", sasl_password="no"), "refuses the login.*credentials"),
+        (_other_authority, "TLS with the broker.*ssl.ca.location"),
+        (
+            lambda kafka, _: kafka.clients()["TLS"] | {"bootstrap.servers": kafka.address("MTLS")},
+            "TLS with the broker.*certificate of the client",
+        ),
+        (
+            lambda kafka, _: kafka.clients()["OIDC"] | {"sasl.oauthbearer.client.secret": "no"},
+            r"refuses the login.*sasl.oauthbearer\.\*",
+        ),
+    ],
+    ids=["PLAIN password", "SCRAM password", "another CA", "no client certificate", "OIDC secret"],
+)
+@pytest.mark.parametrize("ask", ["topics", "facts"])
+def test_what_is_wrong_is_said(
+    kafka: SecuredKafka,
+    tmp_path: Path,
+    given: Callable[[SecuredKafka, Path], dict[str, str]],
+    message: str,
+    ask: str,
+) -> None:
+    """Within ten seconds, with the setting to look at: it is no broker that does not answer."""
+    began = time.monotonic()
+    broker = Broker(given(kafka, tmp_path))
+    with pytest.raises(LoginRefusedError, match=message):
+        broker.topics() if ask == "topics" else broker.facts("some-topic")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("listener", ["TLS", "LOGIN", "UNSIGNED"])
+def test_a_secured_listener_and_no_protocol(kafka: SecuredKafka, listener: str) -> None:
+    """It accepts connections and answers nothing: the protocol is the first thing to look at."""
+    with pytest.raises(RetryableError, match=r"security\.protocol is not set"):
+        Broker({"bootstrap.servers": kafka.address(listener)}).topics()

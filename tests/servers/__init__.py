@@ -1,0 +1,1 @@
+"""Servers as companies have them, on this machine: the product is tried against them."""
