@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, SchemaVersion, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream, Prebuilt
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.clients.kafka import Broker, make_producer
+from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.topic_names import check_table_topic
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from confluent_kafka import Consumer, Message, TopicPartition
 from pydantic import ValidationError
 
-from tabletopic_kernel.clients.kafka import TIMEOUT_S, Broker, make_consumer, make_producer
+from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer, make_producer
 from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json
 
 CONTROL_TOPIC = "__tabletopic.control"

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
-from tabletopic_kernel.clients.kafka import make_consumer
+from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.host.control_topic import ensure_control_topic
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.services import Services

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from tabletopic_kernel.clients.java_properties import java_properties
-from tabletopic_kernel.clients.kafka import Broker, TopicFacts
+from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
+from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import ActionNeededError, GapError
 from tabletopic_kernel.model.ledger import Ledger, Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.local.clock import now_ms

@@ -9,7 +9,7 @@ from time import monotonic
 from confluent_kafka import KafkaException, Message, TopicPartition
 from pydantic import ValidationError
 
-from tabletopic_kernel.clients.kafka import TIMEOUT_S, Broker, make_consumer, make_producer
+from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer, make_producer
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicWish
 

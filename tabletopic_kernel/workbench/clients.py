@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
-    from tabletopic_kernel.clients.kafka import Broker
+    from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.clients.registry import Registry
     from tabletopic_kernel.local.progress import Report
     from tabletopic_kernel.query.duckdb import DuckLake
@@ -51,7 +51,7 @@ class Clients:
     @property
     def patient_broker(self) -> Broker:
         """The broker's client for those who wait until it is there."""
-        from tabletopic_kernel.clients.kafka import Broker  # noqa: PLC0415
+        from tabletopic_kernel.clients.kafka.broker import Broker  # noqa: PLC0415
 
         return self._once("broker", lambda: Broker(self.servers.kafka))
 

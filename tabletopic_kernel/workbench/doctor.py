@@ -237,7 +237,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _broker(properties: Mapping[str, str]) -> str:
-    from tabletopic_kernel.clients.kafka import Broker
+    from tabletopic_kernel.clients.kafka.broker import Broker
 
     broker = Broker(properties)
     topics = [topic for topic in broker.topics() if internal_owner(topic) is None]
@@ -299,7 +299,7 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
 
 
 def _hosts(servers: Servers) -> str:
-    from tabletopic_kernel.clients.kafka import Broker
+    from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.host.host import GROUP
 
     members: list[Any] = Broker(servers.kafka).group_members(GROUP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.json.text import JsonTextError, parse

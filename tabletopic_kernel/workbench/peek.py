@@ -11,7 +11,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Message, TopicPartition
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.kafka import TIMEOUT_S, Broker, make_consumer
+from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns

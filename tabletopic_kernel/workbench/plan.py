@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
-from tabletopic_kernel.clients.kafka import Broker, TopicFacts
+from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.host.resume_point import check_topic

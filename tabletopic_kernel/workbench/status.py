@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
-from tabletopic_kernel.clients.kafka import Broker, make_consumer
+from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.commit_cycle import State

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients.java_properties import java_properties
+from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import SettingsError
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"

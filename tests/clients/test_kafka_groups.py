@@ -2,7 +2,7 @@
 
 import struct
 
-from tabletopic_kernel.clients.kafka import assigned
+from tabletopic_kernel.clients.kafka.broker import assigned
 
 
 def _bytes(topics: dict[str, list[int]], user_data: bytes = b"") -> bytes:

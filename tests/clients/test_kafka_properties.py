@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients.kafka_properties import check_properties
+from tabletopic_kernel.clients.kafka.properties import check_properties
 from tabletopic_kernel.model.errors import SettingsError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings

@@ -25,7 +25,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from tabletopic_kernel.clients.kafka import make_consumer
+from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.stack import LocalStack, StackInfo

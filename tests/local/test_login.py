@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tabletopic_kernel.clients.kafka import Broker, make_consumer
+from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.local import login
 from tabletopic_kernel.local.broker import Broker as BrokerServer

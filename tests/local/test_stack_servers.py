@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.local import ports
 from tabletopic_kernel.local.processes import process, watcher
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.control_topic import ControlLog

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tabletopic_kernel.clients.kafka import TopicFacts
+from tabletopic_kernel.clients.kafka.broker import TopicFacts
 from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError
 
 TOPIC = "clicks"

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.catalog import open_catalog
-from tabletopic_kernel.clients.kafka import Broker, TopicFacts
+from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.decoder import make_decoder

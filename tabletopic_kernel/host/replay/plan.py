@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
-from tabletopic_kernel.clients.kafka import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.replay.replay import letters_that, stage_letters

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Message, TopicPartition
 from pydantic import ValidationError
 
-from tabletopic_kernel.clients.kafka import TIMEOUT_S, make_consumer
+from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, make_consumer
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent, event_of_json

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaException, Producer
 
-from tabletopic_kernel.clients.java_properties import java_properties
+from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, shown
 

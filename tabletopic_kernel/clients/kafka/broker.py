@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from tabletopic_kernel.clients.kafka_errors import ConnectionErrors, explain_silence
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     LoginRefusedError,
@@ -283,16 +283,18 @@ class Broker:
     def _metadata(self) -> Any:
         self._check_gate()
         admin = self.admin
-        for timeout_s in (_FIRST_LOOK_S, TIMEOUT_S - _FIRST_LOOK_S):
-            try:
-                answer = admin.list_topics(timeout=timeout_s)
-                self._met.forget()
-                return answer
-            except KafkaException as error:
-                admin.poll(0)  # runs the callback of errors
-                if timeout_s != _FIRST_LOOK_S or self._met.is_hopeless:
-                    raise self._trouble(error) from error
-        raise AssertionError
+        with contextlib.suppress(KafkaException):
+            return self._listed(admin, min(_FIRST_LOOK_S, TIMEOUT_S))
+        try:
+            admin.poll(0)  # runs the callback of errors
+            return self._listed(admin, 0 if self._met.is_hopeless else TIMEOUT_S)
+        except KafkaException as error:
+            raise self._trouble(error) from error
+
+    def _listed(self, admin: AdminClient, timeout_s: float) -> Any:
+        answer = admin.list_topics(timeout=timeout_s)
+        self._met.forget()
+        return answer
 
     def _result(self, future: concurrent.futures.Future[T]) -> T:
         """The future's result; ends early where no broker lets the client in."""
