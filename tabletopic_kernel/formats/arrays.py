@@ -2,11 +2,77 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 # Where records are in a batch, ascending.
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Bodies:
+    """Records of one schema: the values of a binary array, without a copy.
+
+    Args:
+        values: BinaryArray or LargeBinaryArray without nulls.
+        front: bytes before each body that belong to the frame. What an engine reads from a copy may overwrite
+            them.
+        positions: of the values in the array that was given to the decoder, ascending; None: it is this one.
+    """
+
+    def __init__(self, values: pa.Array, front: int = 0, positions: Positions | None = None) -> None:
+        self.values = values
+        self.front = front
+        self.positions: Positions = np.arange(len(values)) if positions is None else positions
+        _, offsets, data = values.buffers()
+        kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+        self.offsets = np.zeros(1, np.int64)  # where values begin in the data, and where the last one ends
+        if len(values):
+            width = np.dtype(kind).itemsize
+            raw = np.frombuffer(offsets, kind, len(values) + 1, values.offset * width)
+            self.offsets = raw.astype(np.int64, copy=False)
+        self.buffer: pa.Buffer = pa.py_buffer(b"") if data is None else data
+        self._view = memoryview(self.buffer)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    @property
+    def lengths(self) -> Positions:
+        """Bytes of each body; below 0 where a value is shorter than its frame."""
+        return np.diff(self.offsets) - self.front
+
+    @property
+    def data(self) -> Bytes:
+        """What ``offsets`` point into."""
+        return np.frombuffer(self._view, np.uint8)
+
+    def body(self, index: int) -> bytes:
+        """One body."""
+        return bytes(self._view[self.offsets[index] + self.front : self.offsets[index + 1]])
+
+    def part(self, start: int, stop: int) -> Bodies:
+        """The records from ``start`` to ``stop``, without a copy."""
+        if stop - start == len(self):
+            return self
+        return Bodies(self.values.slice(start, stop - start), self.front, self.positions[start:stop])
+
+    def parts(self, size: int) -> list[Bodies]:
+        """The records in parts of at most ``size``."""
+        return [self.part(start, min(start + size, len(self))) for start in range(0, len(self), size)]
+
+    def take(self, indexes: Positions, front: int | None = None) -> Bodies:
+        """The records at ``indexes``, which ascend; ``front``: where their bodies begin, if that is new."""
+        values = self.values if len(indexes) == len(self) else self.values.take(pa.array(indexes))
+        return Bodies(values, self.front if front is None else front, self.positions[indexes])
 
 
 def not_text(values: pa.Array) -> Positions:
@@ -23,3 +89,41 @@ def _is_text(value: bytes | None) -> bool:
         return value is None or value.decode() is not None
     except UnicodeDecodeError:
         return False
+
+
+def storage_type(arrow_type: pa.DataType) -> pa.DataType:
+    """The type with its extension types (uuid) replaced by what they are stored as, at every depth."""
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return arrow_type.storage_type
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([f.with_type(storage_type(f.type)) for f in arrow_type])
+    if pa.types.is_large_list(arrow_type):
+        return pa.large_list(arrow_type.value_field.with_type(storage_type(arrow_type.value_type)))
+    if pa.types.is_map(arrow_type):
+        item = arrow_type.item_field
+        return pa.map_(arrow_type.key_field, item.with_type(storage_type(item.type)))
+    return arrow_type
+
+
+def without_nulls(array: pa.Array) -> pa.Array:
+    """The array with its nulls as whatever lies under them: zeros, empty texts and lists.
+
+    Parquet refuses nulls in a required field, even where the struct around it is null. What lies under a null
+    of text or bytes must be empty.
+    """
+    kind = array.type
+    if not array.null_count:
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, without_nulls(array.storage))
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([array.field(at) for at in range(len(kind))], fields=list(kind))
+    children = None
+    if pa.types.is_large_list(kind):
+        children = [array.values]
+    if pa.types.is_map(kind):
+        pair = [kind.key_field, kind.item_field]
+        children = [pa.StructArray.from_arrays([array.keys, array.items], fields=pair)]
+    own = len(array.buffers()) if children is None else 2
+    buffers = [None, *array.buffers()[1:own]]
+    return pa.Array.from_buffers(kind, len(array), buffers, 0, array.offset, children)

@@ -17,6 +17,7 @@ from tabletopic_kernel.formats.arrays import not_text
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.avro.schema import Primitive, parse
 from tabletopic_kernel.formats.blame import is_trouble, last_line
+from tabletopic_kernel.formats.driver import Decoded
 from tabletopic_kernel.formats.json.infer import Reserved
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, SchemaKey, prefix
@@ -33,7 +34,7 @@ class Decoder(Protocol):
     iceberg_schema: Schema
     arrow_schema: pa.Schema
 
-    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+    def decode(self, values: pa.Array) -> Decoded:
         """Rows in the order of ``values``, without the refused ones.
 
         ``values``: BinaryArray or LargeBinaryArray without nulls; each value as Kafka has it.
@@ -59,14 +60,14 @@ class WholeValueDecoder:
         self.iceberg_schema = Schema(NestedField(1, VALUE, kind, required=False))
         self.arrow_schema = pa.schema([(VALUE, pa.large_string() if self._text else pa.large_binary())])
 
-    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+    def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``; only bytes that are to be text and are not UTF-8 are refused."""
         refused: list[Refused] = []
         if self._text and len(bad := not_text(values)):
             refused = [Refused(at, "not_text", "the value is not UTF-8") for at in bad.tolist()]
             values = values.take(pa.array(np.delete(np.arange(len(values)), bad)))
         column = values.cast(self.arrow_schema.field(0).type)
-        return pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused
+        return Decoded(pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused)
 
 
 class WrittenBytesDecoder:
@@ -80,7 +81,7 @@ class WrittenBytesDecoder:
         self.iceberg_schema = self._whole.iceberg_schema
         self.arrow_schema = self._whole.arrow_schema
 
-    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+    def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``; nothing is refused."""
         return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
 
@@ -143,7 +144,7 @@ class BareDecoder:
         self.iceberg_schema = framed.iceberg_schema
         self.arrow_schema = framed.arrow_schema
 
-    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+    def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``."""
         bare = getattr(self._framed, "decode_bodies", None)  # Protobuf's frame is more than a prefix
         if bare is not None:

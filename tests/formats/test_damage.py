@@ -156,7 +156,7 @@ def _check(form: Format, rng: random.Random, share: float, size: int) -> int:
     rows, refusals = [], []
     for at, body in enumerate(bodies):
         try:
-            rows.append(exact.row(body, 0))
+            rows.append(exact.row(body))
         except Refusal as refusal:
             refusals.append((at, refusal.reason))
     batch, refused = decoder.decode(pa.array([form.frame + body for body in bodies], pa.binary()))

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.formats.avro import decoder as decode_avro
+from tabletopic_kernel.formats import driver
+from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro import fast as avro_fast
-from tabletopic_kernel.formats.avro.decoder import AvroDecoder, _Work
+from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.avro.schema import AvroSchemaError
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
@@ -42,12 +43,14 @@ STRING_AND_INT = row_schema("string", "int")
 def fast_batch(decoder: AvroDecoder, values: pa.Array) -> pa.RecordBatch:
     """The fast engine's rows of all values; raises NotRows."""
     assert decoder._fast is not None
-    return decoder._fast.decode(*_Work(values).group(0, len(values)))
+    batch, suspects = decoder._fast.rows(Bodies(values, PREFIX_BYTES))
+    assert suspects is None
+    return batch
 
 
 def exact_batch(decoder: AvroDecoder, values: pa.Array) -> pa.RecordBatch:
     """The exact engine's rows of all values; raises Refusal."""
-    return decoder._exact.batch([decoder._exact.row(v, PREFIX_BYTES) for v in values.to_pylist()])
+    return decoder._exact.batch([decoder._exact.row(v[PREFIX_BYTES:]) for v in values.to_pylist()])
 
 
 def text(value: str) -> bytes:
@@ -117,7 +120,7 @@ def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
         assert plain_rows(batch) == expected(400)[start : start + length]
 
 
-@pytest.mark.parametrize("count", [0, 1, decode_avro.MIN_FAST_RECORDS, 500])
+@pytest.mark.parametrize("count", [0, 1, avro_fast.FastEngine.min_records, 500])
 def test_any_number_of_records(count: int) -> None:
     """No record, one, and enough for the fast engine give that many rows of the one schema."""
     decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
@@ -152,16 +155,16 @@ def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves(monkeypatch
     decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
     assert decoder._fast is not None
     tried: list[int] = []
-    decode = decoder._fast.decode
+    rows = decoder._fast.rows
 
-    def counting(body: memoryview, starts: Any) -> pa.RecordBatch:
-        tried.append(len(starts))
-        return decode(body, starts)
+    def counting(bodies: Bodies) -> driver.FastRows:
+        tried.append(len(bodies))
+        return rows(bodies)
 
-    monkeypatch.setattr(decoder._fast, "decode", counting)
+    monkeypatch.setattr(decoder._fast, "rows", counting)
     _, refused = decoder.decode(framed(*(zigzag(1) + b"\xff" + zigzag(at) for at in range(6000))))
     assert len(refused) == 6000
-    assert len(tried) == 1 + 6000 // decode_avro.RECORDS_PER_REFUSED_GROUP
+    assert len(tried) == 6000 // driver.RECORDS_PER_REFUSED_GROUP
 
 
 def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,10 +177,10 @@ def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch
 
 def test_exact_rows_are_held_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python values of long records do not pile up; the rows are the same."""
-    monkeypatch.setattr(decode_avro, "EXACT_BATCH_BYTES", 20)
+    monkeypatch.setattr(driver, "EXACT_BATCH_BYTES", 20)
     decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
-    batch, _ = decoder.decode(framed(*good(decode_avro.MIN_FAST_RECORDS - 1)))
-    assert plain_rows(batch) == expected(decode_avro.MIN_FAST_RECORDS - 1)
+    batch, _ = decoder.decode(framed(*good(avro_fast.FastEngine.min_records - 1)))
+    assert plain_rows(batch) == expected(avro_fast.FastEngine.min_records - 1)
 
 
 def test_a_value_shorter_than_its_prefix_is_refused() -> None:
@@ -399,7 +402,7 @@ def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None
 def test_the_decoder_makes_no_copy_of_its_input() -> None:
     """Views of the values' own buffers go to the engines."""
     values = framed(*good(3))
-    body, starts = _Work(values).group(0, 3)
     data = np.frombuffer(values.buffers()[2], np.uint8)
-    assert np.shares_memory(np.frombuffer(body, np.uint8), data)
-    assert starts[-1] == len(body)
+    for bodies in (Bodies(values, PREFIX_BYTES), Bodies(values).part(1, 3)):
+        assert np.shares_memory(bodies.data, data)
+        assert bodies.body(len(bodies) - 1) == values[2].as_py()[bodies.front :]

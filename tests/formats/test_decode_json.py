@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from tabletopic_kernel.formats.json import decoder as decode_json
+from tabletopic_kernel.formats import driver
+from tabletopic_kernel.formats.arrays import Bodies
+from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
-from tabletopic_kernel.formats.json.fast import FastRows
-from tabletopic_kernel.formats.json.records import Records
+from tabletopic_kernel.formats.json.fast import FastEngine
 from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
@@ -34,10 +35,8 @@ STRING_AND_INT = object_schema(s={"type": "string"}, n={"type": "integer"}, requ
 
 def fast_rows(decoder: Any, values: pa.Array) -> FastRows:
     """What the fast engine says of all values; raises NotRows."""
-    fast = decoder._engines.fast
-    joined = fast.join(Records(values, len(PREFIX) if isinstance(decoder, JsonSchemaDecoder) else 0))
-    assert joined is not None
-    found: FastRows = fast.decode(joined)
+    front = len(PREFIX) if isinstance(decoder, JsonSchemaDecoder) else 0
+    found: FastRows = decoder._engines.fast.rows(Bodies(values, front))
     return found
 
 
@@ -89,7 +88,7 @@ def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
         assert plain_rows(batch) == expected(400)[start : start + length]
 
 
-@pytest.mark.parametrize("count", [0, 1, decode_json.MIN_FAST_RECORDS, decode_json.GROUP_RECORDS * 2 + 1])
+@pytest.mark.parametrize("count", [0, 1, FastEngine.min_records, FastEngine.max_records * 2 + 1])
 def test_any_number_of_records(count: int) -> None:
     """No record, one, enough for the fast engine, and several groups give that many rows."""
     decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
@@ -326,7 +325,9 @@ def test_times_finer_than_microseconds_are_cut_if_asked_for(kind: str, text: str
     assert len(refused) == (40 if micros is None else 0)
     if micros is not None:
         assert plain_rows(exact_batch(decoder, values)) == plain_rows(batch)
-        assert len(fast_rows(decoder, values).suspects) == 0
+        suspects = fast_rows(decoder, values).suspects
+        assert suspects is not None
+        assert not suspects.any()
         batch, refused = JsonSchemaDecoder(SCHEMA_ID, schema).decode(values)
         assert [one.reason for one in refused] == ["json_out_of_range"] * 40
 
@@ -436,18 +437,18 @@ def test_the_fast_engine_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) 
     fast = decoder._engines.fast
     assert fast is not None
     tried: list[int] = []
-    decode = fast.decode
+    rows = fast.rows
 
-    def counting(records: Any) -> FastRows:
-        tried.append(len(records))
-        return decode(records)
+    def counting(bodies: Bodies) -> FastRows:
+        tried.append(len(bodies))
+        return rows(bodies)
 
-    monkeypatch.setattr(fast, "decode", counting)
+    monkeypatch.setattr(fast, "rows", counting)
     for text in ('{"s": 1}', '{"s": "a", "n": 1.5}', '{"s": "a"', '{"s": "a", "x": 1}'):
         tried.clear()
         _, refused = decoder.decode(framed(*[text] * 6000))
         assert len(refused) == 6000
-        assert len(tried) <= 6000 // decode_json.RECORDS_PER_REFUSED_GROUP
+        assert len(tried) <= 6000 // driver.RECORDS_PER_REFUSED_GROUP
 
 
 def test_the_exact_engine_raises_refusals_only() -> None:

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.formats.protobuf import decoder as decode_protobuf
+from tabletopic_kernel.formats import driver
+from tabletopic_kernel.formats.arrays import Bodies
+from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
+from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import plain_rows
 from tests.formats.damage import SCALE
 from tests.formats.protobuf_cases import (
@@ -31,9 +34,9 @@ CALM = settings(max_examples=100 * SCALE)
 def fast_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
     """The fast engine's rows of all values, all of them proved; raises NotRows."""
     assert decoder._fast is not None
-    batch, unproved, odd = decoder._fast.decode(values, 1)
-    assert not unproved.any()
-    assert not odd.any()
+    batch, suspects = decoder._fast.rows(Bodies(values, PREFIX_BYTES + 1))
+    assert suspects is not None
+    assert not suspects.any()
     return batch
 
 
@@ -106,7 +109,7 @@ def test_slices_are_read_from_their_offset(click: ProtobufDecoder, kind: pa.Data
         assert plain_rows(batch) == expected(400)[start : start + length]
 
 
-@pytest.mark.parametrize("count", [0, 1, decode_protobuf.MIN_FAST_RECORDS, 500])
+@pytest.mark.parametrize("count", [0, 1, protobuf_fast.FastEngine.min_records, 500])
 def test_any_number_of_records(click: ProtobufDecoder, count: int) -> None:
     """No record, one, and enough for the fast engine give that many rows of the one schema."""
     batch, refused = click.decode(framed(*good(count)))
@@ -145,7 +148,7 @@ def test_a_group_beyond_32_bit_offsets_is_split(
     click: ProtobufDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More bytes than one Arrow offset can count are read in several groups."""
-    monkeypatch.setattr(decode_protobuf, "MAX_GROUP_BYTES", 1500)
+    monkeypatch.setattr(protobuf_fast, "MAX_GROUP_BYTES", 1500)
     batch, refused = click.decode(framed(*good(400)))
     assert refused == []
     assert plain_rows(batch) == expected(400)
@@ -155,9 +158,9 @@ def test_exact_rows_are_held_in_small_batches(
     click: ProtobufDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python values of long records do not pile up; the rows are the same."""
-    monkeypatch.setattr(decode_protobuf, "EXACT_BATCH_BYTES", 20)
-    batch, _ = click.decode(framed(*good(decode_protobuf.MIN_FAST_RECORDS - 1)))
-    assert plain_rows(batch) == expected(decode_protobuf.MIN_FAST_RECORDS - 1)
+    monkeypatch.setattr(driver, "EXACT_BATCH_BYTES", 20)
+    batch, _ = click.decode(framed(*good(protobuf_fast.FastEngine.min_records - 1)))
+    assert plain_rows(batch) == expected(protobuf_fast.FastEngine.min_records - 1)
 
 
 def test_records_of_other_messages_are_refused(click: ProtobufDecoder) -> None:

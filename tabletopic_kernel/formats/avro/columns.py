@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tabletopic_kernel.formats.arrays import Mask, without_nulls
 from tabletopic_kernel.formats.avro.schema import Decimal
 from tabletopic_kernel.formats.avro.values import decimal_reader
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
 from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Convert = Callable[[pa.Array], pa.Array]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def struct_of(arrays: list[pa.Array], target: pa.DataType, absent: pa.Array | None = None) -> pa.Array:
@@ -53,29 +53,10 @@ def _take(values: pa.Array, places: pa.Array) -> pa.Array:
         return values.take(places)
     children = [_take(values.field(i), places) for i in range(values.type.num_fields)]
     filled = [
-        child if field.nullable else _without_nulls(child)
+        child if field.nullable else without_nulls(child)
         for field, child in zip(values.type, children, strict=True)
     ]
     return struct_of(filled, values.type, pc.invert(pc.fill_null(values.is_valid().take(places), False)))
-
-
-def _without_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls as whatever lies under them: zeros, empty texts and lists."""
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _without_nulls(array.storage))
-    children = None
-    if pa.types.is_struct(kind):
-        children = [array.field(i) for i in range(kind.num_fields)]
-        return struct_of(children, kind)
-    if pa.types.is_large_list(kind):
-        children = [array.values]
-    if pa.types.is_map(kind):
-        children = [
-            pa.StructArray.from_arrays([array.keys, array.items], fields=[kind.key_field, kind.item_field])
-        ]
-    own = len(array.buffers()) if children is None else 2
-    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:own]], 0, array.offset, children)
 
 
 def booleans(array: pa.Array) -> pa.Array:

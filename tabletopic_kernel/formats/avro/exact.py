@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tabletopic_kernel.formats.arrays import storage_type
 from tabletopic_kernel.formats.avro.schema import (
     Array,
     AvroSchema,
@@ -69,15 +70,15 @@ class ExactEngine:
         self._budget = compiler.budget
         self._readers = [(name, compiler.column(node)) for name, node, _ in self._columns]
 
-    def row(self, value: bytes, start: int) -> tuple[Any, ...]:
-        """The columns' values of one record whose body begins at ``start``; raises Refusal."""
+    def row(self, body: bytes) -> tuple[Any, ...]:
+        """The columns' values of one record; raises Refusal."""
         self._budget.reset()
-        position = start
+        position = 0
         row = []
         name = ""
         try:
             for name, read in self._readers:  # noqa: B007 - read by the handlers
-                cell, position = read(value, position)
+                cell, position = read(body, position)
                 row.append(cell)
         except Refusal as refusal:
             refusal.path.append(name)
@@ -86,10 +87,10 @@ class ExactEngine:
             raise _truncated(name) from None
         except RecursionError:
             raise _too_deep(name) from None
-        if position != len(value):
+        if position != len(body):
             raise Refusal(
                 "avro_trailing_bytes",
-                f"{len(value) - position} bytes follow the record's end; "
+                f"{len(body) - position} bytes follow the record's end; "
                 "the value was written with another schema than its id says",
             )
         return tuple(row)
@@ -101,20 +102,6 @@ class ExactEngine:
             array = pa.array([row[i] for row in rows], storage)
             arrays.append(array if storage == field.type else array.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
-
-
-def storage_type(arrow_type: pa.DataType) -> pa.DataType:
-    """The type with its extension types (uuid) replaced by what they are stored as, at every depth."""
-    if isinstance(arrow_type, pa.BaseExtensionType):
-        return arrow_type.storage_type
-    if pa.types.is_struct(arrow_type):
-        return pa.struct([f.with_type(storage_type(f.type)) for f in arrow_type])
-    if pa.types.is_large_list(arrow_type):
-        return pa.large_list(arrow_type.value_field.with_type(storage_type(arrow_type.value_type)))
-    if pa.types.is_map(arrow_type):
-        item = arrow_type.item_field
-        return pa.map_(arrow_type.key_field, item.with_type(storage_type(item.type)))
-    return arrow_type
 
 
 def _truncated(name: str) -> Refusal:

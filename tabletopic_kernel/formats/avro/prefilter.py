@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tabletopic_kernel.formats.arrays import Bodies, Mask
 from tabletopic_kernel.formats.avro.schema import (
     Array,
     AvroSchema,
@@ -30,7 +31,6 @@ _NOWHERE: Final = 2**60  # beyond every end: a record that cannot go on
 _WIDTHS: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class _TooLong(Exception):  # noqa: N818 - not an error: the group is left to others
@@ -43,20 +43,16 @@ class Screen:
     def __init__(self, schema: AvroSchema) -> None:
         self._root = schema.root
 
-    def suspects(
-        self, data: np.ndarray[Any, np.dtype[np.uint8]], starts: Places, ends: Places
-    ) -> Mask | None:
-        """A mask of the records that do not end where they should; None if that is not worth finding out.
-
-        ``data`` holds the bodies, from ``starts`` (inclusive) to ``ends`` (exclusive).
-        """
+    def suspects(self, bodies: Bodies) -> Mask | None:
+        """A mask of the records that do not end where they should; None if that is not worth finding out."""
+        data = bodies.data
         if not len(data):
             return None
         try:
-            behind = _Walk(data).over(self._root, starts.astype(np.int64))
+            behind = _Walk(data).over(self._root, bodies.offsets[:-1] + bodies.front)
         except _TooLong:
             return None
-        suspected: Mask = behind != ends
+        suspected: Mask = behind != bodies.offsets[1:]
         return suspected
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tabletopic_kernel.formats.arrays import without_nulls
 from tabletopic_kernel.formats.avro.columns import spread, uuids
 from tabletopic_kernel.formats.json.text import EXACT_DOUBLE, MAX_INT, MAX_LONG
 from tabletopic_kernel.formats.json.types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
@@ -226,24 +227,6 @@ def spread_uuids(found: pa.Array, like: pa.Array) -> pa.Array:
     """The UUIDs at the places where ``like`` is not null."""
     storage = spread(found.storage, _valid(like))
     return pa.ExtensionArray.from_storage(found.type, storage)
-
-
-def without_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls as whatever lies under them: Parquet refuses nulls in a required field.
-
-    They are in rows that are suspects, or below a struct that is null itself.
-    """
-    kind = array.type
-    if not array.null_count:
-        return array
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, without_nulls(array.storage))
-    if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays([array.field(at) for at in range(len(kind))], fields=list(kind))
-    children = [array.values] if pa.types.is_large_list(kind) else None
-    own = 2 if children is not None else len(array.buffers())
-    buffers = [None, *array.buffers()[1:own]]
-    return pa.Array.from_buffers(kind, len(array), buffers, 0, array.offset, children)
 
 
 def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:

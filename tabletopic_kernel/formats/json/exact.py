@@ -2,7 +2,7 @@
 
 Types become a tree of readers (``json_values``). Where a record is judged by its schema, a value of another
 type is a ``Refusal`` with the path to the place. Where there is no schema (``lenient``), a value that does
-not fit its column leaves it null and is left over, as is every property that has no column: ``leftover``
+not fit its column leaves it null and is left over, as is every property that has no column: ``leftovers``
 has them where they stood. Neither time nor memory can outgrow the record's own bytes.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.avro.exact import storage_type
+from tabletopic_kernel.formats.arrays import storage_type
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse, shortened
 from tabletopic_kernel.formats.json.types import (
     REST,
@@ -45,29 +45,30 @@ class ExactEngine:
         self._compiler = compiler
         self._read = compiler.reader(root)
         self._left = compiler.left_inside(root)
-        self.leftover: Any = NOTHING  # of the last record: what has no column
+        self.leftovers: list[Any] = []  # what has no column, of the records that have such
 
-    def row(self, value: bytes, start: int = 0) -> _Row:
-        """The columns' values of one record whose text begins at ``start``; raises Refusal."""
+    def row(self, body: bytes) -> _Row:
+        """The columns' values of one record; raises Refusal."""
         try:
-            found = parse(value[start:])
+            value = parse(body)
         except JsonTextError as error:
             raise Refusal(error.reason, str(error)) from None
-        self.leftover = NOTHING
         if self._rules.whole:
-            found = {VALUE: found}
-        elif self._rules.lenient and type(found) is not dict:
-            self.leftover = NOTHING if found is None else found
-            return {} if found is None else {REST: json_text(found)}
-        elif self._rules.nullable and found is None:
+            value = {VALUE: value}
+        elif self._rules.lenient and type(value) is not dict:
+            return {} if value is None else self._rest_of(value)
+        elif self._rules.nullable and value is None:
             return {}
         self._compiler.has_left = False
-        row: _Row = self._read(found)
-        if self._compiler.has_left:
-            self.leftover = self._left(found)
-            if self.leftover is not NOTHING:
-                row[REST] = json_text(self.leftover[VALUE] if self._rules.whole else self.leftover)
+        row: _Row = self._read(value)
+        if self._compiler.has_left and (left := self._left(value)) is not NOTHING:
+            row |= self._rest_of(left[VALUE] if self._rules.whole else left)
         return row
+
+    def _rest_of(self, left: Any) -> _Row:
+        if self._rules.lenient:
+            self.leftovers.append(left)
+        return {REST: json_text(left)}
 
     def leaves_over(self, value: Any) -> bool:
         """Whether a parsed value, or what was left over of one, has no column in part."""

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.driver import Decoded
 from tabletopic_kernel.formats.json.decoder import JsonDecoder
 from tabletopic_kernel.formats.json.infer import Reserved
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse
-from tabletopic_kernel.formats.rejection import Refused
 
 _BEGINS: Final = rb'^\s*\{\s*"(schema|payload)"\s*:'
 _JOINT: Final = b',"payload":'
@@ -36,7 +36,7 @@ class PayloadDecoder:
         self.arrow_schema = self._inner.arrow_schema
         self.needed: Schema | None = None
 
-    def decode(self, values: pa.Array) -> tuple[pa.RecordBatch, list[Refused]]:
+    def decode(self, values: pa.Array) -> Decoded:
         """See ``JsonDecoder.decode``."""
         decoded = self._inner.decode(payloads(values))
         self.needed = self._inner.needed

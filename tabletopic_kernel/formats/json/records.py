@@ -1,4 +1,4 @@
-"""JSON records one by one for the exact engine, and joined for the fast one (see ``json_fast``)."""
+"""JSON records joined to one text for the fast engine (see ``fast``)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tabletopic_kernel.formats.arrays import Bodies, Bytes
 from tabletopic_kernel.formats.json.digits import long_fractions, tiny_numbers
 
 # Joints: 4 bytes in front of each record and 1 behind, together as long as a schema id's prefix.
@@ -21,7 +22,6 @@ _NULL: Final = np.frombuffer(b"null", np.uint8)
 # Records checked together for UTF-8 where not all of them are.
 _TOGETHER: Final = 64
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -40,77 +40,47 @@ class Joined:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def part(self, start: int, stop: int) -> Joined:
-        """The records from ``start`` to ``stop``, without a copy."""
-        offsets = self.offsets[start : stop + 1]
-        first, end = np.searchsorted(self.unfit, (start, stop))
-        text = self.text.slice(offsets[0], offsets[-1] - offsets[0])
-        return Joined(text, offsets - offsets[0], self.unfit[first:end] - start, self.flat)
-
     def without(self, unfit: Offsets) -> Joined:
         """The same, with more records that are not to be read."""
         text = _blanked(np.frombuffer(self.text, np.uint8), self.offsets, unfit)
         return Joined(pa.py_buffer(text), self.offsets, np.union1d(self.unfit, unfit), self.flat)
 
 
-class Records:
-    """The values of a batch. ``prefix_bytes`` in front of each are no JSON."""
+def join(bodies: Bodies, *, objects: bool, doubles: bool) -> Joined:
+    """The records for the fast engine.
 
-    def __init__(self, values: pa.Array, prefix_bytes: int) -> None:
-        wide = values.cast(pa.large_binary())
-        _, offsets, data = wide.buffers()
-        self._offsets: Offsets = np.zeros(1, np.int64)
-        if len(wide):
-            self._offsets = np.frombuffer(offsets, np.int64, len(wide) + 1, wide.offset * 8)
-        self._values = wide
-        self._prefix_bytes = prefix_bytes
-        self._data = memoryview(data) if data is not None else memoryview(b"")
+    ``objects``: a record must be one; ``doubles``: digits beyond those of a double are to be found.
+    ``bodies`` have a prefix in front, or nothing.
+    """
+    block, offsets = _in_place(bodies) if bodies.front else _afresh(bodies)
+    unfit = _not_utf8(block, offsets)
+    if objects:
+        unfit = np.union1d(unfit, _no_objects(block, offsets))
+    if len(unfit):
+        block = _blanked(block, offsets, unfit)
+    if doubles:
+        places = np.concatenate((long_fractions(block), tiny_numbers(block)))
+        unfit = np.union1d(unfit, np.searchsorted(offsets, places, side="right") - 1)
+    return Joined(pa.py_buffer(block), offsets, unfit, _few_brackets(block, offsets))
 
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
 
-    def value(self, index: int) -> bytes:
-        """The text of one record."""
-        return bytes(self._data[self._offsets[index] + self._prefix_bytes : self._offsets[index + 1]])
+def _in_place(bodies: Bodies) -> tuple[Bytes, Offsets]:
+    """One joint is written over each prefix; the first loses its first byte, which closes nothing."""
+    begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
+    block = np.empty(end - begin + 1, np.uint8)
+    block[:-1] = bodies.data[begin:end]
+    starts = bodies.offsets[:-1] - begin
+    for place, byte in enumerate(CLOSE + OPEN):
+        block[starts + place] = byte
+    block[-1] = CLOSE[0]
+    return block[1:], bodies.offsets - begin
 
-    def joined(self, *, objects: bool, doubles: bool) -> Joined | None:
-        """All records for the fast engine; None if a value has no room for its prefix.
 
-        ``objects``: a record must be one; ``doubles``: digits beyond those of a double are to be found.
-        """
-        if not len(self):
-            return None
-        block, offsets = self._joined_afresh() if not self._prefix_bytes else self._joined_in_place()
-        if block is None:
-            return None
-        unfit = _not_utf8(block, offsets)
-        if objects:
-            unfit = np.union1d(unfit, _no_objects(block, offsets))
-        if len(unfit):
-            block = _blanked(block, offsets, unfit)
-        if doubles:
-            places = np.concatenate((long_fractions(block), tiny_numbers(block)))
-            unfit = np.union1d(unfit, np.searchsorted(offsets, places, side="right") - 1)
-        return Joined(pa.py_buffer(block), offsets, unfit, _few_brackets(block, offsets))
-
-    def _joined_in_place(self) -> tuple[Bytes | None, Offsets]:
-        """One joint is written over each prefix; the first loses its first byte, which closes nothing."""
-        if int(np.diff(self._offsets).min()) < self._prefix_bytes:
-            return None, self._offsets
-        begin, end = int(self._offsets[0]), int(self._offsets[-1])
-        block = np.empty(end - begin + 1, np.uint8)
-        block[:-1] = np.frombuffer(self._data[begin:end], np.uint8)
-        starts = self._offsets[:-1] - begin
-        for place, byte in enumerate(CLOSE + OPEN):
-            block[starts + place] = byte
-        block[-1] = CLOSE[0]
-        return block[1:], self._offsets - begin
-
-    def _joined_afresh(self) -> tuple[Bytes | None, Offsets]:
-        head, tail, none = (pa.scalar(one, pa.large_binary()) for one in (OPEN, CLOSE, b""))
-        texts = pc.binary_join_element_wise(head, self._values, tail, none)
-        _, offsets, data = texts.buffers()
-        return np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64, len(texts) + 1)
+def _afresh(bodies: Bodies) -> tuple[Bytes, Offsets]:
+    head, tail, none = (pa.scalar(one, pa.large_binary()) for one in (OPEN, CLOSE, b""))
+    texts = pc.binary_join_element_wise(head, bodies.values.cast(pa.large_binary()), tail, none)
+    _, offsets, data = texts.buffers()
+    return np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64, len(texts) + 1)
 
 
 def _few_brackets(block: Bytes, offsets: Offsets) -> bool:

@@ -27,46 +27,33 @@ class Scope:
     """Where the elements of an array stand in the rows of a batch, to mark rows that are not to be used.
 
     Args:
-        unproved: rows whose bytes may not be what the schema says.
-        odd: rows whose bytes are, and that only the exact engine can judge.
+        suspects: of the rows, those that only the exact engine can judge.
         lists: offsets of the lists on the way from the rows to the elements, outermost first.
         present: a mask of the elements that are there, None for all.
     """
 
-    def __init__(
-        self, unproved: Mask, odd: Mask, lists: tuple[Numbers, ...] = (), present: Mask | None = None
-    ) -> None:
-        self._unproved = unproved
-        self._odd = odd
+    def __init__(self, suspects: Mask, lists: tuple[Numbers, ...] = (), present: Mask | None = None) -> None:
+        self._suspects = suspects
         self._lists = lists
         self.present = present
 
-    def mark_unproved(self, elements: Mask) -> None:
-        """Mark the rows of the elements in the mask."""
-        self._unproved[self._rows(elements)] = True
-
-    def mark_odd(self, elements: Mask) -> None:
-        """The same."""
-        self._odd[self._rows(elements)] = True
-
-    def _rows(self, elements: Mask) -> Numbers:
+    def mark(self, elements: Mask) -> None:
+        """Suspect the rows of the elements in the mask."""
         places = np.flatnonzero(elements)
         for offsets in reversed(self._lists):
             places = np.searchsorted(offsets, places, side="right") - 1
-        return places
+        self._suspects[places] = True
 
     def items(self, offsets: Numbers) -> Scope:
         """The scope of the lists' items."""
-        return Scope(self._unproved, self._odd, (*self._lists, offsets))
+        return Scope(self._suspects, (*self._lists, offsets))
 
     def within(self, structs: pa.Array) -> Scope:
         """The scope of the structs' fields."""
         if not structs.null_count:
             return self
         there = valid(structs)
-        return Scope(
-            self._unproved, self._odd, self._lists, there if self.present is None else self.present & there
-        )
+        return Scope(self._suspects, self._lists, there if self.present is None else self.present & there)
 
 
 def valid(array: pa.Array) -> Mask:
@@ -84,16 +71,6 @@ def offsets_of(array: pa.Array) -> Numbers:
     """The offsets of lists, texts or bytes: one more than there are."""
     buffer = array.buffers()[1]
     return np.zeros(1, np.int64) if buffer is None else np.frombuffer(buffer, np.int64, len(array) + 1)
-
-
-def without_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls as what lies under them."""
-    if not array.null_count:
-        return array
-    kind = array.type
-    if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays([array.field(i) for i in range(kind.num_fields)], fields=list(kind))
-    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]])
 
 
 def varint_bytes(values: np.ndarray[Any, Any]) -> Numbers:
@@ -128,7 +105,7 @@ def narrow(array: pa.Array, signed: bool, scope: Scope) -> pa.Array:
     found = numbers(array)
     beyond = (found < -(2**31)) | (found >= 2**31) if signed else found >= np.uint64(2**32)
     if beyond.any():
-        scope.mark_unproved(beyond)
+        scope.mark(beyond)
     dtype, kind = (np.int32, pa.int32()) if signed else (np.int64, pa.int64())
     return pa.Array.from_buffers(kind, len(array), [array.buffers()[0], pa.py_buffer(found.astype(dtype))])
 

@@ -115,7 +115,7 @@ class JsonColumn:
             except Refusal:
                 found.append("")
                 bad[i] = True
-        scope.mark_unproved(bad)  # the sizes say nothing of what is within
+        scope.mark(bad)  # the sizes say nothing of what is within
         return pa.array(found, target)
 
 
@@ -155,7 +155,7 @@ class MessageColumn:
         for oneof in self._oneofs:
             # The last one on the wire counts, and the arrays do not know which that is.
             members = [self.fields[i].is_set(raw[i]) for i in oneof]
-            scope.mark_odd(np.add.reduce(members, dtype=np.int64) > 1)
+            scope.mark(np.add.reduce(members, dtype=np.int64) > 1)
         return [
             field.convert(array, scope, target.field(i).type)
             for i, (field, array) in enumerate(zip(self.fields, raw, strict=True))
@@ -175,7 +175,7 @@ class MomentColumn(MessageColumn):
         seconds, nanos = numbers(raw.field(0)), numbers(raw.field(1))
         narrow(raw.field(1), True, scope)  # marks what is no int32
         micros, bad = self._many(seconds, nanos, self._sub_micros)
-        scope.mark_odd(bad)
+        scope.mark(bad)
         return pa.Array.from_buffers(target, len(raw), [raw.buffers()[0], pa.py_buffer(micros)])
 
 

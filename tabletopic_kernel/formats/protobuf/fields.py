@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
+from tabletopic_kernel.formats.arrays import without_nulls
 from tabletopic_kernel.formats.protobuf.arrays import (
     Scope,
     Sizes,
@@ -17,7 +18,6 @@ from tabletopic_kernel.formats.protobuf.arrays import (
     repeated_keys,
     sums,
     valid,
-    without_nulls,
 )
 from tabletopic_kernel.formats.protobuf.columns import (
     Column,
@@ -71,7 +71,7 @@ class SingleField:
         if self._presence != "optional" and raw.null_count:
             if self._presence == "required":
                 missing = ~valid(raw)
-                scope.mark_odd(missing if scope.present is None else missing & scope.present)
+                scope.mark(missing if scope.present is None else missing & scope.present)
             raw = without_nulls(raw)
         return self._column.convert(raw, scope, target)
 
@@ -103,7 +103,7 @@ class JsonField:
         ]
         if self._presence == "required":
             missing = ~self.is_set(raw)
-            scope.mark_odd(missing if scope.present is None else missing & scope.present)
+            scope.mark(missing if scope.present is None else missing & scope.present)
             messages = [b"" if message is None else message for message in messages]
         return self._column.texts(messages, scope, target)
 
@@ -150,7 +150,7 @@ class MapField(ListField):
         items = self._fields[1].convert(entries.field(1), below, target.item_type)
         again = repeated_keys(offsets, keys)
         if again is not None:
-            below.mark_odd(again)
+            below.mark(again)
         return maps_of(raw, keys, items, target)
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
+from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.protobuf.fast_schema import Plain
 from tabletopic_kernel.formats.protobuf.values import Mask, Numbers
-from tabletopic_kernel.formats.wire import PREFIX_BYTES
 
 # Few enough that a bad one is found cheaply among them, and enough that a call costs little for each.
 RECORDS_AT_ONCE: Final = 64
@@ -36,18 +35,15 @@ class Screen:
         """Whether a body is a message."""
         return _takes(self._parse, body)
 
-    def unreadable(self, values: pa.Array, header_bytes: int) -> Mask:
-        """A mask of the values whose body is no message.
-
-        ``values``: BinaryArray without nulls, offset 0, each with prefix and ``header_bytes`` of indexes.
-        """
-        _, offsets_buffer, data = values.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1).astype(np.int64)
-        body = PREFIX_BYTES + header_bytes
-        bad = np.zeros(len(values), bool)
-        joined = memoryview(_with_lengths(np.frombuffer(data, np.uint8), offsets, body))
-        for start in range(0, len(values), RECORDS_AT_ONCE):
-            stop = min(start + RECORDS_AT_ONCE, len(values))
+    def unreadable(self, bodies: Bodies) -> Mask:
+        """A mask of the bodies that are no messages; each has prefix and message indexes in front."""
+        body = bodies.front
+        begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
+        offsets = bodies.offsets - begin
+        bad = np.zeros(len(bodies), bool)
+        joined = memoryview(_with_lengths(bodies.data[begin:end], offsets, body))
+        for start in range(0, len(bodies), RECORDS_AT_ONCE):
+            stop = min(start + RECORDS_AT_ONCE, len(bodies))
             whole = joined[offsets[start] : offsets[stop]]
             if body - _LENGTH_BYTES > _MAX_TAG_BYTES or not _takes(self._parse_batch, whole):
                 for index in range(start, stop):
