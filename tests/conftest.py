@@ -3,10 +3,11 @@
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -68,6 +69,13 @@ def _share(nodeid: str) -> str:
 class _ByShare(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return _share(nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Examples in docstrings are looked for in the package: here are none, and looking takes seconds."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 @pytest.hookimpl(optionalhook=True)

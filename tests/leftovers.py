@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import operator
 import os
 import subprocess
 import sys
@@ -184,18 +185,75 @@ def _state() -> dict[str, Any]:
     return {**variables, **handlers, "working folder": os.getcwd()}
 
 
-def _attributes() -> dict[str, Any]:
-    """Class attributes of the test modules' own classes: fakes are classes."""
-    found = {}
-    for name, module in list(sys.modules.items()):
-        if not name.startswith("tests."):
-            continue
-        for one in vars(module).values():
-            if isinstance(one, type) and one.__module__ == name:
-                for attribute, value in vars(one).items():
-                    if not attribute.startswith("__") and not attribute.startswith("_abc_"):
-                        found[f"{name}.{one.__qualname__}.{attribute}"] = _frozen(value)
-    return found
+@dataclass(frozen=True)
+class _Attributes:
+    """Class attributes of the test modules' own classes: fakes are classes.
+
+    Looked at before and after each test, so it must cost next to nothing: classes and those of their
+    attributes that may change in place are looked for only when there are new modules.
+    """
+
+    classes: list[type]
+    containers: list[tuple[type, str]]
+
+    def now(self) -> tuple[list[dict[str, Any]], list[Any]]:
+        """All values by class, and what the containers hold."""
+        values = [dict(vars(one)) for one in self.classes]
+        return values, [_frozen(vars(one).get(name)) for one, name in self.containers]
+
+    def changed(self, before: tuple[list[dict[str, Any]], list[Any]]) -> list[str]:
+        """What is no longer as it was."""
+        values, contents = before
+        found = []
+        for one, old in zip(self.classes, values, strict=True):
+            new = vars(one)
+            if len(old) != len(new) or not all(map(operator.is_, old.values(), new.values())):
+                frozen = [
+                    {f"{_name_of(one, name)}": _frozen(value) for name, value in of.items() if _is_own(name)}
+                    for of in (old, new)
+                ]
+                found += _changed(*frozen)
+        for (one, name), content in zip(self.containers, contents, strict=True):
+            found += _changed(
+                {_name_of(one, name): content}, {_name_of(one, name): _frozen(vars(one).get(name))}
+            )
+        return found
+
+
+def _name_of(kind: type, attribute: str) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}.{attribute}"
+
+
+_KNOWN: dict[int, _Attributes] = {}
+
+
+def _attributes() -> _Attributes:
+    """The classes that there are now."""
+    if len(sys.modules) not in _KNOWN:
+        _KNOWN.clear()
+        classes = [
+            one
+            for name, module in list(sys.modules.items())
+            if name.startswith("tests.")
+            for one in vars(module).values()
+            if isinstance(one, type) and one.__module__ == name
+        ]
+        containers = [
+            (one, name)
+            for one in classes
+            for name, value in vars(one).items()
+            if _is_own(name) and isinstance(value, _CONTAINERS)
+        ]
+        _KNOWN[len(sys.modules)] = _Attributes(classes, containers)
+    return _KNOWN[len(sys.modules)]
+
+
+def _is_own(name: str) -> bool:
+    """Whether an attribute is one that a test gave its class, and not Python."""
+    return not (name.startswith("__") or name.startswith("_abc_"))
+
+
+_CONTAINERS = (threading.Event, list, dict, set)
 
 
 def _frozen(value: Any) -> Any:
@@ -305,6 +363,7 @@ def nothing_stays_of_a_test(
         return
     before = _Running.now() if _width(request.node) == 0 else None
     files, state, attributes = _files(), _state(), _attributes()
+    values = attributes.now()
     yield
     left = [*(before.left() if before else []), *sorted(_files() - files)]
-    _check([*left, *_changed(state, _state()), *_changed(attributes, _attributes())], "the test")
+    _check([*left, *_changed(state, _state()), *attributes.changed(values)], "the test")

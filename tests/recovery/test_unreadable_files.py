@@ -1,0 +1,210 @@
+"""What a snapshot names can be read: files vanish before a commit, and a cluster has other disks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+
+from tabletopic_kernel.local import ports
+from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.model.progress.events import CommitFailed
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.steps import Step
+from tabletopic_kernel.workbench.workbench import Workbench
+from tests.recovery.checks import (
+    check_exact,
+    load,
+    newest_ledger,
+    unreferenced_files,
+    wait_until_lag_is_0,
+)
+from tests.recovery.hosts import Hosts
+from tests.recovery.stream import Stream
+from tests.recovery.terminal import environment, run
+from tests.recovery.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+FAST = {"commit_interval_ms": "500ms"}
+HELD_S = 240.0
+
+
+def cut_off(path: Path) -> None:
+    """The end of a file never arrived."""
+    os.truncate(path, path.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut_off])
+def test_a_staged_file_that_is_not_whole_is_never_committed(
+    damage: Callable[[Path], None],
+    bench: Workbench,
+    hosts: Hosts,
+    new_stream: Callable[..., Stream],
+    tmp_path: Path,
+) -> None:
+    """The batch is dropped whole and said, the ledger stays, and its records are read again (I1, I6)."""
+    points = CrashPoints(tmp_path / "points")
+    hosts.exactly(0)
+    host = hosts.start(**points.environment())
+    hosts.exactly(1)
+    stream = new_stream(2)
+    stream.send(100)
+    bench.enable(stream.topic, FAST)
+    wait_until_lag_is_0(bench, stream.topic)
+    before = newest_ledger(bench, stream.topic)
+    assert before is not None
+    hold = Order("held", Step.COMMIT, Act.HOLD, HELD_S)
+    points.arm(hold)
+    stream.send(100)
+    wait_until("a commit is about to be sent", lambda: points.hit(hold))
+    victim = Path(min(unreferenced_files(load(bench, stream.topic))))
+    again = Order("again", Step.COMMIT, Act.HOLD, HELD_S)
+    damage(victim)
+    points.arm(again)  # the next try waits until it was seen what became of the first
+    points.release(hold)
+
+    def failed() -> list[CommitFailed]:
+        return [one for one in bench.events(stream.topic) if isinstance(one, CommitFailed)]
+
+    wait_until("the commit failed", failed)
+    assert victim.name in failed()[0].reason
+    assert newest_ledger(bench, stream.topic) == before
+    wait_until("the records are staged again", lambda: points.hit(again))
+    assert newest_ledger(bench, stream.topic) == before
+    points.release(again)
+    wait_until_lag_is_0(bench, stream.topic)
+    assert host.stop()[0] == 0
+    check_exact(bench, stream)
+
+
+# --- a cluster --------------------------------------------------------------------------------------------
+
+
+def settings_file(stack: StackInfo, folder: Path, master: str, *, shared: bool) -> None:
+    """Settings of a person with a broker and a warehouse of their own, and a cluster."""
+    words = "true" if shared else "false"
+    (folder / "tabletopic.toml").write_text(f"""
+[kafka]
+"bootstrap.servers" = "{stack.bootstrap_servers}"
+[registry]
+url = "{stack.registry_url}"
+[catalog]
+type = "sql"
+uri = "sqlite:///{folder}/catalog.db?timeout=30"
+warehouse = "file://{folder}/warehouse"
+[spark]
+master = "{master}"
+shared_files = {words}
+shared_network = {words}
+[spark.conf]
+"spark.executor.memory" = "512m"
+"spark.driver.host" = "127.0.0.1"
+""")
+    (folder / "warehouse").mkdir(exist_ok=True)
+
+
+def test_a_cluster_that_reaches_neither_files_nor_broker_is_refused(
+    stack: StackInfo, new_stream: Callable[..., Stream], tmp_path: Path
+) -> None:
+    """By every command that would use it, with the setting that says otherwise."""
+    stream = new_stream(1)
+    stream.send(1)
+    settings_file(stack, tmp_path, "spark://127.0.0.1:1", shared=False)
+    state = tmp_path / "state"
+    for words in (("serve",), ("enable", stream.topic), ("plan", stream.topic), ("doctor",)):
+        told = run(state, tmp_path, *words)
+        assert told.returncode != 0, words
+        for one in ("shared_files", "shared_network"):
+            assert one in told.stdout, (words, told.stdout)
+    assert stream.topic not in run(state, tmp_path, "status").stdout
+
+
+def _own_disk(folder: Path) -> list[str]:
+    """What a command stands behind to have another disk at ``folder`` than all other programs."""
+    script = f'mount -t tmpfs none "{folder}" && exec "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+
+
+def _has_own_disks(folder: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*_own_disk(folder), "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A master, and a worker that has another disk where the warehouse lies."""
+    (tmp_path / "warehouse").mkdir()
+    if not _has_own_disks(tmp_path / "warehouse"):
+        pytest.skip("only root may give a process a disk of its own")
+    (tmp_path / "cluster").mkdir()
+    port = ports.choose(set())
+    master = f"spark://127.0.0.1:{port}"
+    jvm_of = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
+    here = ["--host", "127.0.0.1", "--webui-port", "0"]
+    work = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "cluster" / "work"), master]
+    package = "org.apache.spark.deploy"
+    commands = (
+        [*jvm_of, f"{package}.master.Master", *here, "--port", str(port)],
+        [*_own_disk(tmp_path / "warehouse"), *jvm_of, f"{package}.worker.Worker", *here, *work],
+    )
+    told = {
+        **os.environ,
+        # As bin/load-spark-env.sh says; without it a worker looks for a build of Spark.
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_SCALA_VERSION": "2.13",
+        "JAVA_HOME": str(jvm.spark_java_home(tmp_path / "cluster")),
+    }
+    with (tmp_path / "cluster.log").open("wb") as log:
+        started = [psutil.Popen(one, stdout=log, stderr=log, cwd=tmp_path, env=told) for one in commands]
+    yield master
+    for process in reversed(started):
+        for one in [*process.children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait()
+
+
+def test_executors_with_a_disk_of_their_own_commit_nothing(
+    stack: StackInfo, hosts: Hosts, cluster: str, new_stream: Callable[..., Stream], tmp_path: Path
+) -> None:
+    """The settings say that the warehouse is shared, and it is not: the topic waits and says so, unread."""
+    hosts.exactly(0)
+    stream = new_stream(1)
+    stream.send(50)
+    settings_file(stack, tmp_path, cluster, shared=True)
+    state = tmp_path / "state"
+    enabled = run(state, tmp_path, "enable", stream.topic, "--commit-interval", "500ms")
+    assert enabled.returncode == 0, enabled.stdout
+    with (tmp_path / "host.log").open("wb") as out:
+        host = subprocess.Popen(
+            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
+            cwd=tmp_path,
+            env={**environment(), "TABLETOPIC_STATE_DIR": str(state)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until(
+            "the host says that its executors write elsewhere",
+            lambda: "do not write where this host reads" in run(state, tmp_path, "status").stdout,
+            limit_s=480,
+        )
+    finally:
+        host.terminate()
+        assert host.wait(HELD_S) == 0, (tmp_path / "host.log").read_text()
+        run(state, tmp_path, "disable", stream.topic)
+    assert not list((tmp_path / "warehouse").rglob("*.parquet"))
+    told = Workbench(Settings(state_dir=str(stack.state_dir))).events(stream.topic)
+    assert not [event for event in told if event.type in ("FilesStaged", "Committed")]
