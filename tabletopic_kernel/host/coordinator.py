@@ -100,6 +100,9 @@ class Coordinator:
         """Commit what is staged, stop, end the thread; whether it ended within the time."""
         self._ending = True
         self.wish(Event.STOP)
+        # At once: each batch that began before this thread comes to the wish would be one more to wait for.
+        if (worker := self._worker) is not None:
+            worker.wind_down()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -148,6 +151,7 @@ class Coordinator:
             self._fire(due)
         elif self._can_replay():
             self._replay_some()
+        self._sweep_if_due()
         if self._may_be_fine and self.state is State.RUNNING and not self._schedule.is_in_doubt:
             self._may_be_fine = False
             self._report.fine()
@@ -158,7 +162,18 @@ class Coordinator:
         return self._schedule.wait_s(self.state, self.settings)
 
     def _due(self) -> Event | None:
-        return self._schedule.due(self.state, self._staged.bytes, self.settings)
+        due = self._schedule.due(self.state, self._staged.bytes, self.settings)
+        # On the way out one commit takes all that is staged.
+        return None if due is Event.COMMIT_DUE and self._ending else due
+
+    def _sweep_if_due(self) -> None:
+        """After the first commit, or where none comes: before, it would only hold up the first records."""
+        owner = self._owner
+        if owner is None or self._ending or not self._schedule.is_time_to_sweep(self.state):
+            return
+        self._schedule.swept()
+        # With a catalog of its own: this thread uses the owner's.
+        self._services.spawn("sweep", partial(owner.sweep, self._services.catalog))
 
     def _fire(self, event: Event, payload: object = None) -> None:
         pending: deque[tuple[Event, object]] = deque([(event, payload)])
@@ -220,9 +235,7 @@ class Coordinator:
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
-        if owner.is_sweep_due:
-            # With a catalog of its own: this thread uses the owner's.
-            self._services.spawn("sweep", partial(owner.sweep, self._services.catalog))
+        self._schedule.owned(sweeps=owner.is_sweep_due)
         return Event.OWNED
 
     def _start_worker(self) -> Event | None:

@@ -32,6 +32,9 @@ GROUP = "tabletopic-hosts"
 _SESSION_MS = 6_000
 # How long a host that is well takes to hear that it gets a dead one's topics.
 _GROUP_BEAT_MS = 500
+# How long the broker holds an answer back that has nothing new. The partitions of a dead host's topics are in
+# the next question only, so librdkafka's half a second would be added to each hand-over.
+_FETCH_WAIT_MS = 100
 _HEARTBEAT_S = 2.0
 _POLL_S = 0.2
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
@@ -56,6 +59,7 @@ class Host:
         self._reopening: dict[str, TopicWish] = {}  # closed just now, to be opened after the next poll
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, Wished]] = {}
+        self._ends: dict[int, int] = {}  # of those partitions, when they came here
         self._last_poll = time.monotonic()
         self._told: dict[str, State] = {}
         self._commit_asked_ms: dict[str, int] = {}  # topic → the last request that was acted on
@@ -116,6 +120,7 @@ class Host:
                 auto_offset_reset="earliest",
                 session_timeout_ms=_SESSION_MS,
                 heartbeat_interval_ms=_GROUP_BEAT_MS,
+                fetch_wait_max_ms=_FETCH_WAIT_MS,
                 partition_assignment_strategy="cooperative-sticky",
             )
         except Exception as error:
@@ -201,6 +206,7 @@ class Host:
         self._held -= gone
         for partition in gone:
             self._catching_up.pop(partition, None)
+            self._ends.pop(partition, None)
         self._close_all([topic for topic, partition in self._place.items() if partition in gone])
 
     def _holds(self, topic: str) -> bool:
@@ -231,15 +237,18 @@ class Host:
             return
         places = [TopicPartition(SETTINGS_TOPIC, partition) for partition in self._catching_up]
         try:
-            ends = self._services.broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
+            if new := self._catching_up.keys() - self._ends.keys():  # once: not after each wish that is read
+                ends = self._services.broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
+                self._ends |= {partition: ends.get(partition, 0) for partition in new}
             positions = {place.partition: place.offset for place in consumer.position(places)}
         except (KafkaException, RetryableError, KeyError) as error:
             _LOG.warning("host %s: %s", self.id, error)  # the broker is away: again at the next poll
             return
         for partition, newest in list(self._catching_up.items()):
-            end = ends.get(partition, 0)
+            end = self._ends[partition]
             if end == 0 or positions.get(partition, -1) >= end:
                 del self._catching_up[partition]
+                self._ends.pop(partition, None)
                 for wished in newest.values():
                     self._apply(wished, partition)
 

@@ -16,6 +16,8 @@ _IDLE_WAIT_S = 1.0
 _CALM_MS = 30_000
 # A commit that nobody confirms is tried so often on the way out: a stop must come to an end.
 _LAST_TRIES = 3
+# A new owner that has nothing to commit sweeps after so long.
+_SWEEP_AFTER_MS = 4_000
 
 
 class Schedule:
@@ -30,6 +32,7 @@ class Schedule:
         self._attempt = 0
         self._retry_at_ms = 0
         self._last_commit_ms = clock()
+        self._sweep_at_ms: int | None = None
         self.asked: Offsets | None = None
 
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
@@ -64,6 +67,19 @@ class Schedule:
         """A commit is due whenever something is staged, until the table has all below ``ends``."""
         self.asked = {**(self.asked or {}), **(ends or {})}
 
+    def owned(self, *, sweeps: bool) -> None:
+        """An ownership begins; whether former ones may have left files."""
+        self._sweep_at_ms = self._clock() + _SWEEP_AFTER_MS if sweeps else None
+
+    def is_time_to_sweep(self, state: State) -> bool:
+        """Whether what former owners left is to be removed now."""
+        at_work = state in (State.RUNNING, State.STAGED)
+        return at_work and self._sweep_at_ms is not None and self._clock() >= self._sweep_at_ms
+
+    def swept(self) -> None:
+        """Somebody sees to it."""
+        self._sweep_at_ms = None
+
     def started(self) -> None:
         """A worker begins now, and with it the first interval."""
         self._last_commit_ms = self._clock()
@@ -71,6 +87,8 @@ class Schedule:
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
         """A commit that began then went through, and the table's ledger is this."""
         self._last_commit_ms, self._attempt = began_ms, 0
+        if self._sweep_at_ms is not None:
+            self._sweep_at_ms = self._clock()
         if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
             self.asked = None
 

@@ -46,6 +46,10 @@ class FakeWorker:
         """Keep what is asked for; the test stages it, or not."""
         self.asked.append(dict(ends))
 
+    def wind_down(self) -> None:
+        """As the real one: no more batches begin."""
+        self.stopping = True
+
     def stop(self) -> None:
         """Nothing to wait for."""
         self.stopping = True

@@ -274,3 +274,18 @@ def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None
     coordinator.commit_now()
     drain(coordinator)
     assert rig.rows() == 2
+
+
+def test_on_the_way_out_no_batch_begins_and_one_commit_takes_all(rig: Rig) -> None:
+    """Who waits for the topic waits for neither: not for a batch that began late, nor for two commits."""
+    coordinator = rig.running(commit_interval_ms=100)
+    rig.stage(0, 2)
+    rig.now_ms += 1_000  # the commit is overdue
+    coordinator._thread = threading.Thread(target=lambda: None)
+    coordinator._thread.start()
+    coordinator.close(0)
+    assert rig.worker.stopping
+    rig.stage(2, 4)  # of the batch under way
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert rig.offset() == 4
+    assert coordinator.progress().commits == 1

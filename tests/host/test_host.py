@@ -102,6 +102,8 @@ class Foreign(Message):
 class Consumer:
     """Hands out what the test says, then ends the host."""
 
+    read = 0
+
     def __init__(self, host: Host, script: list[Any]) -> None:
         self._host, self._script = host, iter(script)
 
@@ -113,7 +115,12 @@ class Consumer:
         if callable(step):
             step()
             return None
+        self.read += step is not None
         return step
+
+    def position(self, places: list[Any]) -> list[Any]:
+        """Behind what was handed out."""
+        return [module.TopicPartition(one.topic, one.partition, self.read) for one in places]
 
 
 @pytest.fixture
@@ -225,3 +232,25 @@ def test_what_others_write_to_the_settings_topic_is_passed_over(
     _run(host, foreign, _wish(100))
     assert [interval for interval, _ in FakeCoordinator.began] == [100]
     assert "a message is passed over" in caplog.text
+
+
+class AskedForEnds(FakeBroker):
+    """Counts the questions for the ends of the settings topic."""
+
+    asked = 0
+
+    def end_offsets(self, topics: list[str]) -> dict[str, dict[int, int]]:
+        """So many wishes are in the partition."""
+        self.asked += 1
+        return {topic: {PARTITION: 40} for topic in topics}
+
+
+def test_old_wishes_are_read_without_a_question_after_each(host: Host) -> None:
+    """A topic that was often altered is taken over as fast as another one: only its newest wish counts."""
+    broker = AskedForEnds()
+    host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
+    host._catching_up = {PARTITION: {}}
+    _run(host, *(_wish(1_000 + one) for one in range(40)), lambda: None)
+    assert FakeCoordinator.began == [(1_039, True)]
+    assert broker.asked == 1
+    assert not host._ends

@@ -89,3 +89,22 @@ def test_a_table_that_was_lost_is_left_alone_for_a_while(schedule: Schedule, clo
     assert schedule.wait_s(State.WAITING, SETTINGS) == 1.0
     clock.now += 1_000
     assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
+
+
+def test_the_sweep_waits_for_the_first_commit(schedule: Schedule, clock: Clock) -> None:
+    """It would take the processors from the first records; where none come, it begins all the same, once."""
+    at_work = State.RUNNING
+    schedule.owned(sweeps=False)
+    clock.now += 60_000
+    assert not schedule.is_time_to_sweep(at_work)
+    schedule.owned(sweeps=True)
+    assert not schedule.is_time_to_sweep(at_work)
+    schedule.committed(clock.now, {0: 1})
+    assert schedule.is_time_to_sweep(at_work)
+    schedule.swept()
+    schedule.committed(clock.now, {0: 2})
+    assert not schedule.is_time_to_sweep(at_work)
+    schedule.owned(sweeps=True)
+    clock.now += 4_000
+    assert schedule.is_time_to_sweep(at_work)
+    assert not schedule.is_time_to_sweep(State.DRAINING)

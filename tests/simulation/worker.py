@@ -49,6 +49,10 @@ class ModelWorker:
     def read_up_to(self, ends: Mapping[int, int]) -> None:
         """The real one ends its query early; here, turns come when they come."""
 
+    def wind_down(self) -> None:
+        """As the real one: no more batches begin."""
+        self.stopping = True
+
     def stop(self) -> None:
         """No more batches; the one under way was thrown away or staged before."""
         self.stopping = True

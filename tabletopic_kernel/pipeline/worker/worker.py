@@ -175,11 +175,15 @@ class Worker:
             except Exception as error:  # the JVM is gone: so is the query
                 self._error = self._error or self._failed(error)
 
-    def stop(self) -> None:
-        """End the query after the batch under way; returns when it is gone. Idempotent."""
+    def wind_down(self) -> None:
+        """Begin no more batches; returns at once. ``stop`` is on its way."""
         self._stopping.set()
         self._turns.give_up(self)
         self._starts.give_up(self)
+
+    def stop(self) -> None:
+        """End the query after the batch under way; returns when it is gone. Idempotent."""
+        self.wind_down()
         if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
             self._batch_lock.release()
         self._stop_query()
