@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_INTERVAL_MS = 500  # so that faults fall into commits
+_CALM_INTERVAL_MS = 1_000  # where only the time of a hand-over counts
+
 
 def run(
     *,
@@ -71,6 +74,7 @@ def run(
         heavy=HEAVY_SHARE if heavy is None else heavy,
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
+        interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
     drill.outcome.options = " ".join(options)
     outcome = drill.play(

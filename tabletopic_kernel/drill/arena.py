@@ -53,9 +53,11 @@ class Arena:
         folder: the state folder, empty.
         seed: of the records.
         rate: records per second of each topic.
+        temporary: the folder goes where this process dies.
+        interval_ms: between two commits.
     """
 
-    def __init__(self, folder: Path, seed: int, rate: float, *, temporary: bool) -> None:
+    def __init__(self, folder: Path, seed: int, rate: float, *, temporary: bool, interval_ms: int) -> None:
         self.folder = folder
         self.seed = seed
         self.dice = random.Random(f"{seed} arena")
@@ -67,7 +69,7 @@ class Arena:
         self.gone: dict[str, dict[int, int]] = {plan.topic: {} for plan in PLANS}
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
-        self._rate = rate
+        self._rate, self.interval_ms = rate, interval_ms
         self._stack = LocalStack(folder)
         self._leash = Leash(folder, temporary=temporary)
         self._lock = threading.Lock()  # which hosts there are, and what happened
@@ -88,7 +90,12 @@ class Arena:
         for plan in PLANS:
             self.streams[plan.topic].begin(self._rate)
         for plan in PLANS:
-            self.workbench.enable(plan.topic, {"commit_interval_ms": 500, **plan.settings})
+            self.enable(plan.topic)
+
+    def enable(self, topic: str) -> None:
+        """Make it a table topic, with the settings of its plan; raises as ``Workbench.enable``."""
+        settings = self.streams[topic].plan.settings
+        self.workbench.enable(topic, {"commit_interval_ms": self.interval_ms, **settings})
 
     def sampler(self) -> Sampler:
         """Watches the tables of all topics."""

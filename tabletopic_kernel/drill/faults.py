@@ -226,8 +226,10 @@ def _disable(arena: Arena, topic: str) -> str:
 
 
 def _replay(arena: Arena, topic: str) -> str:
+    known = arena.streams[topic].release()
     arena.workbench.ask_for_replay(topic)
-    return "asked for a replay of all dead letters"
+    told = "asked for a replay of all dead letters"
+    return f"{told}, a schema of some was registered just before" if known else told
 
 
 def _evolve(arena: Arena, _: str) -> str:
@@ -242,7 +244,8 @@ def _add_partition(arena: Arena, topic: str) -> str:
     count = len(arena.workbench.broker.end_offsets([topic])[topic]) + 1
     if count > _MOST_PARTITIONS:
         return f"{topic} has its {_MOST_PARTITIONS} partitions"
-    _admin(arena).create_partitions([NewPartitions(topic, count)], request_timeout=10)[topic].result(15)
+    admin = _admin(arena)  # kept until the answer: with it go the questions that it has asked
+    admin.create_partitions([NewPartitions(topic, count)], request_timeout=10)[topic].result(15)
     arena.streams[topic].add_partition(count)
     return f"{topic} has {count} partitions"
 
@@ -278,7 +281,8 @@ def _delete_records(arena: Arena, topic: str, before: Mapping[int, int]) -> None
     gone = arena.gone[topic]
     gone |= {partition: max(offset, gone.get(partition, 0)) for partition, offset in before.items()}
     places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
-    for future in _admin(arena).delete_records(places, request_timeout=10).values():
+    admin = _admin(arena)  # as above
+    for future in admin.delete_records(places, request_timeout=10).values():
         future.result(15)
 
 

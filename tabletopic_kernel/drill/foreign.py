@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
@@ -85,18 +86,29 @@ def rewrite(table: Table, dice: random.Random) -> str:
 
 
 def rollback(table: Table, dice: random.Random) -> str:
-    """To one of the last snapshots before the head."""
+    """To one of the last snapshots before the head, and not behind a replay.
+
+    Who takes rows of a replay back loses them, as their letters are gone; no host could help that.
+    """
     head = table.current_snapshot()
     steps = dice.randint(1, 4)
     while head is not None and steps and head.parent_snapshot_id is not None:
         parent = table.snapshot_by_id(head.parent_snapshot_id)
-        if parent is None:
+        if parent is None or _replay_of(table, head) != _replay_of(table, parent):
             break
         head, steps = parent, steps - 1
     if head is None or head == table.current_snapshot():
         return "no snapshot to go back to"
     table.manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
     return f"rolled back to snapshot {head.snapshot_id}"
+
+
+def _replay_of(table: Table, snapshot: Snapshot) -> str | None:
+    """The newest replay whose rows a snapshot has."""
+    for one in ancestors_of(snapshot, table.metadata):
+        if one.summary is not None and "tabletopic.offsets" in one.summary.additional_properties:
+            return one.summary.additional_properties.get("tabletopic.replay-id")
+    return None
 
 
 def column(table: Table, _: random.Random) -> str:

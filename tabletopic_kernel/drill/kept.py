@@ -18,28 +18,33 @@ what one long run wrote: `{command} --report docs/drill.md`.
 
 It starts a broker, a registry, a catalog and two hosts in a folder of its own, and sends to three topics:
 Avro without transactions, Protobuf in transactions of which every fifth is aborted, JSON without a schema;
-with poison, records without a value, and several versions of a schema at once. The tables commit every half
-second, so that faults fall into commits. A round does
+with poison, records without a value, several versions of a schema at once, and records whose schema is
+registered only later, so that a replay makes rows of their dead letters. The tables commit every half second,
+so that faults fall into commits. A round does
 
 - one thing at a named step of the protocol: the process that gets there is killed, frozen, asked to stop,
-  fails, or is held while something else happens to the others; each step comes up equally often,
+  fails, or is held while something else happens to the others; next is always one of the steps that were
+  reached least,
 - three to six more faults at random moments of three seconds, on a random topic.
 
 Every {every}th round ends one host alone, by `kill -9` and SIGTERM in turns, while the other stands by, and
 times the next owner; `--hand-overs` does nothing else. Rounds overlap: the next one begins while topics get
-over the last four. The seed alone makes the schedule; what each process does meanwhile follows from the
-machine.
+over the last four. The seed makes the schedule; a step that no process reached in time comes again sooner,
+and what each process does meanwhile follows from the machine.
 
 A topic that asks for a person, as it must after somebody rolled its table back, is resumed. One that fails
-without such a cause, or does not commit for {limit:.0f} s, is a difference.
+without such a cause, or does not commit for {limit:.0f} s, is a difference; where more programs want the
+processors than there are, a second counts less by that. The drill's own rollbacks take no rows of a replay
+back: their dead letters are gone, and no host could help that.
 
 ## How to read it
 
 At the end each record that the broker acknowledged must be once a row or once a dead letter, with the value
-that was sent; the ledger must be at the topic's end; each file that a snapshot names must be there, and no
-file beside them that the product wrote. *Lost*, *twice*, *changed* and *orphans* count what is otherwise;
-the exit code is 1 then. *Skipped* are records that retention took before they were read, of the topic whose
-settings say to go on behind a gap; they must be as many as its ledger counts.
+that was sent; one whose schema came later must be a row, after a last replay. The ledger must be at the
+topic's end; each file that a snapshot names must be there, and no file beside them that the product wrote.
+*Lost*, *twice*, *changed* and *orphans* count what is otherwise; the exit code is 1 then.
+*Skipped* are records that retention took before they were read, of the topic whose settings say to go on
+behind a gap; they must be as many as its ledger counts.
 
 A time to recover is measured from the fault to the first commit of records of the topic that took longest,
 in a sample of the catalog ten times a second. Among other faults it contains theirs. A host that ended

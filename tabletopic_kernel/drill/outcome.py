@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,12 +17,39 @@ from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.steps import Step
 
-# A topic that has not committed by then stands still.
+# A topic that has not committed by then stands still (seconds as `Patience` counts them).
 STANDS_STILL_S = 150.0
 # What happened, how often, and the median and longest time in seconds.
 Recovery = tuple[str, int, float, float]
 # After these a topic may ask for a person: the table is not as its owner left it.
 _ASKS_FOR_A_PERSON = frozenset({Fault.FOREIGN_ROLLBACK})
+
+
+class Patience:
+    """A limit of time that counts a second less where more programs want the processors than there are.
+
+    Args:
+        limit_s: seconds of a machine whose processors suffice.
+        crowd: how many times as many processors would be needed now; 1 at least.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        crowd: Callable[[], float] = lambda: os.getloadavg()[0] / (os.cpu_count() or 1),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._left_s, self._crowd, self._clock = limit_s, crowd, clock
+        self._looked_at = clock()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time was enough; to be asked every few seconds at least."""
+        now = self._clock()
+        self._left_s -= (now - self._looked_at) / max(1.0, self._crowd())
+        self._looked_at = now
+        return self._left_s <= 0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,30 +16,33 @@ import psutil
 
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
-from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, StepHit
+from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, Patience, StepHit
 from tabletopic_kernel.drill.schedule import (
     ALONE_EVERY,
     HEAVY_SHARE,
     PREPARED_BY,
     PROVOKED_BY,
+    PROVOKED_OF,
     Fault,
     Round,
     rounds,
 )
 from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
-from tabletopic_kernel.drill.verdict import TopicVerdict, judge
+from tabletopic_kernel.drill.verdict import TopicVerdict, judge, letters_of
 from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.progress import Report
+from tabletopic_kernel.model.dead_letter import SUFFIX
 from tabletopic_kernel.model.errors import InternalError, TableTopicError, UsageError
 from tabletopic_kernel.model.steps import Step
 
 _FIRST_COMMIT_S = 600.0  # two hosts start at once, on a machine that may be busy
-_STEP_S = 15.0  # how long a round waits for its step
-_PROVOKE_EVERY_S = 4.0
+_STEP_S = 20.0  # how long a round waits for its step
+_PROVOKE_EVERY_S = 6.0
 _CAUGHT_UP_S = 240.0
 _SETTLED_S = 60.0
 _OWNERS = 20  # so many get the chance to sweep
-_SWEEP_S = 3.0
+_SWEEP_S = 6.0  # longer than an owner that has nothing to commit puts it off
+_REPLAYED_S, _REPLAYS = 60.0, 3
 _OVERLAP = 5  # rounds, the newest included
 _CALM_S = 3.0  # before a host is killed alone
 _LOOK_EVERY_S = 0.05
@@ -59,6 +62,8 @@ class Drill:
         rate: records per second of each topic.
         is_over: asked before each round, whether there shall be no more.
         heavy, alone_every: as of ``rounds``.
+        temporary: the folder goes where this process dies.
+        interval_ms: between two commits of a topic.
     """
 
     def __init__(
@@ -75,17 +80,18 @@ class Drill:
         heavy: float = HEAVY_SHARE,
         alone_every: int = ALONE_EVERY,
         temporary: bool = True,
+        interval_ms: int = 500,
     ) -> None:
         if most is None and minutes is None:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
-        self._schedule = rounds(seed, faults, heavy=heavy, alone_every=alone_every)
+        self._schedule = rounds(seed, faults, heavy=heavy, alone_every=alone_every, missed=self._missed)
         self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
         self._is_over = is_over
-        self._arena = Arena(folder, seed, rate, temporary=temporary)
+        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms)
         self._threads: list[threading.Thread] = []
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
 
@@ -161,15 +167,20 @@ class Drill:
     def _some_topic(self) -> str:
         return self._dice.choice(sorted(self._arena.streams))
 
+    def _missed(self) -> Counter[Step]:
+        return Counter(one.step for one in self.outcome.steps if not one.hit)
+
     def _at_step(self, round_: Round, step: Step, act: Act) -> None:
         """Arm the step, make it come, and do what is to be done while it is held."""
         arena = self._arena
+        order = Order(str(round_.number), step, act)
+        arena.points.arm(order)  # before what prepares it: it may follow at once
         if step in PREPARED_BY:
             prepared, its_act = PREPARED_BY[step]
             first = Order(f"{round_.number}-before", prepared, its_act)
-            if self._wait_for_hit(first, None) is not None:
-                arena.note(its_act, prepared, f"to get to {step}")
-        order = Order(str(round_.number), step, act)
+            arena.points.arm(first)
+            if self._wait_for_hit(first, None, unless=order) is not None:
+                arena.note(its_act, f"step {prepared}", f"to get to {step}")
         pid = self._wait_for_hit(order, PROVOKED_BY.get(step))
         self.outcome.steps.append(StepHit(round_.number, step, act, round_.held, hit=pid is not None))
         if pid is None:
@@ -183,18 +194,21 @@ class Drill:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).send_signal(signal.SIGCONT)
 
-    def _wait_for_hit(self, order: Order, provoke: Fault | None) -> int | None:
-        """The process that carried the order out; None if none came to the step in time."""
+    def _wait_for_hit(self, order: Order, provoke: Fault | None, unless: Order | None = None) -> int | None:
+        """The process that carried the order out; None if none came to the step in time.
+
+        ``unless``: once this order is carried out, nobody needs to wait any more.
+        """
         arena, points = self._arena, self._arena.points
-        points.arm(order)
-        ends_at = time.monotonic() + _STEP_S
+        patience = Patience(_STEP_S)
         provoke_at = time.monotonic()
-        while time.monotonic() < ends_at:
+        while not patience.is_over and (unless is None or points.hit(unless) is None):
             if (hit := points.hit(order)) is not None:
                 return hit.pid
             if provoke is not None and time.monotonic() >= provoke_at:
                 provoke_at = time.monotonic() + _PROVOKE_EVERY_S
-                self._threads.append(do_later(provoke, arena, self._some_topic(), 0))
+                for topic in PROVOKED_OF.get(order.step, (self._some_topic(),)):
+                    self._threads.append(do_later(provoke, arena, topic, 0))
             time.sleep(_LOOK_EVERY_S)
             arena.ensure_hosts()
         points.disarm(order)
@@ -218,12 +232,12 @@ class Drill:
             seen: says when the commit was that is waited for.
             hosts: start those that are missing, too.
         """
-        ends_at = time.monotonic() + limit_s
+        patience = Patience(limit_s)
         ask_at = time.monotonic() + _ASK_AFTER_S
         while late := [topic for topic, some in samples.items() if seen(some, since_s) is None]:
             if dead := [one for one in self._arena.streams.values() if one.error is not None]:
                 raise InternalError(f"the producer of {dead[0].plan.topic} has ended: {dead[0].error}")
-            if time.monotonic() > ends_at:
+            if patience.is_over:
                 for topic in late:
                     self.outcome.stood_still(topic, limit_s, self._state_of(topic))
                 return
@@ -245,8 +259,7 @@ class Drill:
             wishes = arena.workbench.wishes()
             for topic in topics:
                 if topic not in wishes:
-                    plan = arena.streams[topic].plan
-                    arena.workbench.enable(topic, {"commit_interval_ms": 500, **plan.settings})
+                    arena.enable(topic)
                     continue
                 status = arena.workbench.status(topic)[0]
                 if status.state == "failed":
@@ -272,23 +285,43 @@ class Drill:
         for stream in arena.streams.values():
             stream.end()
         self._wait_until(self._caught_up, _CAUGHT_UP_S, "the tables have all records", sampler)
+        self._replay_the_last(sampler)
         # A new owner sweeps what the last ones left; one that is disturbed leaves it to the next.
         for interval in itertools.islice(itertools.cycle((550, 500)), _OWNERS):
             self._begin_anew(interval)
             if self._is_swept():
                 return
 
-    def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> None:
-        ends_at = time.monotonic() + limit_s
+    def _replay_the_last(self, sampler: Sampler) -> None:
+        """Letters whose schema has only just been registered become rows, all of them."""
+        arena = self._arena
+        for topic, stream in arena.streams.items():
+            later = {(one.partition, one.offset) for one in stream.sent if one.held}
+
+            def done(topic: str = topic, later: set[tuple[int, int]] = later) -> bool:
+                letters = arena.catalog().load_table(f"{arena.table_name(topic)}{SUFFIX}")
+                return later.isdisjoint(letters_of(letters))
+
+            for _ in range(_REPLAYS if later else 0):  # one that is interrupted is not gone on with
+                with contextlib.suppress(TableTopicError):
+                    stream.release()
+                    arena.workbench.ask_for_replay(topic)
+                if self._wait_until(done, _REPLAYED_S, f"the late letters of {topic} are rows", sampler):
+                    break
+
+    def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> bool:
+        """Whether it came to be so in time."""
+        patience = Patience(limit_s)
         ask_at = time.monotonic() + _ASK_AFTER_S
         while not done():
-            if time.monotonic() > ends_at:
-                self._say(f"after {limit_s:.0f} s it is still not so that {what}")
-                return
+            if patience.is_over:
+                self._say(f"it is still not so that {what}")
+                return False
             if time.monotonic() > ask_at:
                 self._help(list(sampler.samples))
                 ask_at = time.monotonic() + _ASK_AFTER_S
             time.sleep(0.5)
+        return True
 
     def _caught_up(self) -> bool:
         arena = self._arena

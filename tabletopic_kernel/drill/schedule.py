@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -73,6 +74,13 @@ PROVOKED_BY: dict[Step, Fault] = {
     **dict.fromkeys((Step.SWEEP, Step.DELETE, Step.SWEPT, Step.DRAIN), F.ALTER),
     **dict.fromkeys((Step.EVOLVE, Step.EVOLVED, Step.DISCARD), F.EVOLVE),
     **dict.fromkeys((Step.REPLAY, Step.MARKED, Step.REPLAYED), F.REPLAY),
+}
+# By which topic a step is provoked where that counts: by the one whose schemas change and whose letters may
+# become rows, or by all of them.
+PROVOKED_OF: dict[Step, tuple[str, ...]] = {
+    **dict.fromkeys((Step.EVOLVE, Step.EVOLVED, Step.DISCARD), ("orders",)),
+    **dict.fromkeys((Step.REPLAY, Step.MARKED, Step.REPLAYED), ("orders",)),
+    Step.DELETE: ("orders", "payments", "visits"),
 }
 # Who needs an orphan or a lost answer first: the act at another step that leaves one.
 PREPARED_BY: dict[Step, tuple[Step, Act]] = {
@@ -153,8 +161,9 @@ def rounds(
     besides: tuple[int, int] = (3, 6),
     heavy: float = HEAVY_SHARE,
     alone_every: int = ALONE_EVERY,
+    missed: Callable[[], Mapping[Step, int]] = dict,
 ) -> Iterator[Round]:
-    """Rounds without end, the same for the same arguments: every step comes up equally often.
+    """Rounds without end, the same for the same arguments: next is always one of the steps that came least.
 
     Args:
         seed: any number.
@@ -162,23 +171,28 @@ def rounds(
         besides: the fewest and the most faults beside the one at the step.
         heavy: the share of rounds after which a host, or what it needs, must start again.
         alone_every: after so many rounds one with a host that is ended alone, where that was chosen.
+        missed: asked before each round, how often a step came and nobody got there. That is worth half a
+            time: it comes again soon, and one that cannot be reached takes no more than twice its share.
     """
-    dice = random.Random(seed)
+    dice, step_dice = random.Random(seed), random.Random(f"{seed} steps")
+    came: Counter[Step] = Counter()
     light = sorted(faults - HEAVY)
+    often = [one for one in light if one is not F.EVOLVE]  # a table that gets ever wider only gets slower
     weighty = sorted(faults & HEAVY)
     alone = itertools.cycle([one for one in _ALONE if one in faults] or [None])
-    steps: list[Step] = []
     for number in itertools.count(1):
         if number % alone_every == 0 and (single := next(alone)) is not None:
             yield Round(number, None, None, None, (), single)
             continue
-        steps = steps or dice.sample(list(Step), len(Step))
         is_heavy = dice.random() < heavy
-        step = steps.pop()
+        in_vain = missed()
+        worth = {one: came[one] - in_vain.get(one, 0) / 2 for one in Step}
+        step = step_dice.choice([one for one in Step if worth[one] == min(worth.values())])
+        came[step] += 1
         choices = _choices(step, faults, is_heavy and dice.random() < 0.7)
         act, held = dice.choice(choices) if choices else (None, None)
         count = dice.randint(*besides) if light else 0
-        others = [(round(dice.uniform(0, 3), 2), dice.choice(light)) for _ in range(count)]
+        others = [(round(dice.uniform(0, 3), 2), dice.choice(often * 3 + light)) for _ in range(count)]
         this = Round(number, step if choices else None, act, held, tuple(sorted(others)))
         if weighty and (is_heavy or not choices) and not this.is_heavy:
             others.append((round(dice.uniform(0, 2), 2), dice.choice(weighty)))

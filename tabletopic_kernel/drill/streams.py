@@ -20,6 +20,7 @@ from tabletopic_kernel.model.errors import InternalError
 
 _PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 count = 3; }'
 _NOBODYS_ID = 0x7F000000
+_HELD_VERSION = 2  # what the schemas that are held back have beside their own field
 _TRANSACTION_RECORDS = 40
 _FLUSH_S = 240.0
 # Longer than any fault of a drill: else the broker aborts what the producer is about to commit.
@@ -33,17 +34,19 @@ class Fate(StrEnum):
     NULLS = "nulls"  # a record without a value: a row of nulls
     LETTER = "letter"
     UNSURE = "unsure"  # the broker's answer was lost: at most one row
+    LATER = "later"  # its schema is registered later: a letter until it is replayed after that, then a row
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record that the broker acknowledged; its value follows from ``number`` and ``version``."""
+    """A record that the broker acknowledged; its value follows from ``number``, ``version`` and ``held``."""
 
     partition: int
     offset: int
     number: int
     version: int
     fate: Fate
+    held: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,25 +60,39 @@ class StreamPlan:
     settings: Mapping[str, Any]
     poison: float = 0.02
     tombstones: float = 0.02
+    later: float = 0.0  # share of records whose schema is registered later
 
 
 PLANS = (
-    StreamPlan("orders", "avro", 3, False, {"partition_by": ["bucket(2, id)"]}),
+    StreamPlan("orders", "avro", 3, False, {"partition_by": ["bucket(2, id)"]}, later=0.03),
     StreamPlan("payments", "protobuf", 2, True, {}),
     StreamPlan("visits", "json", 2, False, {"value_format": "json", "on_gap": "go_on"}, tombstones=0.0),
 )
 
 
-def value_of(number: int, version: int) -> dict[str, Any]:
-    """Record ``number`` by version 1, 2, … of the schema: each later one adds or widens a column."""
+def value_of(number: int, version: int, held: int = 0) -> dict[str, Any]:
+    """Record ``number`` by version 1, 2, … of the schema: each later one adds or widens a column.
+
+    ``held``: the number of the schema that is held back, by which the record was written; 0 where it was not.
+    """
     value: dict[str, Any] = {"id": number, "text": f"text {number} ✓", "count": number % 1000}
     if version > 1:
         value |= {"count": 5_000_000_000 + number, "extra": number / 8}
-    return value | {f"late_{k}": f"late {k} of {number}" for k in range(3, version + 1)}
+    value |= {f"late_{k}": f"late {k} of {number}" for k in range(3, version + 1)}
+    return value | dict.fromkeys(held_names(held), f"held {held} of {number}")
 
 
-def avro_schema(version: int) -> str:
-    """The Avro schema of ``version``; each can read the records of those before it."""
+def held_names(held: int) -> list[str]:
+    """The fields of a schema that is held back: another set for each, of few names, as they become columns.
+
+    >>> held_names(5)
+    ['held_0', 'held_2']
+    """
+    return [f"held_{bit}" for bit in range(held.bit_length()) if held >> bit & 1]
+
+
+def avro_schema(version: int, held: int = 0) -> str:
+    """The Avro schema of ``version`` and ``held``; each can read the records of those before it."""
     count = "long" if version > 1 else "int"
     fields: list[dict[str, Any]] = [
         {"name": "id", "type": "long"},
@@ -84,7 +101,7 @@ def avro_schema(version: int) -> str:
     ]
     if version > 1:
         fields.append({"name": "extra", "type": ["null", "double"], "default": None})
-    late = [f"late_{k}" for k in range(3, version + 1)]
+    late = [f"late_{k}" for k in range(3, version + 1)] + held_names(held)
     fields += [{"name": name, "type": ["null", "string"], "default": None} for name in late]
     return json.dumps({"type": "record", "name": "Row", "fields": fields})
 
@@ -102,6 +119,7 @@ class Stream:
         self._random = random.Random(f"{seed} {plan.topic}")
         self._registry = SchemaRegistryClient.new_client(dict(registry) | {"timeout": 10})
         self._ids: dict[int, int] = {}
+        self._held = (0, 0)  # number and id of the schema that records name and the topic's subject has not
         self._partitions = plan.partitions
         self._number = 0
         self._stop = threading.Event()
@@ -129,6 +147,8 @@ class Stream:
         self._rate = 0.0
         self._register(1)
         self._register(2)
+        if plan.later:
+            self._hold_back()
 
     @property
     def version(self) -> int:
@@ -145,6 +165,27 @@ class Stream:
         version = self.version + (self.plan.kind == "avro")
         self._register(version)
         return version
+
+    def release(self) -> bool:
+        """Register the schema that was held back, and hold back the next one; whether there was one.
+
+        Letters that name it become rows when they are replayed now.
+        """
+        held, schema_id = self._held
+        if not held:
+            return False
+        schema = Schema(avro_schema(_HELD_VERSION, held), "AVRO")
+        known = self._registry.register_schema(f"{self.plan.topic}-value", schema)
+        if known != schema_id:
+            raise InternalError(f"the registry calls one schema {schema_id} and {known}")
+        self._hold_back()
+        return True
+
+    def _hold_back(self) -> None:
+        """Under a subject of nobody's: so it has its id, and is none of the topic's schemas yet."""
+        held = self._held[0] + 1
+        schema = Schema(avro_schema(_HELD_VERSION, held), "AVRO")
+        self._held = (held, self._registry.register_schema(f"{self.plan.topic}-held-{held}", schema))
 
     def add_partition(self, count: int) -> None:
         """Use the partitions below ``count`` too."""
@@ -280,6 +321,10 @@ class Stream:
         elif number > 20 and chance < self.plan.poison + self.plan.tombstones:
             fate = Fate.NULLS
         data = None if fate is Fate.NULLS else self.bytes_of(number, version)
+        held = 0
+        if fate is Fate.ROW and number > 20 and self._random.random() < self.plan.later:
+            fate, version, (held, schema_id) = Fate.LATER, _HELD_VERSION, self._held
+            data = _framed(schema_id, _avro(value_of(number, version, held)))
         if fate is Fate.LETTER and data is not None:
             data = poisoned(data, number, self.plan.kind)
 
@@ -289,7 +334,7 @@ class Stream:
                     self._error = KafkaException(error)
                 return
             place = (message.partition() or 0, message.offset() or 0)
-            taken.append(Sent(*place, number, version, fate))
+            taken.append(Sent(*place, number, version, fate, held))
             if taken is self.sent:
                 self.ends[place[0]] = max(self.ends.get(place[0], 0), place[1] + 1)
 
@@ -310,10 +355,14 @@ class Stream:
         value = value_of(number, version)
         if self.plan.kind == "json":
             return json.dumps(value, ensure_ascii=False).encode()
-        prefix = struct.pack(">bI", 0, self._ids[version])
+        schema_id = self._ids[version]
         if self.plan.kind == "avro":
-            return prefix + _avro(value)
-        return prefix + b"\0" + _protobuf(value)
+            return _framed(schema_id, _avro(value))
+        return _framed(schema_id, b"\0" + _protobuf(value))
+
+
+def _framed(schema_id: int, body: bytes) -> bytes:
+    return struct.pack(">bI", 0, schema_id) + body
 
 
 def poisoned(data: bytes, number: int, kind: str) -> bytes:
@@ -332,7 +381,7 @@ def _avro(value: Mapping[str, Any]) -> bytes:
     for name, one in value.items():
         if name == "extra":
             out.write(_zigzag(1) + struct.pack("<d", one))
-        elif name.startswith("late_"):
+        elif name.startswith(("late_", "held_")):
             out.write(_zigzag(1) + _zigzag(len(one.encode())) + one.encode())
     return out.getvalue()
 

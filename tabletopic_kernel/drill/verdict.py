@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from tabletopic_kernel.drill.foreign import FOREIGN_PARTITION, reachable_files
 from tabletopic_kernel.drill.streams import Fate, Sent, value_of
 from tabletopic_kernel.drill.tables import newest_ledger, path_of
+from tabletopic_kernel.model.dead_letter import SUFFIX
 
 _METADATA = "_kafka_metadata"
 _TOLD = 5  # examples of each difference
@@ -84,7 +85,7 @@ def judge(
         verdict.differences.append(f"there is no table {table_name}")
         return verdict
     rows = _rows(table, verdict)
-    letters = _letters(catalog, f"{table_name}__dead_letters", verdict)
+    letters = _letters(catalog, f"{table_name}{SUFFIX}", verdict)
     both = rows.keys() & letters
     verdict.twice += len(both)
     verdict.differ("records are a row and a dead letter", both)
@@ -136,15 +137,21 @@ def _scan(table: Table, columns: Schema) -> Iterator[pa.RecordBatch]:
     yield from ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_record_batches(tasks)
 
 
+def letters_of(table: Table) -> list[Place]:
+    """Partition and offset of each dead letter that is of a record."""
+    places: list[Place] = []
+    for batch in _scan(table, table.schema().select("partition", "offset")):
+        columns = (batch.column(column).to_pylist() for column in ("partition", "offset"))
+        places += (place for place in zip(*columns, strict=True) if place[0] != FOREIGN_PARTITION)
+    return places
+
+
 def _letters(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
     try:
         table = catalog.load_table(name)
     except NoSuchTableError:
         return set()
-    places: list[Place] = []
-    for batch in _scan(table, table.schema().select("partition", "offset")):
-        columns = (batch.column(column).to_pylist() for column in ("partition", "offset"))
-        places += (place for place in zip(*columns, strict=True) if place[0] != FOREIGN_PARTITION)
+    places = letters_of(table)
     verdict.letters = len(set(places))
     more = [place for place, count in Counter(places).items() if count > 1]
     verdict.twice += len(more)
@@ -154,7 +161,7 @@ def _letters(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
 
 
 def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:
-    expected = {} if sent.fate is Fate.NULLS else value_of(sent.number, sent.version)
+    expected = {} if sent.fate is Fate.NULLS else value_of(sent.number, sent.version, sent.held)
     own = {name: value for name, value in row.items() if not name.startswith(("_kafka", "note_"))}
     return all(value == expected.get(name) for name, value in own.items()) and expected.keys() <= own.keys()
 

@@ -7,7 +7,7 @@ import re
 
 from tabletopic_kernel.drill import kept, page
 from tabletopic_kernel.drill.arena import Happening
-from tabletopic_kernel.drill.outcome import Outcome, StepHit
+from tabletopic_kernel.drill.outcome import Outcome, Patience, StepHit
 from tabletopic_kernel.drill.schedule import Fault
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
@@ -105,6 +105,20 @@ def test_what_dies_at_a_step_is_drawn_where_its_kind_is() -> None:
         page.group_of(what, "step sent") for what in ("kill", "freeze", "terminate", "foreign_tag", "fail")
     ]
     assert rows == ["hosts", "hosts", "hosts", "foreign", "steps"]
+
+
+def test_patience_counts_the_time_that_a_machine_had() -> None:
+    """Where ten programs want each processor ten seconds are one; an idle machine gives no second twice."""
+    now = [0.0]
+    crowd = [10.0]
+    patience = Patience(5, lambda: crowd[0], lambda: now[0])
+    now[0] = 49.0
+    assert not patience.is_over
+    crowd[0] = 0.1
+    now[0] = 49.05
+    assert not patience.is_over
+    now[0] = 49.11
+    assert patience.is_over
 
 
 def test_a_drill_without_a_verdict_is_not_well() -> None:

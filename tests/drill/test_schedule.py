@@ -7,7 +7,17 @@ from itertools import islice
 
 import pytest
 
-from tabletopic_kernel.drill.schedule import GROUPS, HEAVY, PROVOKED_BY, Fault, Round, chosen, rounds
+from tabletopic_kernel.drill.schedule import (
+    GROUPS,
+    HEAVY,
+    PROVOKED_BY,
+    PROVOKED_OF,
+    Fault,
+    Round,
+    chosen,
+    rounds,
+)
+from tabletopic_kernel.drill.streams import PLANS
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.steps import Step
@@ -28,9 +38,19 @@ def test_every_step_comes_equally_often() -> None:
     assert Counter(islice(at_steps, 5 * len(Step))) == dict.fromkeys(Step, 5)
 
 
+def test_a_step_that_was_not_reached_comes_again_soon() -> None:
+    """In vain counts for half; a step that nobody ever reaches keeps no other away."""
+    came: Counter[Step] = Counter()
+    some = rounds(3, ALL, missed=lambda: Counter({Step.MARKED: came[Step.MARKED]}))
+    for one in islice((one for one in some if one.step is not None), 10 * (len(Step) + 1)):
+        assert one.step is not None
+        came[one.step] += 1
+    assert came == dict.fromkeys(Step, 10) | {Step.MARKED: 20}
+
+
 def test_every_fault_and_act_comes() -> None:
     """In some hundred rounds nothing is left out."""
-    some = list(islice(rounds(4, ALL), 400))
+    some = list(islice(rounds(4, ALL), 1_000))
     besides = {fault for one in some for _, fault in one.besides}
     held = {one.held for one in some}
     assert besides == ALL
@@ -64,6 +84,8 @@ def test_no_fault_of_that_name() -> None:
 def test_a_provoked_step_needs_no_fault_of_the_list() -> None:
     """What provokes a step is an order of a person or a new schema, never a fault of servers."""
     assert set(PROVOKED_BY.values()) <= {Fault.ALTER, Fault.EVOLVE, Fault.REPLAY}
+    assert PROVOKED_OF.keys() <= PROVOKED_BY.keys()
+    assert set().union(*PROVOKED_OF.values()) == {plan.topic for plan in PLANS}
 
 
 def test_a_round_is_heavy_as_often_as_was_asked() -> None:

@@ -39,6 +39,23 @@ def test_each_version_reads_the_one_before(version: int) -> None:
     }
 
 
+@given(NUMBERS, st.integers(1, 200))
+def test_a_schema_that_is_held_back_is_like_no_other(number: int, held: int) -> None:
+    """Its records are read by it, and it can follow any version, and any version it."""
+    schema = fastavro.parse_schema(json.loads(avro_schema(2, held)))
+    assert avro_schema(2, held) not in {avro_schema(version) for version in range(1, 9)}
+    assert avro_schema(2, held) != avro_schema(2, held + 1)
+    value = value_of(number, 2, held)
+    body = streams._avro(value)
+    assert fastavro.schemaless_reader(io.BytesIO(body), schema, None) == value
+    newest = fastavro.parse_schema(json.loads(avro_schema(6)))
+    read = fastavro.schemaless_reader(io.BytesIO(body), schema, newest)
+    assert isinstance(read, dict)
+    assert (read["id"], read["late_6"]) == (number, None)
+    back = fastavro.schemaless_reader(io.BytesIO(streams._avro(value_of(number, 6))), newest, schema)
+    assert back == value_of(number, 2) | dict.fromkeys(streams.held_names(held))
+
+
 def row_message() -> Any:
     """The class of the Protobuf message, made by google's library."""
     file = descriptor_pb2.FileDescriptorProto(name="row.proto", syntax="proto3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.tables import Sampler, ledger_before, newest_ledger
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -25,12 +27,13 @@ def table(tmp_path: Path) -> Table:
     return catalog.create_table("default.orders", SCHEMA)
 
 
-def commit(table: Table, end: int, epoch: int = 1) -> None:
+def commit(table: Table, end: int, epoch: int = 1, replay_id: str = "") -> None:
     """Rows with a ledger, as an owner commits them."""
     told = {
         "tabletopic.offsets": f'{{"0": {end}}}',
         "tabletopic.commit-id": str(end),
         "tabletopic.epoch": str(epoch),
+        **({"tabletopic.replay-id": replay_id} if replay_id else {}),
     }
     table.append(pa.table({"id": [end]}, SCHEMA), snapshot_properties=told)
 
@@ -74,6 +77,20 @@ def test_where_others_expired_the_ledger_its_tag_is_read(tmp_path: Path, table: 
     watching = sampler(tmp_path)
     watching.look()
     assert [one.covered for one in watching.samples["orders"]] == [10]
+
+
+def test_nobody_takes_rows_of_a_replay_back(table: Table) -> None:
+    """Their letters are gone, so a rollback of the drill ends where the newest replay is in the table."""
+    commit(table, 10)
+    commit(table, 20, replay_id="first")
+    replayed = table.current_snapshot()
+    for _ in range(3):
+        table.append(pa.table({"id": [0]}, SCHEMA))
+    commit(table, 30, replay_id="first")
+    for _ in range(9):
+        foreign.rollback(table, random.Random(1))
+        table.refresh()
+    assert table.current_snapshot() == replayed
 
 
 def test_a_locked_catalog_is_no_sample(tmp_path: Path, table: Table) -> None:

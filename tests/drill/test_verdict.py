@@ -139,6 +139,24 @@ def test_what_is_wrong_is_told(
     assert any(told in one for one in found.differences), found.differences
 
 
+def test_a_letter_that_should_be_a_row_by_now(catalog: Catalog) -> None:
+    """Its schema is registered and it was replayed: a letter is wrong now, a row is right."""
+    sent = [*SENT[:10], Sent(0, 10, 10, 2, Fate.LATER, held=1), SENT[11]]
+    fill(catalog, rows_of(SENT[:10]), [LETTER, LETTER | {"offset": 10}])
+    assert ["the other way round: (0, 10)" in one for one in verdict(catalog, sent).differences] == [True]
+    with catalog.load_table("default.t").update_schema() as update:
+        update.add_column("held_0", StringType())
+    table = catalog.load_table("default.t")
+    catalog.drop_table("default.t__dead_letters")
+    letters = catalog.create_table("default.t__dead_letters", LETTERS)
+    letters.append(pa.Table.from_pylist([LETTER], schema=LETTERS.as_arrow()))
+    place = {"partition": 0, "offset": 10, "timestamp": datetime.now(UTC)}
+    row = value_of(10, 2, 1) | {"_kafka_metadata": place}
+    table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
+    found = verdict(catalog, sent)
+    assert found.ok, found.differences
+
+
 def test_what_is_wrong_is_counted(catalog: Catalog) -> None:
     """One record lost, one there twice, one with another value."""
     rows = changed(rows_of(SENT))
