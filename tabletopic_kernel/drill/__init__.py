@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tabletopic_kernel.drill.outcome import Outcome
+    from tabletopic_kernel.drill.own_topic import OwnTopic
 
 __all__ = ["run"]
 
@@ -24,6 +25,7 @@ def run(
     rate: float = 60.0,
     heavy: float | None = None,
     hand_overs: bool = False,
+    own: OwnTopic | None = None,
     state_dir: Path | None = None,
     keep: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -39,33 +41,41 @@ def run(
         rate: records per second of each of the three topics.
         heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
         hand_overs: only end hosts alone, to time who takes over.
+        own: a topic of a person's, as ``own_topic.read_own`` gives it; None: three of the drill's.
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
         is_over: begin no more rounds; asked before each.
 
     Raises:
-        UsageError: a fault that is none, neither rounds nor minutes, a folder that is in use.
+        UsageError: a fault that is none, or none for a topic of one's own; neither rounds nor minutes; a
+            folder that is in use.
         TableTopicError: the servers did not start.
     """
     import shutil  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 
     from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
-    from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE, chosen  # noqa: PLC0415
+    from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE, OWN_FAULTS, chosen  # noqa: PLC0415
     from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
 
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     if state_dir is not None and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
     removed = state_dir is None and not keep
-    options = [f"--faults {name}" for name in faults]
+    wanted = chosen(["kill_host", "stop_host"] if hand_overs else faults)
+    if own is not None:
+        wanted &= OWN_FAULTS
+        if not wanted:
+            raise UsageError("nothing of that may happen to a topic of one's own; see --help")
+    options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
+    options += [f"--faults {name}" for name in faults]
     options += [f"--heavy {heavy:g}"] if heavy is not None else []
     options += ["--hand-overs"] if hand_overs else []
     drill = Drill(
         folder,
         seed,
-        chosen(["kill_host", "stop_host"] if hand_overs else faults),
+        wanted,
         rounds,
         minutes,
         rate,
@@ -74,6 +84,7 @@ def run(
         heavy=HEAVY_SHARE if heavy is None else heavy,
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
+        own=own,
         interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
     drill.outcome.options = " ".join(options)

@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from tabletopic_kernel.drill.foreign import Reached
+from tabletopic_kernel.drill.own_topic import CopyStream, OwnTopic, judge_copies
 from tabletopic_kernel.drill.streams import PLANS, Stream
 from tabletopic_kernel.drill.tables import Sampler
+from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.processes.hosts import HostProcess
 from tabletopic_kernel.local.processes.watchdog import Leash
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
 
 HOSTS = 2
@@ -55,18 +58,29 @@ class Arena:
         rate: records per second of each topic.
         temporary: the folder goes where this process dies.
         interval_ms: between two commits.
+        own: a topic of a person's, whose records are copied; None: three topics of the drill's.
     """
 
-    def __init__(self, folder: Path, seed: int, rate: float, *, temporary: bool, interval_ms: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        rate: float,
+        *,
+        temporary: bool,
+        interval_ms: int,
+        own: OwnTopic | None = None,
+    ) -> None:
         self.folder = folder
         self.seed = seed
         self.dice = random.Random(f"{seed} arena")
         self.happenings: list[Happening] = []
         self.hosts: list[HostProcess] = []
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, Stream | CopyStream] = {}
+        self.own = own
         self.reached = Reached()
         # topic → partition → where retention ended
-        self.gone: dict[str, dict[int, int]] = {plan.topic: {} for plan in PLANS}
+        self.gone: dict[str, dict[int, int]] = {}
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
         self._rate, self.interval_ms = rate, interval_ms
@@ -79,23 +93,30 @@ class Arena:
         """Start servers, topics, producers and hosts."""
         self._stack = LocalStack(self.folder, report)
         self.info: StackInfo = self._stack.up(die_with_parent=True)
-        self.workbench = Workbench(Settings(state_dir=str(self.folder)))
-        for plan in PLANS:
-            self.workbench.broker.ensure_topic(plan.topic, plan.partitions, {})
-            servers = self.workbench.servers
-            stream = Stream(plan, servers.kafka, servers.registry, self.seed)
-            self.streams[plan.topic] = stream
-            self.forgiven[plan.topic] = set()
+        registry = dict(self.own.registry) if self.own else {}
+        self.workbench = Workbench(Settings(state_dir=str(self.folder), registry=registry))
+        servers = self.workbench.servers
+        if self.own is not None:
+            self._add(CopyStream(self.own, servers.kafka))
+        else:
+            for plan in PLANS:
+                self._add(Stream(plan, servers.kafka, servers.registry, self.seed))
         self.ensure_hosts()
-        for plan in PLANS:
-            self.streams[plan.topic].begin(self._rate)
-        for plan in PLANS:
-            self.enable(plan.topic)
+        for stream in self.streams.values():
+            stream.begin(self._rate)
+        for topic in self.streams:
+            self.enable(topic)
+
+    def _add(self, stream: Stream | CopyStream) -> None:
+        topic = stream.plan.topic
+        self.workbench.broker.ensure_topic(topic, stream.plan.partitions, {})
+        self.streams[topic] = stream
+        self.forgiven[topic], self.gone[topic] = set(), {}
 
     def enable(self, topic: str) -> None:
         """Make it a table topic, with the settings of its plan; raises as ``Workbench.enable``."""
         settings = self.streams[topic].plan.settings
-        self.workbench.enable(topic, {"commit_interval_ms": self.interval_ms, **settings})
+        self.workbench.enable(topic, {**settings, "commit_interval_ms": self.interval_ms})
 
     def sampler(self) -> Sampler:
         """Watches the tables of all topics."""
@@ -115,7 +136,19 @@ class Arena:
 
     def table_name(self, topic: str) -> str:
         """The table of one of the topics."""
-        return f"default.{topic}"
+        return ".".join(table_identifier(topic, self.settings(topic)))
+
+    def settings(self, topic: str) -> TopicSettings:
+        """Those of the plan of one of the topics."""
+        return TopicSettings(**self.streams[topic].plan.settings)
+
+    def verdict(self, topic: str, ends: Mapping[int, int]) -> TopicVerdict:
+        """What is found of a topic that ends there; raises what the catalog raises."""
+        name, sent, forgiven = self.table_name(topic), self.streams[topic].sent, self.forgiven[topic]
+        if self.own is not None:
+            settings = self.settings(topic)
+            return judge_copies(self.catalog(), name, topic, sent, ends, forgiven, settings)
+        return judge(self.catalog(), name, topic, sent, ends, forgiven, self.gone[topic])
 
     def load(self, topic: str) -> Table:
         """The topic's table as it is now."""
@@ -137,7 +170,10 @@ class Arena:
         with self._lock:
             while len(self.alive) < HOSTS:
                 number = len(self.hosts) + 1
-                self.hosts.append(HostProcess(self.folder, number, self._leash, self.points.environment()))
+                more = self.points.environment()
+                if self.own is not None:
+                    more["TABLETOPIC_CONFIG"] = str(self.own.write_settings(self.folder))
+                self.hosts.append(HostProcess(self.folder, number, self._leash, more))
 
     @property
     def alive(self) -> list[HostProcess]:

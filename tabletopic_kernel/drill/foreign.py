@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import StringType
+from pyiceberg.types import IntegerType, LongType, StringType
 
 # Rows of others have this partition in their Kafka metadata.
 FOREIGN_PARTITION = -1
@@ -126,10 +126,17 @@ def partition(table: Table, _: random.Random) -> str:
         if "by_note" in fields:
             update.remove_field("by_note")
         else:
-            update.add_field("text", BucketTransform(4), "by_note")
+            update.add_field(_some_column(table), BucketTransform(4), "by_note")
     return (
         "removed the partition field by_note" if "by_note" in fields else "added the partition field by_note"
     )
+
+
+def _some_column(table: Table) -> str:
+    """One that buckets can be made of."""
+    kinds = (StringType, LongType, IntegerType)
+    names = [one.name for one in table.schema().fields if isinstance(one.field_type, kinds)]
+    return "text" if "text" in names else names[0]
 
 
 def tag(table: Table, dice: random.Random) -> str:

@@ -17,9 +17,11 @@ import psutil
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
 from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, Patience, StepHit
+from tabletopic_kernel.drill.own_topic import OwnTopic
 from tabletopic_kernel.drill.schedule import (
     ALONE_EVERY,
     HEAVY_SHARE,
+    OWN_STEPS,
     PREPARED_BY,
     PROVOKED_BY,
     PROVOKED_OF,
@@ -28,7 +30,7 @@ from tabletopic_kernel.drill.schedule import (
     rounds,
 )
 from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
-from tabletopic_kernel.drill.verdict import TopicVerdict, judge, letters_of
+from tabletopic_kernel.drill.verdict import TopicVerdict, letters_of
 from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.model.dead_letter import SUFFIX
@@ -64,6 +66,7 @@ class Drill:
         heavy, alone_every: as of ``rounds``.
         temporary: the folder goes where this process dies.
         interval_ms: between two commits of a topic.
+        own: a topic of a person's, whose records are copied.
     """
 
     def __init__(
@@ -81,17 +84,21 @@ class Drill:
         alone_every: int = ALONE_EVERY,
         temporary: bool = True,
         interval_ms: int = 500,
+        own: OwnTopic | None = None,
     ) -> None:
         if most is None and minutes is None:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
-        self._schedule = rounds(seed, faults, heavy=heavy, alone_every=alone_every, missed=self._missed)
+        steps = tuple(Step) if own is None else OWN_STEPS
+        self._schedule = rounds(
+            seed, faults, heavy=heavy, alone_every=alone_every, missed=self._missed, steps=steps
+        )
         self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
         self._is_over = is_over
-        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms)
+        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms, own=own)
         self._threads: list[threading.Thread] = []
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
 
@@ -107,6 +114,10 @@ class Drill:
             with arena.sampler() as sampler:
                 outcome.samples = sampler.samples
                 self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
+                if arena.own is not None:  # the first copies: nothing goes wrong meanwhile
+                    self._wait_until(self._caught_up, _CAUGHT_UP_S, "the table has the first copies", sampler)
+                for stream in arena.streams.values():
+                    stream.go()
                 began = time.monotonic()
                 for round_ in itertools.islice(self._schedule, self._most):
                     late = self._seconds is not None and time.monotonic() - began > self._seconds
@@ -207,7 +218,8 @@ class Drill:
                 return hit.pid
             if provoke is not None and time.monotonic() >= provoke_at:
                 provoke_at = time.monotonic() + _PROVOKE_EVERY_S
-                for topic in PROVOKED_OF.get(order.step, (self._some_topic(),)):
+                of = PROVOKED_OF.get(order.step, ()) if arena.own is None else tuple(arena.streams)
+                for topic in of or (self._some_topic(),):
                     self._threads.append(do_later(provoke, arena, topic, 0))
             time.sleep(_LOOK_EVERY_S)
             arena.ensure_hosts()
@@ -347,7 +359,5 @@ class Drill:
     def _verdicts(self) -> Iterator[TopicVerdict]:
         arena = self._arena
         ends = arena.workbench.broker.end_offsets(list(arena.streams))
-        for topic, stream in arena.streams.items():
-            name, forgiven = arena.table_name(topic), arena.forgiven[topic]
-            gone = arena.gone[topic]
-            yield judge(arena.catalog(), name, topic, stream.sent, ends[topic], forgiven, gone)
+        for topic in arena.streams:
+            yield arena.verdict(topic, ends[topic])

@@ -98,6 +98,10 @@ _WHILE_HELD = (
 )  # fmt: skip
 
 
+# With a topic of a person's own: its schemas stay as they are, and so do the person's servers.
+OWN_FAULTS = frozenset(F) - {F.KILL_REGISTRY, F.FREEZE_REGISTRY, F.REPLAY, *GROUPS["topics"]}
+OWN_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) not in (F.EVOLVE, F.REPLAY))
+
 _DEADLY = frozenset({Act.KILL, Act.FREEZE, Act.TERMINATE})
 # Which fault must have been chosen for an act.
 _NEEDS = {Act.KILL: F.KILL_HOST, Act.FREEZE: F.FREEZE_HOST, Act.TERMINATE: F.STOP_HOST}
@@ -162,6 +166,7 @@ def rounds(
     heavy: float = HEAVY_SHARE,
     alone_every: int = ALONE_EVERY,
     missed: Callable[[], Mapping[Step, int]] = dict,
+    steps: Collection[Step] = tuple(Step),
 ) -> Iterator[Round]:
     """Rounds without end, the same for the same arguments: next is always one of the steps that came least.
 
@@ -173,6 +178,7 @@ def rounds(
         alone_every: after so many rounds one with a host that is ended alone, where that was chosen.
         missed: asked before each round, how often a step came and nobody got there. That is worth half a
             time: it comes again soon, and one that cannot be reached takes no more than twice its share.
+        steps: where something may happen.
     """
     dice, step_dice = random.Random(seed), random.Random(f"{seed} steps")
     came: Counter[Step] = Counter()
@@ -186,8 +192,8 @@ def rounds(
             continue
         is_heavy = dice.random() < heavy
         in_vain = missed()
-        worth = {one: came[one] - in_vain.get(one, 0) / 2 for one in Step}
-        step = step_dice.choice([one for one in Step if worth[one] == min(worth.values())])
+        worth = {one: came[one] - in_vain.get(one, 0) / 2 for one in steps}
+        step = step_dice.choice([one for one in steps if worth[one] == min(worth.values())])
         came[step] += 1
         choices = _choices(step, faults, is_heavy and dice.random() < 0.7)
         act, held = dice.choice(choices) if choices else (None, None)

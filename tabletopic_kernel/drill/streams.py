@@ -196,6 +196,9 @@ class Stream:
         self._rate = per_second
         self._thread.start()
 
+    def go(self) -> None:
+        """It goes on by itself."""
+
     def end(self) -> None:
         """Stop, and wait until everything is acknowledged; raises what ended the producer."""
         self._stop.set()

@@ -25,13 +25,16 @@ _METADATA_FILES = "SELECT table_namespace || '.' || table_name, metadata_locatio
 class Ledger:
     """The ledger in a snapshot's summary: commit id, next offset by partition, and what it counts.
 
-    ``skipped``: offsets whose records were gone before they were read.
+    ``skipped``: offsets whose records were gone before they were read; ``passed_over``: records that asked
+    for no row; ``refused``: those that could not become one.
     """
 
     commit_id: str
     epoch: int
     next_offsets: Mapping[int, int]
     skipped: int
+    passed_over: int = 0
+    refused: int = 0
 
     @property
     def covered(self) -> int:
@@ -51,7 +54,10 @@ def _ledger(summary: Mapping[str, str]) -> Ledger | None:
         summary["tabletopic.commit-id"],
         int(summary["tabletopic.epoch"]),
         {int(partition): offset for partition, offset in json.loads(summary["tabletopic.offsets"]).items()},
-        sum(json.loads(summary.get("tabletopic.lost", "{}")).values()),
+        *(
+            sum(json.loads(summary.get(f"tabletopic.{name}", "{}")).values())
+            for name in ("lost", "passed-over", "refused")
+        ),
     )
 
 

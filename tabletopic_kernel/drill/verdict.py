@@ -84,8 +84,8 @@ def judge(
     except NoSuchTableError:
         verdict.differences.append(f"there is no table {table_name}")
         return verdict
-    rows = _rows(table, verdict)
-    letters = _letters(catalog, f"{table_name}{SUFFIX}", verdict)
+    rows = rows_in(table, verdict)
+    letters = letters_in(catalog, f"{table_name}{SUFFIX}", verdict)
     both = rows.keys() & letters
     verdict.twice += len(both)
     verdict.differ("records are a row and a dead letter", both)
@@ -108,12 +108,13 @@ def judge(
     verdict.differ("acknowledged records are lost", lost)
     verdict.differ("records became a row where a dead letter belongs, or the other way round", wrong)
     verdict.differ("rows have other values than their records", changed)
-    _check_ledger(table, verdict, ends)
-    _check_files(table, verdict, forgiven_files)
+    check_ledger(table, verdict, ends)
+    check_files(table, verdict, forgiven_files)
     return verdict
 
 
-def _rows(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
+def rows_in(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
+    """Rows of records by place; those that are there more than once are noted."""
     found: dict[Place, dict[str, Any]] = {}
     times: Counter[Place] = Counter()
     for batch in _scan(table, table.schema()):
@@ -146,7 +147,8 @@ def letters_of(table: Table) -> list[Place]:
     return places
 
 
-def _letters(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
+def letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
+    """Places of the dead letters; those that are there more than once are noted."""
     try:
         table = catalog.load_table(name)
     except NoSuchTableError:
@@ -166,7 +168,8 @@ def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:
     return all(value == expected.get(name) for name, value in own.items()) and expected.keys() <= own.keys()
 
 
-def _check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -> None:
+def check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -> None:
+    """Note where the ledger is not at the ends, or counts other records as skipped."""
     ledger = newest_ledger(table)
     if ledger is None:
         verdict.differences.append("the table has no ledger")
@@ -180,7 +183,8 @@ def _check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) 
         )
 
 
-def _check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) -> None:
+def check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) -> None:
+    """Note files that are gone, and those that nobody needs."""
     reachable = {path_of(file) for file in reachable_files(table)}
     verdict.files = len(reachable)
     data = Path(path_of(table.location())) / "data"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from tabletopic_kernel.drill import kept, page
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.outcome import Outcome, Patience, StepHit
+from tabletopic_kernel.drill.report import kept, page
 from tabletopic_kernel.drill.schedule import Fault
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict

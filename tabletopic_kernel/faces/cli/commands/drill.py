@@ -25,6 +25,14 @@ def add_to(app: typer.Typer) -> None:
 
 def drill(
     call: Call,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Copy the newest records of this topic, and run on the copies.  (topics of its own)",
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="With --topic: how many, at most.")] = 1_000,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Begin no round after so many minutes.  (5, without --rounds)")
     ] = None,
@@ -66,16 +74,28 @@ def drill(
     there twice or changed, or if a file is missing or left behind. Ctrl-C ends
     the rounds and compares; the second one ends everything at once.
 
+    With --topic your servers are only read: the newest records go to a broker and
+    a catalog of the drill, with the topic's settings and your registry, and there
+    they are sent again and again while hosts die. Each copy must become what the
+    first one did, before any fault. Schemas are left alone; all goes at the end.
+
     Example:  tabletopic drill --minutes 10 --report drill.html
+              tabletopic drill --topic clicks --minutes 10
     """
     from tabletopic_kernel import drill as drills
-    from tabletopic_kernel.drill import kept, page
+    from tabletopic_kernel.drill.report import kept, page
 
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if minutes is None and rounds is None:
         minutes = _MINUTES
     say = screen.note
     say(f"drill with seed {seed}")
+    own = None
+    if topic is not None:
+        from tabletopic_kernel.drill.own_topic import read_own
+
+        own = read_own(call.workbench, topic, records)
+        say(f"copied {len(own.records):,} records of {topic}; its servers are only read")
     with stop_event() as asked:
         outcome = drills.run(
             seed=seed,
@@ -85,7 +105,8 @@ def drill(
             rate=rate,
             heavy=heavy,
             hand_overs=hand_overs,
-            state_dir=call.state_dir,
+            own=own,
+            state_dir=None if own is not None else call.state_dir,
             keep=keep,
             say=say,
             is_over=asked.is_set,

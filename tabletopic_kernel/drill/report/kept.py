@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome
-from tabletopic_kernel.drill.page import ENDS, VERDICT_HEAD, differences, headline, verdict_row, when
+from tabletopic_kernel.drill.report.page import ENDS, VERDICT_HEAD, differences, headline, verdict_row, when
 from tabletopic_kernel.drill.schedule import ALONE_EVERY
 
 _ABOUT = """\
@@ -36,6 +36,12 @@ A topic that asks for a person, as it must after somebody rolled its table back,
 without such a cause, or does not commit for {limit:.0f} s, is a difference; where more programs want the
 processors than there are, a second counts less by that. The drill's own rollbacks take no rows of a replay
 back: their dead letters are gone, and no host could help that.
+
+With `--topic TOPIC` the records are a person's own: the newest of the topic are copied to the drill's broker,
+with the topic's settings and the person's registry; servers of the person's are only read. The first copies
+are committed in peace. Then they are sent again and again while hosts, workers, JVMs and the drill's servers
+die, and each must become what its first copy became: a row with the same values, a dead letter, or nothing,
+as often as the ledger counts. Schemas are left alone, so the steps that need a new one are left out.
 
 ## How to read it
 

@@ -1,0 +1,291 @@
+"""A drill on copies of a person's own records: read once, sent again and again, compared with each other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from tabletopic_kernel.clients.kafka.broker import make_consumer, make_producer
+from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan
+from tabletopic_kernel.drill.tables import newest_ledger
+from tabletopic_kernel.drill.verdict import (
+    Place,
+    TopicVerdict,
+    check_files,
+    check_ledger,
+    letters_in,
+    rows_in,
+)
+from tabletopic_kernel.model.dead_letter import SUFFIX
+from tabletopic_kernel.model.errors import InternalError, RetryableError, UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.workbench.workbench import Workbench
+
+_FLUSH_S = 240.0
+_READ_S = 30.0  # without a record: the broker does not give what it says it has
+_SETTINGS_FILE = "own-topic.toml"
+Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a copy has of a record."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True)
+class OwnTopic:
+    """What a drill copies, and how the copies become rows.
+
+    ``settings`` of the table topic; ``registry``: properties of the person's, which the drill only reads.
+    """
+
+    topic: str
+    partitions: int
+    records: Sequence[Record] = field(repr=False)
+    settings: Mapping[str, Any]
+    registry: Mapping[str, Any] = field(repr=False)
+
+    def write_settings(self, folder: Path) -> Path:
+        """A settings file for hosts that use the person's registry; nobody else can read it."""
+        file = folder / _SETTINGS_FILE
+        file.touch(mode=0o600)
+        lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in self.registry.items()]
+        file.write_text("\n".join(["[registry]", *lines, ""]), "utf-8")
+        return file
+
+
+def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
+    """The newest ``most`` records of a topic, or fewer, and its settings; changes nothing anywhere.
+
+    Raises:
+        UsageError: there is no such topic, or no record in it.
+        RetryableError: the broker does not answer.
+    """
+    wish = workbench.wishes().get(topic)
+    settings = wish.settings if wish is not None else workbench.settings_for(topic)
+    columns = tuple(dict.fromkeys((*settings.metadata_columns, "metadata")))  # by it rows are found
+    given = settings.model_dump(exclude_unset=True) | {"metadata_columns": columns, "start": "earliest"}
+    given.pop("commit_interval_ms", None)
+    facts = workbench.broker.facts(topic)
+    records = _newest(workbench.servers.kafka, topic, facts.first, facts.end, most)
+    if not records:
+        raise UsageError(f"there is no record in {topic}; a drill needs some to copy")
+    return OwnTopic(topic, len(facts.end), records, given, workbench.servers.registry)
+
+
+def _newest(
+    properties: Mapping[str, str], topic: str, first: Mapping[int, int], ends: Mapping[int, int], most: int
+) -> list[Record]:
+    share = max(1, most // max(1, len(ends)))
+    begins = {one: max(first.get(one, 0), end - share) for one, end in ends.items()}
+    wanted = {one: end for one, end in ends.items() if begins[one] < end}
+    if not wanted:
+        return []
+    consumer = make_consumer(
+        properties,
+        group_id="tabletopic-drill",
+        enable_auto_commit="false",
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    try:
+        consumer.assign([TopicPartition(topic, one, begins[one]) for one in wanted])
+        return [
+            Record(_bytes(one.key()), _bytes(one.value()), _headers(one))
+            for one in _until(consumer, topic, wanted)
+        ][-most:]
+    finally:
+        consumer.close()
+
+
+def _until(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> list[Message]:
+    """The records below ``ends``; what stands there of transactions is no record."""
+    found: list[Message] = []
+    gives_up_at = time.monotonic() + _READ_S
+    places = [TopicPartition(topic, one) for one in ends]
+    while any(one.offset < ends[one.partition] for one in consumer.position(places)):
+        for message in consumer.consume(500, timeout=0.5):
+            gives_up_at = time.monotonic() + _READ_S
+            if message.error() is not None:
+                raise RetryableError(f"the broker does not give the records of {topic}: {message.error()}")
+            if (message.offset() or 0) < ends[message.partition() or 0]:
+                found.append(message)
+        if time.monotonic() > gives_up_at:
+            raise RetryableError(f"the broker gave no record of {topic} for {_READ_S:.0f} s")
+    return found
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _headers(message: Message) -> Headers:
+    told: Any = message.headers() or []  # the stubs allow a dictionary too
+    return [(name, _bytes(value)) for name, value in told]
+
+
+class CopyStream:
+    """Sends all records once from ``begin``, again and again from ``go`` to ``end``; else as ``Stream``."""
+
+    def __init__(self, own: OwnTopic, kafka: Mapping[str, Any]) -> None:
+        self.plan = StreamPlan(own.topic, "copies", own.partitions, False, own.settings)
+        self.sent: list[Sent] = []
+        self.ends: dict[int, int] = {}
+        self.error: Exception | None = None
+        self._records = own.records
+        self._partitions = own.partitions
+        more: dict[str, Any] = {
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "message.timeout.ms": int(_FLUSH_S * 1000),
+        }
+        self._producer: Producer = make_producer({**dict(kafka), **more})
+        self._stop, self._go = threading.Event(), threading.Event()
+        self._rate = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"copies {own.topic}", daemon=True)
+
+    def begin(self, per_second: float) -> None:
+        """Send each record once."""
+        self._rate = per_second
+        self._thread.start()
+
+    def go(self) -> None:
+        """From now on send them again."""
+        self._go.set()
+
+    def end(self) -> None:
+        """Stop, and wait until everything is acknowledged; raises what ended the producer."""
+        self._stop.set()
+        self._go.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def evolve(self) -> int:
+        """Nobody changes a person's schemas."""
+        raise UsageError("the schemas of a topic of one's own are left alone")
+
+    def add_partition(self, count: int) -> None:
+        """Use the partitions below ``count`` too."""
+        self._partitions = count
+
+    def release(self) -> bool:
+        """No schema is held back."""
+        return False
+
+    def _run(self) -> None:
+        try:
+            for number in range(len(self._records)):
+                self._send(number)
+            self._producer.flush(_FLUSH_S)
+            self._go.wait()
+            for number in itertools.cycle(range(len(self._records))):
+                if self._stop.wait(1 / self._rate):
+                    break
+                self._send(number)
+            if self._producer.flush(_FLUSH_S):
+                raise InternalError(f"the broker did not take the last copies of {self.plan.topic}")
+        except Exception as error:
+            self.error = error
+
+    def _send(self, number: int) -> None:
+        def delivered(error: Any, message: Message) -> None:
+            if error is not None:
+                self.error = KafkaException(error)
+                return
+            partition, offset = message.partition() or 0, message.offset() or 0
+            self.sent.append(Sent(partition, offset, number, 1, Fate.UNSURE))
+            self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
+
+        record, topic = self._records[number], self.plan.topic
+        place = len(self.sent) % self._partitions
+        while True:
+            try:
+                self._producer.produce(
+                    topic, record.value, record.key, place, delivered, headers=list(record.headers)
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+
+def judge_copies(
+    catalog: Catalog,
+    table_name: str,
+    topic: str,
+    sent: Sequence[Sent],
+    ends: Mapping[int, int],
+    forgiven_files: Collection[str],
+    settings: TopicSettings,
+) -> TopicVerdict:
+    """Compare copies with each other: each became what the first copy of its record did, before any fault.
+
+    A copy is once a row with the same values, or once a dead letter, or was passed over; of these there are
+    as many as the ledger counts. ``forgiven_files`` as of ``judge``.
+    """
+    verdict = TopicVerdict(topic, acknowledged=len(sent))
+    try:
+        table = catalog.load_table(table_name)
+    except NoSuchTableError:
+        verdict.differences.append(f"there is no table {table_name}")
+        return verdict
+    rows = rows_in(table, verdict)
+    letters = letters_in(catalog, f"{table_name}{SUFFIX}", verdict)
+    both = rows.keys() & letters
+    verdict.twice += len(both)
+    verdict.differ("copies are a row and a dead letter", both)
+    known = {(one.partition, one.offset) for one in sent}
+    verdict.differ("rows or dead letters are of no copy", (rows.keys() | letters) - known)
+    became = _became(rows, letters)
+    first: dict[int, str | None] = {}
+    lost: list[Place] = []
+    changed: list[Place] = []
+    nothing = 0
+    for one in sent:  # the first copies were all taken by the broker before the others were sent
+        place = (one.partition, one.offset)
+        now = became(place)
+        if now != first.setdefault(one.number, now):
+            (lost if now is None else changed).append(place)
+        else:
+            nothing += now is None
+    verdict.lost, verdict.changed = len(lost), len(changed)
+    verdict.differ("copies are lost", lost)
+    verdict.differ("copies became something else than the first copy of their record", changed)
+    ledger = newest_ledger(table)
+    counted = 0 if ledger is None else ledger.passed_over
+    if ledger is not None and settings.errors == "skip":
+        counted += ledger.refused
+    if nothing != counted:
+        verdict.differences.append(f"{nothing:,} copies became nothing, the ledger counts {counted:,}")
+    check_ledger(table, verdict, ends)
+    check_files(table, verdict, forgiven_files)
+    return verdict
+
+
+def _became(
+    rows: Mapping[Place, Mapping[str, Any]], letters: Collection[Place]
+) -> Callable[[Place], str | None]:
+    """What a copy became, in a form that can be compared: NaN is equal to itself there."""
+
+    def became(place: Place) -> str | None:
+        if (row := rows.get(place)) is not None:
+            return repr({name: value for name, value in row.items() if not name.startswith("_kafka")})
+        return "letter" if place in letters else None
+
+    return became
