@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog, load_catalog
@@ -25,11 +25,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy.exc import ArgumentError, IntegrityError
 
+from tabletopic_kernel.clients.engine_properties import DEFAULT_NAME, catalog_type
+from tabletopic_kernel.clients.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.model.steps import Step, reach
 
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
-DEFAULT_NAME = "lake"
 _ACCESS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
 # Clients by which PyIceberg asks catalogs and storage: each has errors of its own, and may not be installed.
 _CLIENTS = frozenset({"botocore", "boto3", "s3fs", "thrift", "hive_metastore", "sqlalchemy", "psycopg2"})
@@ -69,6 +70,8 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
     rest = {key: value for key, value in properties.items() if key != NAME}
     with reachable("the catalog"):
         try:
+            if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
+                return PatientRestCatalog(catalog_name(properties), **rest)
             return load_catalog(catalog_name(properties), **rest)
         except (ValueError, TypeError, ImportError, NotInstalledError, ArgumentError) as error:
             raise SettingsError(f"[catalog] {error}") from error
@@ -87,7 +90,7 @@ def reachable(what: str) -> Iterator[None]:
     except (CommitFailedException, NoSuchTableError):
         raise
     except Exception as error:
-        if isinstance(error, _ACCESS) or _AWS_ACCESS.search(_aws_code(error)):
+        if _is_refused(error):
             raise ActionNeededError(
                 f"{what} does not allow it: {first_line(error)}; check [catalog] credentials, then resume "
                 "the topic"
@@ -97,6 +100,10 @@ def reachable(what: str) -> Iterator[None]:
                 f"{what} does not answer ({first_line(error)}), and is asked again: {_NEXT[what]}"
             ) from error
         raise
+
+
+def _is_refused(error: Exception) -> bool:
+    return isinstance(error, _ACCESS) or bool(_AWS_ACCESS.search(_aws_code(error)))
 
 
 def is_outside(error: BaseException) -> bool:
@@ -129,16 +136,26 @@ def create_table(
         RetryableError: the catalog does not answer, or somebody else has just made the table.
     """
     with reachable("the catalog"):
-        for depth in range(1, len(identifier)):
-            try:
-                catalog.create_namespace(identifier[:depth])
-            # The second: a catalog in a database looks and then inserts, and others do the same.
-            except (NamespaceAlreadyExistsError, IntegrityError):
-                continue
+        _ensure_namespace(catalog, identifier[:-1])
         try:
             return catalog.create_table(identifier, schema, partition_spec=spec, properties=properties)
         except TableAlreadyExistsError as error:
             raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
+
+
+def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    """Create what is missing of it: a user may often not create, or not even look at, what is there."""
+    try:
+        if catalog.namespace_exists(namespace):
+            return
+    except Exception as error:
+        if _is_refused(error):
+            return  # whether it is there, the table's creation tells
+        raise
+    for depth in range(1, len(namespace) + 1):
+        # The second: a catalog in a database looks and then inserts, and others do the same.
+        with suppress(NamespaceAlreadyExistsError, IntegrityError):
+            catalog.create_namespace(namespace[:depth])
 
 
 def delete_files(table: Table, paths: list[str]) -> int:

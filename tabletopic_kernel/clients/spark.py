@@ -19,7 +19,7 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.catalog import catalog_name
+from tabletopic_kernel.clients.engine_properties import spark_catalog
 from tabletopic_kernel.clients.spark_launch import (
     environment,
     java_escaped,
@@ -27,7 +27,7 @@ from tabletopic_kernel.clients.spark_launch import (
     launch,
     not_started,
 )
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.redact import SECRET_NAME
 from tabletopic_kernel.model.settings.sections import SparkSettings
 
@@ -134,7 +134,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
         "spark.local.dir": str(place.folder / "spark-local"),
         "spark.sql.warehouse.dir": str(place.folder / "spark-warehouse"),
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
-        **spark_catalog(catalog),
+        **_catalog(catalog),
     }
     conf = {**ours, **settings.conf}
     for key, between in _JOINED.items():
@@ -164,6 +164,14 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _catalog(properties: Mapping[str, str]) -> dict[str, str]:
+    """Spark's catalog; none where Spark has no way to it: only queries need it, and they say so."""
+    try:
+        return spark_catalog(properties)
+    except SettingsError:
+        return {}
 
 
 def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
@@ -268,29 +276,3 @@ def new_checkpoint(session: SparkSession) -> Path:
         if not psutil.pid_exists(int(folder.name.removeprefix(_CHECKPOINT).split("-")[0])):
             shutil.rmtree(folder, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{_CHECKPOINT}{os.getpid()}-", dir=parent))
-
-
-def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
-    """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog."""
-    if not properties:
-        return {}
-    name = catalog_name(properties)
-    prefix = f"spark.sql.catalog.{name}"
-    kind = properties.get("type", "rest" if properties.get("uri", "").startswith("http") else "sql")
-    conf = {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.type": "jdbc" if kind == "sql" else kind,
-        f"{prefix}.cache-enabled": "false",  # else Spark does not see PyIceberg's commits
-    }
-    uri = properties.get("uri", "")
-    if kind == "sql":
-        # Same file, other driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
-        path = uri.removeprefix("sqlite://").split("?")[0]
-        conf[f"{prefix}.uri"] = f"jdbc:sqlite:{path.replace('//', '/', 1)}?busy_timeout=30000"
-        conf[f"{prefix}.jdbc.schema-version"] = "V1"
-    elif uri:
-        conf[f"{prefix}.uri"] = uri
-    passed = ("warehouse", "credential", "token", "s3.", "glue.", "client.", "io-impl")
-    conf.update({f"{prefix}.{key}": value for key, value in properties.items() if key.startswith(passed)})
-    return conf

@@ -213,7 +213,7 @@ class DuckLake:
                 self._made.discard(place)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
-        give_secret(connection, view.table.io.properties)
+        give_secret(connection, view.table.location(), view.table.io.properties)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import duckdb
 
+from tabletopic_kernel.clients.engine_properties import duckdb_secret
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.query.interrupt import result_of
 
@@ -56,24 +58,23 @@ def _extension(name: str) -> str:
     return str(found[0]).replace("'", "''")
 
 
-def give_secret(connection: duckdb.DuckDBPyConnection, io: Mapping[str, str]) -> None:
-    """Let DuckDB read where PyIceberg may: the S3 properties under DuckDB's names."""
-    if "s3.access-key-id" not in io:
+def give_secret(connection: duckdb.DuckDBPyConnection, location: str, io: Mapping[str, str]) -> None:
+    """Let DuckDB read a table on S3 where PyIceberg may; ``io`` has the properties of the table's storage.
+
+    A secret for the table's folder, as catalogs lend keys for one table, and one for what lies elsewhere.
+    """
+    if not location.startswith(("s3://", "s3a://", "s3n://")):
         return
-    endpoint = io.get("s3.endpoint", "")
-    options = {
-        "KEY_ID": io["s3.access-key-id"],
-        "SECRET": io.get("s3.secret-access-key", ""),
-        "SESSION_TOKEN": io.get("s3.session-token", ""),
-        "REGION": io.get("s3.region") or io.get("client.region", ""),
-        "ENDPOINT": endpoint.partition("://")[2] or endpoint,
-        "USE_SSL": "false" if endpoint.startswith("http://") else "true",
-        "URL_STYLE": "path" if endpoint and io.get("s3.force-virtual-addressing") != "true" else "vhost",
-    }
-    told = ", ".join(
-        f"{key} '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items() if value
-    )
-    connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {_SECRET} (TYPE s3, {told})")
+    options = {"PROVIDER": "config", **duckdb_secret(io)}
+    folder = f"{location.rstrip('/')}/"
+    for name, more in ((_SECRET, {}), (f"{_SECRET}_{zlib.crc32(folder.encode()):08x}", {"SCOPE": folder})):
+        told = ", ".join(f"{key} {_quoted(value)}" for key, value in (options | more).items() if value)
+        connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE s3, {told})")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:

@@ -340,8 +340,10 @@ class Workbench(Clients):
             from tabletopic_kernel.query.athena import AthenaLake  # noqa: PLC0415
 
             return AthenaLake(self.servers.catalog, self.lake.tables).query(sql, params, limit)
+        from tabletopic_kernel.clients.engine_properties import spark_catalog  # noqa: PLC0415
         from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
 
+        spark_catalog(self.servers.catalog)  # raises where Spark has no way to it
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
 
     # -- running

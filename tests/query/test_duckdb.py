@@ -378,6 +378,7 @@ def test_s3_properties_become_a_secret() -> None:
     connection = connect()
     give_secret(
         connection,
+        "s3://lake/t",
         {
             "s3.endpoint": "http://127.0.0.1:7070",
             "s3.access-key-id": "ad'min",
@@ -385,7 +386,9 @@ def test_s3_properties_become_a_secret() -> None:
             "s3.region": "us-east-1",
         },
     )
-    (told,) = connection.execute("SELECT secret_string FROM duckdb_secrets()").fetchone() or ("",)
+    secrets = connection.execute("SELECT secret_string, scope FROM duckdb_secrets()").fetchall()
+    assert ["s3://lake/t/"] in [scope for _, scope in secrets]
+    told = secrets[0][0]
     for part in (
         "endpoint=127.0.0.1:7070",
         "key_id=ad'min",

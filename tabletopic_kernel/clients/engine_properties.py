@@ -1,0 +1,223 @@
+"""PyIceberg's catalog properties as those of Spark's catalog and of DuckDB's secret: one table for both.
+
+``[catalog]`` is written once, in PyIceberg's names. What an engine cannot be told is an error that says so,
+and no wrong connection: a query that reads elsewhere is worse than none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from tabletopic_kernel.model.errors import SettingsError
+
+DEFAULT_NAME = "lake"
+_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
+_GLUE = "org.apache.iceberg.aws.glue.GlueCatalog"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A property of PyIceberg, of Iceberg's Java catalogs, and of DuckDB's secret; None: there is none."""
+
+    pyiceberg: str
+    spark: str | None = None
+    duckdb: str | None = None
+    note: str = ""
+
+
+# The first that is set wins, where several become the same.
+TABLE = (
+    Row("warehouse", "warehouse"),
+    Row("credential", "credential", note="REST: client id and secret"),
+    Row("token", "token", note="REST"),
+    Row("oauth2-server-uri", "oauth2-server-uri", note="REST"),
+    Row("scope", "scope", note="REST"),
+    Row("audience", "audience", note="REST"),
+    Row("resource", "resource", note="REST"),
+    Row("prefix", "prefix", note="REST"),
+    Row("rest.sigv4-enabled", "rest.sigv4-enabled", note="REST behind AWS"),
+    Row("rest.signing-region", "rest.signing-region", note="REST behind AWS"),
+    Row("rest.signing-name", "rest.signing-name", note="REST behind AWS"),
+    Row("glue.endpoint", "glue.endpoint"),
+    Row("glue.id", "glue.id"),
+    Row("glue.skip-archive", "glue.skip-archive"),
+    Row("s3.endpoint", "s3.endpoint", "ENDPOINT"),
+    Row("s3.access-key-id", "s3.access-key-id", "KEY_ID"),
+    Row("client.access-key-id", "s3.access-key-id", "KEY_ID"),
+    Row("s3.secret-access-key", "s3.secret-access-key", "SECRET"),
+    Row("client.secret-access-key", "s3.secret-access-key", "SECRET"),
+    Row("s3.session-token", "s3.session-token", "SESSION_TOKEN"),
+    Row("client.session-token", "s3.session-token", "SESSION_TOKEN"),
+    Row("s3.region", "client.region", "REGION"),
+    Row("client.region", "client.region", "REGION"),
+    Row("glue.region", "client.region"),
+    Row("s3.role-arn", "client.assume-role.arn", note="DuckDB: keys of the role, by boto3"),
+    Row("client.role-arn", "client.assume-role.arn", note="DuckDB: keys of the role, by boto3"),
+    Row("s3.force-virtual-addressing", "s3.path-style-access", "URL_STYLE", "the other way round in Spark"),
+    Row("s3.server-side-encryption", "s3.sse.type"),
+    Row("s3.sse-kms-key-id", "s3.sse.key"),
+)
+# Of catalogs or storage that Spark reaches in other ways, or by other programs of the same name.
+_NO_SPARK = ("py-catalog-impl", "py-io-impl", "s3.signer", "auth.", "ssl.", "hive.kerberos")
+
+
+def catalog_type(properties: Mapping[str, str]) -> str:
+    """``rest``, ``sql``, ``hive``, ``glue``…: as it is set, or as PyIceberg reads it from the address.
+
+    >>> catalog_type({"uri": "thrift://h:9083"}), catalog_type({"uri": "sqlite:////c.db"})
+    ('hive', 'sql')
+    """
+    if "type" in properties:
+        return properties["type"].lower()
+    scheme = properties.get("uri", "").partition("://")[0]
+    if scheme in ("http", "https"):
+        return "rest"
+    return "hive" if scheme == "thrift" else "sql"
+
+
+def is_on_s3(properties: Mapping[str, str]) -> bool:
+    """Whether tables lie on S3, as far as the properties tell."""
+    place = properties.get("warehouse", "")
+    return place.startswith(("s3://", "s3a://", "s3n://")) or "s3.endpoint" in properties
+
+
+# --- Spark ------------------------------------------------------------------------------------------------
+
+
+def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
+    """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog.
+
+    Raises:
+        SettingsError: Spark has no way to this catalog; the message names it.
+    """
+    if not properties:
+        return {}
+    for name in properties:
+        if name.startswith(_NO_SPARK):
+            raise SettingsError(f"[catalog] {name} cannot be passed to Spark; query with --engine duckdb")
+    catalog = {
+        "cache-enabled": "false",  # else Spark does not see PyIceberg's commits
+        **_kind(properties),
+        **_translated(properties),
+        **{key: value for key, value in properties.items() if key.startswith("header.")},
+    }
+    if is_on_s3(properties):
+        catalog |= {"io-impl": _S3_FILES, "s3.path-style-access": _path_style(properties)}
+    prefix = f"spark.sql.catalog.{properties.get('name', DEFAULT_NAME)}"
+    conf = {f"{prefix}.{key}": value for key, value in catalog.items()}
+    return {"spark.sql.extensions": _EXTENSIONS, prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
+
+
+def _kind(properties: Mapping[str, str]) -> dict[str, str]:
+    kind, uri = catalog_type(properties), properties.get("uri", "")
+    if kind == "sql":
+        return {"type": "jdbc", "jdbc.schema-version": "V1", **_jdbc(uri)}
+    if kind == "glue":
+        return {"catalog-impl": _GLUE}
+    if kind in ("rest", "hive"):
+        return {"type": kind, **({"uri": uri} if uri else {})}
+    raise SettingsError(f"Spark cannot read a catalog of type {kind}; query with --engine duckdb")
+
+
+def _jdbc(uri: str) -> dict[str, str]:
+    try:
+        url = make_url(uri)
+    except ArgumentError as error:
+        raise SettingsError("[catalog] uri is no address of a database") from error
+    dialect = url.get_backend_name()
+    if dialect == "sqlite":
+        # Same file, other driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
+        return {"uri": f"jdbc:sqlite:{url.database or ''}?busy_timeout=30000"}
+    if dialect == "postgresql":
+        place = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+        options = "&".join(f"{name}={value}" for name, value in url.query.items())
+        told = {"uri": f"jdbc:postgresql://{place}{'?' * bool(options)}{options}"}
+        login = {"jdbc.user": url.username, "jdbc.password": url.password}
+        return told | {name: value for name, value in login.items() if value is not None}
+    raise SettingsError(f"Spark cannot read a catalog in {dialect}; query with --engine duckdb")
+
+
+def _translated(properties: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for row in TABLE:
+        if row.spark and row.pyiceberg in properties and row.duckdb != "URL_STYLE":
+            found.setdefault(row.spark, properties[row.pyiceberg])
+    if "client.assume-role.arn" in found:
+        found["client.factory"] = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
+        found.setdefault("client.assume-role.region", found.get("client.region", ""))
+    return found
+
+
+def _path_style(properties: Mapping[str, str]) -> str:
+    virtual = properties.get("s3.force-virtual-addressing", "").lower() == "true"
+    return "true" if "s3.endpoint" in properties and not virtual else "false"
+
+
+# --- DuckDB -----------------------------------------------------------------------------------------------
+
+
+def duckdb_secret(properties: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Options of DuckDB's S3 secret; without keys in ``properties``, those of the environment or of boto3.
+
+    PyIceberg and Spark go on to look in the same places: variables, profiles, the roles of machines and pods.
+    """
+    options: dict[str, str] = {}
+    for row in TABLE:
+        if row.duckdb and row.duckdb != "URL_STYLE" and properties.get(row.pyiceberg):
+            options.setdefault(row.duckdb, properties[row.pyiceberg])
+    endpoint = (
+        options.get("ENDPOINT") or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL", "")
+    )
+    if "KEY_ID" not in options and properties.get("s3.anonymous", "").lower() != "true":
+        options |= _keys_of(properties, environ)
+    options.setdefault(
+        "REGION", environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    )
+    return {
+        **options,
+        "ENDPOINT": endpoint.partition("://")[2].rstrip("/") or endpoint,
+        "USE_SSL": "false" if endpoint.startswith("http://") else "true",
+        "URL_STYLE": "path"
+        if endpoint and _path_style({**properties, "s3.endpoint": endpoint}) == "true"
+        else "vhost",
+    }
+
+
+def _keys_of(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "KEY_ID": "AWS_ACCESS_KEY_ID",
+        "SECRET": "AWS_SECRET_ACCESS_KEY",
+        "SESSION_TOKEN": "AWS_SESSION_TOKEN",
+    }
+    role = properties.get("s3.role-arn") or properties.get("client.role-arn")
+    if not role and environ.get(names["KEY_ID"]):
+        return {option: environ[name] for option, name in names.items() if environ.get(name)}
+    return _keys_of_boto(role, properties)
+
+
+def _keys_of_boto(role: str | None, properties: Mapping[str, str]) -> dict[str, str]:
+    """Keys that boto3 finds (a profile's, a machine's, a pod's) or lends for a ``role``; none without it."""
+    try:
+        import boto3  # type: ignore[import-not-found] # noqa: PLC0415 - of the extra [glue]; without it there are the other ways
+    except ImportError:
+        return {}
+    profile = properties.get("s3.profile-name") or properties.get("client.profile-name")
+    session = boto3.Session(profile_name=profile, region_name=properties.get("s3.region"))
+    if role:
+        lent = session.client("sts").assume_role(RoleArn=role, RoleSessionName="tabletopic")["Credentials"]
+        return {
+            "KEY_ID": lent["AccessKeyId"],
+            "SECRET": lent["SecretAccessKey"],
+            "SESSION_TOKEN": lent["SessionToken"],
+        }
+    if (found := session.get_credentials()) is None:
+        return {}
+    keys = found.get_frozen_credentials()
+    told = {"KEY_ID": keys.access_key, "SECRET": keys.secret_key, "SESSION_TOKEN": keys.token}
+    return {option: value for option, value in told.items() if value}

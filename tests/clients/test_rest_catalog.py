@@ -1,0 +1,65 @@
+"""A REST catalog that takes requests and does not answer, and one that gives few rights."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tabletopic_kernel.clients import rest_catalog
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.model.errors import RetryableError
+
+
+def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up and asked again; PyIceberg alone would wait for ever."""
+    monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(RetryableError, match=r"the catalog does not answer .*[Tt]imed out"):
+            open_catalog({"type": "rest", "uri": uri})
+
+
+@pytest.fixture
+def silent_later() -> Iterator[tuple[str, threading.Event]]:
+    """A server that gives its configuration, and after the event is set answers nothing."""
+    silent, over = threading.Event(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if silent.is_set():
+                over.wait(30)
+                return
+            body = json.dumps({"defaults": {}, "overrides": {}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", silent
+    over.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_server_that_stops_to_answer(
+    monkeypatch: pytest.MonkeyPatch, silent_later: tuple[str, threading.Event]
+) -> None:
+    """Each request has its limit, not the first alone."""
+    monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
+    uri, silent = silent_later
+    catalog = open_catalog({"type": "rest", "uri": uri})
+    silent.set()
+    with pytest.raises(OSError, match=r"[Tt]imed out"):
+        catalog.list_namespaces()
