@@ -21,8 +21,8 @@ from tabletopic_kernel.faces.live_dashboard.parts.theme import (
 )
 from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable
 from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render import amounts
-from tabletopic_kernel.model.next_steps import Face, for_face
 from tabletopic_kernel.model.progress.charts import OTHERS, lag_by_topic, largest_topics
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 
@@ -95,9 +95,19 @@ def summary(view: View) -> str:
     more = f" ({unknown} not known yet)" if unknown else ""
     runs = Counter(host for name in names if (host := view.live_host(name)))
     hosts = sorted({*view.hosts, *runs})
-    run = "; ".join(f"{host} runs {runs[host]}" for host in hosts) or "none is alive"
+    run = "; ".join(f"{host} runs {runs[host]}{_about(view, host)}" for host in hosts) or "none is alive"
     one = "" if len(names) == 1 else "s"
     return f"{len(names)} table topic{one}: {told}. Lag {lag} records{more}. Hosts: {run}."
+
+
+def _about(view: View, host: str) -> str:
+    """How long a host has run, its version and memory; nothing of an older one, which does not report it."""
+    beat = view.record.hosts.get(host)
+    if beat is None:
+        return ""
+    memory = [] if beat.memory_bytes is None else [amounts.size(beat.memory_bytes)]
+    up = amounts.seconds(max(0, view.now_ms - beat.started_ms) // 1000)
+    return f" ({', '.join([f'version {beat.version}', f'up {up}', *memory])})"
 
 
 def empty_note(view: View) -> str | None:

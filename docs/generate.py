@@ -17,9 +17,11 @@ from typing import Any, get_args, get_origin
 import typer.main
 from pydantic.fields import FieldInfo
 
-from docs import type_examples
+from docs import openapi, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.faces.cli import app
+from tabletopic_kernel.faces.operations import OPERATIONS, Operation
+from tabletopic_kernel.faces.operations.operation import CLI
 from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings, SparkSettings, TopicSettings
@@ -204,6 +206,34 @@ def commands() -> str:
     return table(["command", "what it does"], rows)
 
 
+def commands_json() -> str:
+    """What each command prints with ``--json``, unless a section of its own says so."""
+    rows = [[code(_usage(one)), one.returns] for one in OPERATIONS if one.panel and one.returns]
+    return table(["command", "JSON"], rows)
+
+
+def _usage(operation: Operation) -> str:
+    positional = [one.metavar for one in operation.arguments_of(CLI) if one.positional]
+    return " ".join([operation.name, *positional])
+
+
+def operations() -> str:
+    """Every operation in each face."""
+    rows = [
+        [
+            one.summary,
+            code(f"tabletopic {one.name}") if one.panel else "",
+            code(one.magic),
+            code(f"{one.route.verb.upper()} {one.route.path}") if one.route else "",
+            "yes" if one.changes else "",
+        ]
+        for one in OPERATIONS
+    ]
+    return table(
+        ["what it does", "command line", "notebook", "REST, below `tabletopic/api/`", "changes"], rows
+    )
+
+
 def _commands() -> dict[str, Any]:
     found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return found
@@ -238,12 +268,18 @@ PARTS: dict[str, Callable[[], str]] = {
     "server-settings": server_settings,
     "topic-settings": topic_settings,
     "commands": commands,
+    "commands-json": commands_json,
+    "operations": operations,
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),
     "types-json": lambda: types_of(type_examples.JSON),
     "types-whole": lambda: types_of(one for pair in type_examples.WHOLE.values() for one in pair),
 }
+
+
+# Files that are generated as a whole.
+FILES: dict[Path, Callable[[], str]] = {ROOT / "docs/reference/openapi.yaml": openapi.text}
 
 
 def documents() -> list[Path]:
@@ -262,6 +298,10 @@ def main() -> int:
         before = path.read_text(encoding="utf-8")
         if (after := written(before)) != before:
             path.write_text(after, encoding="utf-8")
+            sys.stdout.write(f"{path.relative_to(ROOT)} written\n")
+    for path, make in FILES.items():
+        if path.read_text(encoding="utf-8") != (text := make()):
+            path.write_text(text, encoding="utf-8")
             sys.stdout.write(f"{path.relative_to(ROOT)} written\n")
     return 0
 

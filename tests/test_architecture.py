@@ -15,7 +15,7 @@ import pytest
 
 from docs import generate
 from tabletopic_kernel.faces.cli import call
-from tabletopic_kernel.faces.cli.commands import servers
+from tabletopic_kernel.faces.cli.commands import info
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.workbench.config import PROGRAM_VARIABLES, load_settings
@@ -102,6 +102,12 @@ def test_generated_parts_are_in_step(path: Path) -> None:
     assert found == generate.written(found)
 
 
+@pytest.mark.parametrize("path", generate.FILES, ids=lambda path: path.name)
+def test_generated_files_are_in_step(path: Path) -> None:
+    """The description of REST is that of the operations: else run `python -m docs.generate`."""
+    assert path.read_text(encoding="utf-8") == generate.FILES[path]()
+
+
 def test_every_generated_part_has_its_place() -> None:
     """No part is made for nobody."""
     wanted = "".join(path.read_text(encoding="utf-8") for path in generate.documents())
@@ -141,7 +147,7 @@ def test_the_contract_of_status() -> None:
 def test_the_contract_of_info() -> None:
     """docs/cli.md has every field of `info --json`."""
     some = Servers({}, {}, {"name": "lake"}, Path())
-    told = servers._info(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
+    told = info._info(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
     assert set(first_cells(section("docs/cli.md", "## `tabletopic info --json`"))) == set(told)
 
 

@@ -10,13 +10,12 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer, make_producer
-from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json
+from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json, is_heartbeat
 
 CONTROL_TOPIC = "__tabletopic.control"
 # One partition: events of all topics in one order, and one seek finds the last minute of all of them.
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
 
-_HEARTBEAT = b'"type":"Heartbeat"'
 _FIRST_STEP = 2_000  # messages looked at first when the newest events are wanted
 
 
@@ -116,7 +115,7 @@ def _news(message: Message, topic: str | None) -> ControlEvent | None:
     key, value = message.key(), message.value()
     if topic is not None and (key is None or bytes(key) != topic.encode()):
         return None
-    if value is None or _HEARTBEAT in bytes(value):  # most messages are, and parsing them costs
+    if value is None or is_heartbeat(bytes(value)):
         return None
     return _parse(bytes(value))
 

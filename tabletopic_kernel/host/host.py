@@ -6,11 +6,8 @@ Kafka's rebalance is the failover and the scale-out; the epoch in the table fenc
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.host.control_topic import ensure_control_topic
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.report import HostReporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, Wished, ensure_settings_topic, parse_wish
 from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
@@ -40,17 +38,13 @@ _POLL_S = 0.2
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
 
-def new_host_id() -> str:
-    """A name for this process that people recognise: machine, pid, and something unique."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
-
-
 class Host:
     """Runs table topics from ``start`` to ``stop``. All work on the group happens in one thread."""
 
     def __init__(self, services: Services) -> None:
         self.id = services.host
         self._services = replace(services, still_mine=self._holds)
+        self._reporter = HostReporter(self._services)
         self._stop = threading.Event()
         self._joined = threading.Event()
         self._lock = threading.Lock()  # guards _coordinators; the rest belongs to the host's thread
@@ -174,7 +168,9 @@ class Host:
                 next_beat = now + _HEARTBEAT_S
 
     def _beat(self, *, everyone: bool) -> None:
-        """Heartbeats: of all topics now and then, of a topic whose state has changed at once."""
+        """Heartbeats: of host and topics now and then, of a topic whose state has changed at once."""
+        if everyone:
+            self._reporter.beat(sorted(self.coordinators()))
         for record in self.progress():
             if everyone or self._told.get(record.topic) is not record.state:
                 self._told[record.topic] = record.state

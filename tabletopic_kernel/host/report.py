@@ -1,15 +1,20 @@
-"""What a coordinator tells people: the progress record of its topic, and events."""
+"""What people are told: by a coordinator of its topic, by a host of itself."""
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.local.processes.memory import tree_memory_bytes
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
@@ -19,6 +24,7 @@ from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 
 _RATE_WINDOW_S = 10.0
 _SAMPLES = 5  # refused records that an event shows
+_MEASURE_EVERY_S = 10.0
 
 
 class Reporter:
@@ -167,3 +173,45 @@ class Reporter:
 
     def _stamp(self) -> dict[str, object]:
         return {"topic": self._topic, "at_ms": self._services.now_ms(), "host": self._services.host}
+
+
+def new_host_id() -> str:
+    """A name for this process that people recognise: machine, pid, and something unique."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
+
+
+class HostReporter:
+    """What a host reports of itself: which topics it runs, since when, its version and its memory.
+
+    For one thread. Memory is measured now and then, as the whole list of processes is read for it.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._started_ms = services.now_ms()
+        self._version = _version()
+        self._memory_bytes: int | None = None
+        self._measured_s = float("-inf")
+
+    def beat(self, topics: list[str]) -> None:
+        """Write a heartbeat of the host."""
+        if time.monotonic() - self._measured_s >= _MEASURE_EVERY_S:
+            self._memory_bytes = tree_memory_bytes()
+            self._measured_s = time.monotonic()
+        self._services.control.write(
+            events.HostHeartbeat(
+                at_ms=self._services.now_ms(),
+                host=self._services.host,
+                topics=topics,
+                started_ms=self._started_ms,
+                version=self._version,
+                memory_bytes=self._memory_bytes,
+            )
+        )
+
+
+def _version() -> str:
+    try:
+        return version("tabletopic")
+    except PackageNotFoundError:  # run from a checkout
+        return "not installed"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
-from tabletopic_kernel.model.next_steps import Face, for_face
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.settings.sections import table_identifier
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
@@ -39,13 +37,9 @@ class TableTopic:
         return f"<TableTopic {self.name}>"
 
     def _repr_html_(self) -> str:
-        from tabletopic_kernel.faces.render.topics import facts, status_facts  # noqa: PLC0415
+        from tabletopic_kernel.faces.operations.next_steps import topic_html  # noqa: PLC0415
 
-        try:
-            grid = status_facts(self.status())
-        except TableTopicError as error:
-            grid = facts(self.name, {"": str(error)})
-        return grid.with_texts(partial(for_face, face=Face.NOTEBOOK)).html()
+        return topic_html(self)
 
     # -- orders
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
     from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.schemas.candidate import Candidate
+    from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
 
@@ -303,6 +304,16 @@ class Workbench(Clients):
 
         return sorted(client for client, _ in self.broker.group_members(GROUP))
 
+    def host_statuses(self) -> list[HostStatus]:
+        """The live hosts: what each runs, since when, its version and memory; see ``HostStatus``.
+
+        Raises:
+            RetryableError: the broker does not answer.
+        """
+        from tabletopic_kernel.workbench.hosts import host_statuses  # noqa: PLC0415
+
+        return host_statuses(self.broker, self.hosts())
+
     def table_of(self, topic: str) -> str:
         """The dotted name of a topic's table."""
         return ".".join(table_identifier(topic, self.wish(topic).settings))
@@ -355,7 +366,8 @@ class Workbench(Clients):
             SettingsError: executors would not reach the warehouse or the broker.
         """
         from tabletopic_kernel.host.control_topic import ControlLog  # noqa: PLC0415
-        from tabletopic_kernel.host.host import Host, new_host_id  # noqa: PLC0415
+        from tabletopic_kernel.host.host import Host  # noqa: PLC0415
+        from tabletopic_kernel.host.report import new_host_id  # noqa: PLC0415
         from tabletopic_kernel.host.services import Services  # noqa: PLC0415
 
         if reasons := self.out_of_reach():

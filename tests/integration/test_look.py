@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.host.host import Host
+from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.waiting import wait_until
 
@@ -68,6 +70,28 @@ def test_a_topic_that_is_not_there_is_told(bench: Workbench) -> None:
     """No record is waited for where there is no topic."""
     with pytest.raises(UsageError, match="there is no topic"):
         bench.topic("nowhere_at_all").peek()
+
+
+def test_a_live_host_reports_what_it_is(bench: Workbench, host: Host, new_topic: Callable[..., Any]) -> None:
+    """Before it runs a topic, and with the topic; other programs read the same from the control topic."""
+
+    def found() -> HostStatus | None:
+        return next((one for one in bench.host_statuses() if one.host == host.id and one.version), None)
+
+    one = wait_until("a report", found)
+    assert one is not None
+    assert one.started_ms is not None
+    assert 0 < now_ms() - one.started_ms < 24 * 3600 * 1000
+    assert one.memory_bytes is not None
+    assert one.memory_bytes > 20 * 2**20
+    sender = new_topic()
+    bench.enable(sender.topic)
+    try:
+        wait_until("the topic runs", lambda: (one := found()) is not None and sender.topic in one.topics)
+    finally:
+        bench.disable(sender.topic)
+    wait_until("it is gone", lambda: (one := found()) is not None and sender.topic not in one.topics)
+    assert all(event.type != "HostHeartbeat" for event in bench.newest_events())
 
 
 def test_a_commit_on_request_does_not_wait_for_the_interval(

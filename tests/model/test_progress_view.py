@@ -174,3 +174,17 @@ def test_commits_of_the_past_join_the_history() -> None:
     buckets = topic.history.tiers[0].items()
     assert sum(one.rows for _, one in buckets) == 50
     assert [one.next_offsets.tolist() for _, one in buckets if one.next_offsets] == [[40], [20]]
+
+
+def test_hosts_are_the_live_ones() -> None:
+    """The newest report of each, in whatever order they come; those that report no more are dropped."""
+    record = Record()
+
+    def report(host: str, at_ms: int) -> events.HostHeartbeat:
+        return events.HostHeartbeat(host=host, at_ms=at_ms, topics=[], started_ms=T0, version="1")
+
+    record.fold([report("a", T0), report("b", T0 + 2_000), report("b", T0 + 1_000)])
+    assert {name: one.at_ms for name, one in record.hosts.items()} == {"a": T0, "b": T0 + 2_000}
+    record.fold([report("b", T0 + FRESH_MS + 1)])
+    assert list(record.hosts) == ["b"]
+    assert record.topics == {}

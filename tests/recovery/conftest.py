@@ -17,7 +17,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
 
-_DULL = ("Heartbeat", "FilesStaged", "Committed")
+_DULL = ("Heartbeat", "HostHeartbeat", "FilesStaged", "Committed")
 
 
 @pytest.fixture(scope="package")

@@ -12,21 +12,28 @@ from typing import Annotated
 import typer
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import (
-    BROKEN_PIPE,
-    INTERRUPTED,
-    WRONG_USE,
-    Call,
+from tabletopic_kernel.faces.cli.call import BROKEN_PIPE, INTERRUPTED, WRONG_USE, Call
+from tabletopic_kernel.faces.cli.command import (
     ConfigOption,
     DebugOption,
+    Group,
+    Own,
     StateDirOption,
+    add_command,
 )
-from tabletopic_kernel.faces.cli.commands import dashboard, drill, replay, servers, topics, watch
-from tabletopic_kernel.faces.cli.commands import demo as data
-from tabletopic_kernel.faces.cli.commands import inspect as look
-from tabletopic_kernel.faces.cli.commands import query as ask
-from tabletopic_kernel.faces.cli.commands import serve as run
-from tabletopic_kernel.faces.cli.manual import Group
+from tabletopic_kernel.faces.cli.commands.config import config
+from tabletopic_kernel.faces.cli.commands.dashboard import dashboard
+from tabletopic_kernel.faces.cli.commands.demo import demo, produce_clickstream
+from tabletopic_kernel.faces.cli.commands.doctor import doctor
+from tabletopic_kernel.faces.cli.commands.drill import drill
+from tabletopic_kernel.faces.cli.commands.enable import alter, enable
+from tabletopic_kernel.faces.cli.commands.events import events
+from tabletopic_kernel.faces.cli.commands.info import info
+from tabletopic_kernel.faces.cli.commands.query import query
+from tabletopic_kernel.faces.cli.commands.serve import serve
+from tabletopic_kernel.faces.cli.commands.status import status
+from tabletopic_kernel.faces.cli.commands.up import down, up
+from tabletopic_kernel.faces.operations import OPERATIONS
 
 DISTRIBUTION = "tabletopic"
 
@@ -38,8 +45,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (servers, topics, run, watch, look, replay, dashboard, ask, data, drill):
-    group.add_to(app)
+# Commands that do more than to run their operation and to print its result.
+_OWN: dict[str, Own] = {
+    "up": up,
+    "down": down,
+    "info": info,
+    "config": config,
+    "doctor": doctor,
+    "enable": enable,
+    "alter": alter,
+    "serve": serve,
+    "status": status,
+    "events": events,
+    "dashboard": dashboard,
+    "query": query,
+    "produce-clickstream": produce_clickstream,
+    "demo": demo,
+    "drill": drill,
+}
+for operation in OPERATIONS:
+    if operation.panel:
+        add_command(app, operation, _OWN.get(operation.name))
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except typer.TyperException as error:
-        _tell_wrong_use(error)
+        _report_wrong_use(error)
         return WRONG_USE
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # who read the help has left
@@ -102,10 +128,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     return ended if isinstance(ended, int) else 0
 
 
-def _tell_wrong_use(error: typer.TyperException) -> None:
-    """A wrong command line is told as every other error, with where its words are explained."""
+def _report_wrong_use(error: typer.TyperException) -> None:
+    """A wrong command line is reported like every other error, with a pointer to its help."""
     context = getattr(error, "ctx", None)
     manual = f"{context.command_path if context else 'tabletopic'} --help"
-    told = error.format_message().rstrip(".")
-    if told:  # else the program's name alone was given: its help is the answer
-        screen.error(f"{told} See `{manual}`" if told.endswith("?") else f"{told}; see `{manual}`")
+    message = error.format_message().rstrip(".")
+    if message:  # else the program's name alone was given: its help is the answer
+        screen.error(f"{message} See `{manual}`" if message.endswith("?") else f"{message}; see `{manual}`")

@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
+import contextlib
 import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.manual import Command
 from tabletopic_kernel.model.errors import RetryableError, StackError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
@@ -35,37 +33,6 @@ FAILED, WRONG_USE = 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
 _HOSTS_WAIT_S = 3.0
-
-_PANEL = "Options of every command"
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        help="Settings file; without it, the nearest tabletopic.toml upwards.",
-        rich_help_panel=_PANEL,
-    ),
-]
-StateDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        metavar="DIR",
-        file_okay=False,
-        help="Folder of the local stack and of local state.  (usually .tabletopic)",
-        rich_help_panel=_PANEL,
-    ),
-]
-DebugOption = Annotated[
-    bool,
-    typer.Option(
-        "--debug", help=f"Show the trace of an error; so does {DEBUG_VARIABLE}=1.", rich_help_panel=_PANEL
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
 @dataclass(frozen=True)
@@ -114,8 +81,8 @@ class Call:
                     return None
                 time.sleep(0.5)
 
-    def tell_away(self) -> None:
-        """A remark beside the data where a server of the local stack does not run."""
+    def note_missing_servers(self) -> None:
+        """A remark beside the data if a server of the local stack does not run."""
         if away := str(self.workbench.servers.away()):
             screen.note(away)
 
@@ -137,49 +104,9 @@ class Call:
         return shlex.join(["tabletopic", *words[:1], *options, *words[1:]])
 
 
-def command(
-    app: typer.Typer, panel: str, name: str | None = None, *, more: Sequence[inspect.Parameter] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as a command of a help panel: its first parameter is the ``Call``.
-
-    The command gets the global options too, so that they may stand before or after its name. ``more`` are
-    options made by a program; the function gets them as the dictionary ``given``.
-    """
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(function, eval_str=True)
-        own = [one for one in list(signature.parameters.values())[1:] if one.name != "given"]
-
-        @functools.wraps(function)
-        def run(**values: Any) -> None:
-            context: typer.Context = values.pop("context")
-            after = Call(values.pop("config"), values.pop("state_dir"), values.pop("debug"))
-            before = context.obj if isinstance(context.obj, Call) else Call()
-            if more:
-                values["given"] = {one.name: values.pop(one.name) for one in more}
-            call = before.under(after)
-            told(functools.partial(function, call, **values), debug=call.debug)
-
-        common = [
-            _keyword("config", ConfigOption, None),
-            _keyword("state_dir", StateDirOption, None),
-            _keyword("debug", DebugOption, False),
-            _keyword("context", typer.Context, inspect.Parameter.empty),
-        ]
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-        run.__signature__ = signature.replace(parameters=[*parameters, *more, *common])  # type: ignore[attr-defined]
-        app.command(name, cls=Command, rich_help_panel=panel)(run)
-        return function
-
-    return register
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def told(work: Callable[[], None], *, debug: bool) -> None:
-    """Do the work; what goes wrong is one message on stderr and an exit code.
+@contextlib.contextmanager
+def reporting_errors(*, debug: bool) -> Iterator[None]:
+    """An error within is one message on stderr and an exit code.
 
     Raises:
         typer.Exit: with the code.
@@ -187,7 +114,7 @@ def told(work: Callable[[], None], *, debug: bool) -> None:
     debug = debug or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
     _quiet_libraries(debug)
     try:
-        work()
+        yield
         sys.stdout.flush()
     except (typer.Exit, typer.Abort):
         raise

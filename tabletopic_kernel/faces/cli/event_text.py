@@ -21,6 +21,7 @@ _STYLE = {
     "Failed": "bold red",
     "FilesStaged": "dim",
     "Heartbeat": "dim",
+    "HostHeartbeat": "dim",
 }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.resources import files
@@ -20,6 +20,7 @@ from tabletopic_kernel.faces.jupyter_server.overview import Overview, Row, row_o
 from tabletopic_kernel.faces.jupyter_server.refresher import Refresher
 from tabletopic_kernel.faces.jupyter_server.servers import Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
+from tabletopic_kernel.faces.operations import Operation
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -73,6 +74,19 @@ class Backend:
         self._to_warm = warm_dashboard
         self._loading = False
         self._threads = ThreadPoolExecutor(_THREADS, "tabletopic")
+        # Operations that do more here than to run and to answer with their result.
+        self._own: dict[str, Callable[..., Any]] = {
+            "up": self._start_stack,
+            "down": self._stop_stack,
+            "serve": self._start_host,
+            "stop-host": self._stop_host,
+            "status": self._status,
+            "events": self._events,
+            "enable": self._enable,
+            "replay": self._replay,
+            "sample": self._send_sample,
+            "settings-schema": self._settings_schema,
+        }
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
         """The result of ``work``, done in a thread."""
@@ -89,8 +103,6 @@ class Backend:
     async def leave(self) -> None:
         """``stop``, without holding up the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self.stop)
-
-    # -- looking
 
     def known(self) -> dict[str, Any] | None:
         """The overview, unless nobody has asked for it lately; never blocks."""
@@ -115,39 +127,37 @@ class Backend:
                 self.dashboard.warm()
         return found
 
-    def topic(self, topic: str) -> dict[str, Any]:
-        """What ``tabletopic status TOPIC --json`` gives, with ``run`` and ``settings``."""
-        wish = self._workbench.wish(topic)
-        told = _without_long_numbers(self._topic(topic).status().to_json())
-        return {**told, "run": wish.run, "settings": wish.settings.model_dump(mode="json")}
+    def perform(self, operation: Operation, values: Mapping[str, Any]) -> Any:
+        """Do an operation; what programs get of its result, None where it has no answer."""
+        assert operation.route is not None, operation.name
+        if (own := self._own.get(operation.name)) is not None:
+            return own(**values)
+        assert operation.run is not None, operation.name
+        if operation.route.checks_topic:
+            self._check_known(values["topic"])
+        result = operation.run(self._workbench, **values)
+        if operation.wants_host:
+            self.host.start_if_alone(self._live_hosts())
+        if operation.changes:
+            self._refresher.wait(_SEEN_S)
+        if operation.route.answer is None:
+            return None
+        return _without_long_numbers(operation.to_json(result))
 
-    def events(self, topic: str, limit: int) -> list[dict[str, Any]]:
-        """Newest first, heartbeats left out."""
+    def _status(self, topic: str) -> dict[str, Any]:
+        wish = self._workbench.wish(topic)
+        status = _without_long_numbers(self._topic(topic).status().to_json())
+        return {**status, "run": wish.run, "settings": wish.settings.model_dump(mode="json")}
+
+    def _events(self, topic: str, limit: int) -> list[dict[str, Any]]:
         found = self._topic(topic).events(limit)
         return [_without_long_numbers(one.model_dump(mode="json")) for one in found]
 
-    def schema(self, topic: str) -> dict[str, Any]:
-        """Columns and registered versions."""
-        self._check_known(topic)
-        return self._topic(topic).schema().to_json()
-
-    def history(self, topic: str, limit: int) -> list[dict[str, Any]]:
-        """Snapshots, newest first."""
-        self._check_known(topic)
-        return [one.to_json() for one in self._topic(topic).history(limit)]
-
-    def settings_schema(self) -> dict[str, Any]:
-        """JSON Schema of what can be set for a topic."""
+    def _settings_schema(self) -> dict[str, Any]:
         return TopicSettings.model_json_schema()
 
-    # -- changing
-
-    def plan(self, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """What ``enable`` would do."""
-        return self._workbench.plan(topic, settings).to_json()
-
-    def enable(self, topic: str, settings: dict[str, Any]) -> Row:
-        """Switch a topic on, see that a host runs, and say how the topic does."""
+    def _enable(self, topic: str, settings: dict[str, Any]) -> Row:
+        """Enable a topic, see that a host runs, and answer with its row."""
         wish = self._workbench.enable(topic, settings)
         self.host.start_if_alone(self._live_hosts())
         found = self._refresher.wait(_SEEN_S)
@@ -157,28 +167,11 @@ class Backend:
             return row
         return row_of_wish(wish, self._workbench.kafka_topics().get(topic, 0))
 
-    def disable(self, topic: str) -> None:
-        """Switch a topic off."""
-        self._workbench.disable(topic)
-        self._refresher.wait(_SEEN_S)
+    def _replay(self, topic: str, where: str | None) -> dict[str, str]:
+        """Ask for it and do not wait: an event with this id reports the outcome."""
+        return {"replay_id": self._workbench.ask_for_replay(topic, where).id}
 
-    def act(self, topic: str, action: str) -> None:
-        """``pause``, ``resume`` or ``commit``."""
-        workbench = self._workbench
-        {"pause": workbench.pause, "resume": workbench.resume, "commit": workbench.commit}[action](topic)
-        if action == "resume":
-            self.host.start_if_alone(self._live_hosts())
-        self._refresher.wait(_SEEN_S)
-
-    def plan_replay(self, topic: str, where: str | None) -> dict[str, Any]:
-        """What trying dead letters again would do; reads them all."""
-        return self._workbench.plan_replay(topic, where).to_json()
-
-    def replay(self, topic: str, where: str | None) -> str:
-        """Ask for it; an event with the id that this gives tells the outcome."""
-        return self._workbench.ask_for_replay(topic, where).id
-
-    def start_stack(self) -> None:
+    def _start_stack(self) -> None:
         """Begin to start the local stack."""
         self._servers.start(self._stack_started)
         self._refresher.wait(_SEEN_S)
@@ -191,22 +184,22 @@ class Backend:
                 self.host.start_if_alone()
             self._refresher.hurry()
 
-    def stop_stack(self) -> None:
+    def _stop_stack(self) -> None:
         """Stop our host, so that it can commit, then the local stack."""
         self._servers.stop(lambda: self.host.child.stop(self.host.stop_limit_s))
         self._refresher.wait(_SEEN_S)
 
-    def start_host(self) -> None:
+    def _start_host(self) -> None:
         """Start the headless host."""
         self.host.start()
         self._refresher.wait(_SEEN_S)
 
-    def stop_host(self) -> None:
+    def _stop_host(self) -> None:
         """Stop the headless host and wait for its last commits."""
         self.host.stop()
         self._refresher.wait(_SEEN_S)
 
-    def send_sample(self, topic: str, count: int) -> None:
+    def _send_sample(self, topic: str, count: int) -> None:
         """Begin to send click events."""
         self._sample.send(topic, count)
         self._refresher.wait(_SEEN_S)
@@ -248,9 +241,13 @@ def _load() -> None:
     import tabletopic_kernel.workbench.plan  # noqa: F401, PLC0415 - the same
 
 
-def _without_long_numbers(told: dict[str, Any]) -> dict[str, Any]:
+def _without_long_numbers(value: Any) -> Any:
     """Snapshot ids as text: JavaScript's numbers do not hold 64 bits."""
-    plain = {k: _without_long_numbers(v) if isinstance(v, dict) else v for k, v in told.items()}
-    if plain.get("snapshot_id") is not None:
-        plain["snapshot_id"] = str(plain["snapshot_id"])
-    return plain
+    if isinstance(value, list):
+        return [_without_long_numbers(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: str(inner) if key == "snapshot_id" and inner is not None else _without_long_numbers(inner)
+        for key, inner in value.items()
+    }

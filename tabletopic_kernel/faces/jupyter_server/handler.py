@@ -12,6 +12,7 @@ from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado.web import HTTPError
 
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
+from tabletopic_kernel.faces.operations.next_steps import Face, values_for_face
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     OutcomeUnknownError,
@@ -20,7 +21,6 @@ from tabletopic_kernel.model.errors import (
     UnknownTopicError,
     UsageError,
 )
-from tabletopic_kernel.model.next_steps import Face, values_for_face
 from tabletopic_kernel.model.redact import redact
 
 T = TypeVar("T")

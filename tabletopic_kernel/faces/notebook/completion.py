@@ -9,18 +9,13 @@ from collections.abc import Callable, Iterable
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
+from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as make_dashboard_parser
+from tabletopic_kernel.faces.notebook.lake_magic import make_parser as make_lake_parser
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.notebook.topic_words import make_parser
 from tabletopic_kernel.model.errors import TableTopicError
 
 _KEEP_S = 10.0  # names are asked of the broker and the catalog; a person types several keys a second
-_LAKE = {
-    "--engine": ("duckdb", "spark", "athena"),
-    "-e": ("duckdb", "spark", "athena"),
-    "--as": ("df", "arrow", "polars"),
-    "--at": (),
-    "--limit": (),
-}
 _TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*)[\w.]*$", re.IGNORECASE)
 
 
@@ -74,9 +69,7 @@ def candidates(
     if words[:1] == ["%topic"]:
         return _names_first(_topic_words(words[1:], topics), begins_option)
     if words[:1] == ["%dashboard"]:
-        if words[-1] == "--theme":
-            return ["default", "dark"]
-        return _names_first(["--theme", "--height", *topics()], begins_option)
+        return _names_first(_words_of(make_dashboard_parser(), words[1:], topics), begins_option)
     if words[:1] in (["%lake"], ["%%lake"]) and "\n" not in line:
         options = _lake_options(words)
         if options is not None:
@@ -92,28 +85,36 @@ def _names_first(found: list[str], begins_option: bool) -> list[str]:
 
 
 def _lake_options(words: list[str]) -> list[str] | None:
-    if words[-1] in _LAKE:
-        return list(_LAKE[words[-1]])
-    only_options = all(word.startswith("-") or words[at] in _LAKE for at, word in enumerate(words[1:]))
-    return list(_LAKE) if only_options else None
+    """Options where only options stand so far; behind them begins the SQL."""
+    actions = [one for one in make_lake_parser()._actions if one.nargs != 0]
+    takes_value = {option: one for one in actions for option in one.option_strings}
+    if words[-1] in takes_value:
+        return _choices(takes_value[words[-1]])
+    only_options = all(word.startswith("-") or words[at] in takes_value for at, word in enumerate(words[1:]))
+    return list(takes_value) if only_options else None
 
 
 def _topic_words(words: list[str], topics: Callable[[], list[str]]) -> list[str]:
-    parser = make_parser()
-    subcommands = _subparsers(parser)
+    subcommands = _subparsers(make_parser())
     if not words:
         return list(subcommands)
     chosen = subcommands.get(words[0])
-    if chosen is None:
-        return []
-    for action in chosen._actions:
-        if words[-1] in action.option_strings and action.nargs != 0:
+    return [] if chosen is None else _words_of(chosen, words[1:], topics)
+
+
+def _words_of(
+    parser: argparse.ArgumentParser, words: list[str], topics: Callable[[], list[str]]
+) -> list[str]:
+    """What may follow the words: an option's values, the positional argument's, or options."""
+    for action in parser._actions:
+        if words and words[-1] in action.option_strings and action.nargs != 0:
             return _choices(action)
-    options = [option for action in chosen._actions for option in action.option_strings]
-    positional = next((action for action in chosen._actions if not action.option_strings), None)
-    if positional is None or any(not word.startswith("-") for word in words[1:2]):
+    options = [option for action in parser._actions for option in action.option_strings]
+    positional = next((action for action in parser._actions if not action.option_strings), None)
+    if positional is None or any(not word.startswith("-") for word in words[:1]):
         return options
-    return [*(topics() if positional.dest == "name" else _choices(positional)), *options]
+    is_topic = getattr(positional, "names", None) == "topics"
+    return [*(topics() if is_topic else _choices(positional)), *options]
 
 
 def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from tabletopic_kernel.faces.notebook.arguments import Parser, count, parse
+from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
 from tabletopic_kernel.faces.notebook.display.errors import told
 from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 
 _PATH = "tabletopic/dashboard"
@@ -49,17 +50,16 @@ def base_url() -> str:
     return found if found.endswith("/") else f"{found}/"
 
 
-def _make_parser() -> Parser:
+def make_parser() -> Parser:
+    """The parser of ``%dashboard``."""
     parser = Parser(
         "%dashboard", description="The live dashboard below the cell: lag, commits, schema versions."
     )
-    parser.add_argument("topic", nargs="?", help="one topic; without it all of them")
-    parser.add_argument("--theme", choices=("default", "dark"), default="default", help="its colours")
-    parser.add_argument("--height", type=count, default=800, metavar="PIXELS", help="of the frame (800)")
+    add_arguments(parser, BY_NAME["dashboard"])
     return parser
 
 
-_PARSER = _make_parser()
+_PARSER = make_parser()
 
 
 @magics_class

@@ -12,11 +12,12 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_loca
 from traitlets import Int
 from traitlets.config.configurable import Configurable
 
-from tabletopic_kernel.faces.notebook.arguments import Parser, count, parse
+from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
 from tabletopic_kernel.faces.notebook.display.errors import told
 from tabletopic_kernel.faces.notebook.display.lake_result import LakeResult
 from tabletopic_kernel.faces.notebook.display.slot import Place
 from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid
 from tabletopic_kernel.model.errors import UsageError
 
@@ -27,12 +28,12 @@ _ASSIGNMENT = re.compile(r"\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
 
 
 _MANUAL = """\
-Ask the tables in SQL. A table is called table, namespace.table or catalog.namespace.table.
+Query the tables in SQL. Name a table as table, namespace.table or catalog.namespace.table.
 %%lake reads; write with Spark: %%lake --engine spark.
 
 $name in the SQL stands for the variable of that name; its value is bound, never written into the text.
-result << SELECT ... keeps all rows in a variable: a DataFrame, or what --as says. How fresh the tables are
-stands under the rows.
+result << SELECT ... keeps all rows in a variable: a DataFrame, or what --as says. Below the rows
+you see how fresh the tables are.
 
   %lake SELECT count(*) FROM clicks
 
@@ -41,7 +42,8 @@ stands under the rows.
 """
 
 
-def _make_parser() -> Parser:
+def make_parser() -> Parser:
+    """The parser of the options of ``%lake``."""
     parser = Parser(
         "%%lake",
         # argparse fills in the usage, and the description only where it names the program.
@@ -49,19 +51,11 @@ def _make_parser() -> Parser:
         _MANUAL,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    engines = "duckdb answers soonest, spark also writes, athena reads tables of a Glue catalog"
-    parser.add_argument(
-        "-e", "--engine", choices=("duckdb", "spark", "athena"), default="duckdb", help=engines
-    )
-    parser.add_argument(
-        "--at", metavar="SNAPSHOT|TIME|$NAME", help="read the tables as they were then (duckdb)"
-    )
-    parser.add_argument("--as", dest="form", choices=("df", "arrow", "polars"), help="rows in this form")
-    parser.add_argument("--limit", type=count, metavar="N", help="fetch no more rows than this")
+    add_arguments(parser, BY_NAME["query"])
     return parser
 
 
-_PARSER = _make_parser()
+_PARSER = make_parser()
 
 
 @magics_class
@@ -83,7 +77,7 @@ class LakeMagics(Magics, Configurable):
     @line_cell_magic
     @told
     def lake(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
-        """Ask the tables in SQL."""
+        """Query the tables in SQL."""
         options, rest = _split(line)
         given = parse(_PARSER, options)
         if given is None:
@@ -96,7 +90,7 @@ class LakeMagics(Magics, Configurable):
             limit = min(self.display_rows, MOST_ROWS)
         variables = {**self._variables, **(local_ns or {})}
         answer = self._session.workbench.query(
-            sql, given.engine, at=_moment(given.at, variables), params=_bound(sql, variables), limit=limit
+            sql, given.engine, at=_as_of(given.at, variables), params=_bound(sql, variables), limit=limit
         )
         result = LakeResult(answer, self.display_rows)
         if target is None and given.form is None:
@@ -115,7 +109,7 @@ def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
     return bound(sql, variables) or None
 
 
-def _moment(at: str | None, variables: Mapping[str, Any]) -> Any:
+def _as_of(at: str | None, variables: Mapping[str, Any]) -> Any:
     """A snapshot id or a time as written, or the value of ``$name``."""
     if at is None or not at.startswith("$"):
         return at

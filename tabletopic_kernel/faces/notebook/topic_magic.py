@@ -1,12 +1,11 @@
-"""``%topic``: table topics from a cell. A face: parse, call one method of the workbench, show."""
+"""``%topic``: table topics from a cell. Each word is an operation; some show more than its result."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
@@ -15,16 +14,12 @@ from tabletopic_kernel.faces.notebook.display.errors import told
 from tabletopic_kernel.faces.notebook.display.progress import Bar
 from tabletopic_kernel.faces.notebook.display.slot import Place
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.notebook.topic_words import make_parser, manual, parse_topic, settings_of
-from tabletopic_kernel.faces.render.events import event_text
+from tabletopic_kernel.faces.notebook.topic_words import make_parser, manual, parse_word
+from tabletopic_kernel.faces.operations import BY_NAME, Operation
+from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render.grid import Grid
 from tabletopic_kernel.faces.render.topics import (
-    events_table,
     facts,
-    history_table,
-    plan_table,
-    records_table,
-    schema_table,
     status_facts,
     status_table,
 )
@@ -35,9 +30,8 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
     UsageError,
 )
-from tabletopic_kernel.model.next_steps import Face, for_face
 from tabletopic_kernel.model.redact import mask
-from tabletopic_kernel.workbench.topic import TableTopic, not_coming
+from tabletopic_kernel.workbench.topic import not_coming
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Step
@@ -61,79 +55,47 @@ class TopicMagics(Magics):
     @told
     def topic(self, line: str) -> Grid | None:
         """Table topics from a cell."""
-        arguments = parse_topic(_PARSER, line)
-        if arguments is None:
+        parsed = parse_word(_PARSER, line)
+        if parsed is None:
             return None
-        word = arguments.command
-        run: Callable[[argparse.Namespace], Grid | None] = getattr(self, f"_{word}") if word else self._list
-        grid = run(arguments)
-        return grid if grid is None or word == "peek" else _here(grid)  # a record's texts stay as they are
+        operation, values = parsed
+        if operation is None:
+            return _here(self._list())
+        own: Callable[..., Grid | None] | None = getattr(self, f"_{operation.name}", None)
+        grid = own(**values) if own else self._perform(operation, values)
+        # The texts of a record stay as they are.
+        return grid if grid is None or operation.name == "peek" else _here(grid)
 
-    # -- orders
+    def _perform(self, operation: Operation, values: dict[str, Any]) -> Grid:
+        """Run an operation that this face adds nothing to but its own host."""
+        assert operation.run is not None, operation.name
+        assert operation.render is not None, operation.name
+        result = operation.run(self._session.workbench, **values)
+        if operation.wants_host:
+            self._session.ensure_host()
+        if operation.empty and not result:
+            return _lines(operation.empty)
+        rendered = operation.render(result, values)
+        if isinstance(rendered, Grid):
+            return rendered
+        runs = [f"runs on {self._who_runs()}"] if operation.wants_host else []
+        return _lines(*map(str, rendered), *runs)
 
-    def _enable(self, given: argparse.Namespace) -> Grid:
-        topic = self._topic(given)
-        wish = topic.enable(**settings_of(given))
-        self._session.ensure_host()
-        if given.wait:
-            return self._wait(given)
-        every = wish.settings.commit_interval_ms / 1000
-        return facts(
-            topic.name,
-            {
-                "table": self._session.workbench.table_of(topic.name),
-                "commits": f"every {every:g} s while records come",
-                "runs on": self._who_runs(),
-            },
-            [f"see it go: `%topic status {topic.name} --watch`"],
-        )
+    # -- words that do more
 
-    def _plan(self, given: argparse.Namespace) -> Grid:
-        topic = self._topic(given)
-        return plan_table(
-            topic.plan(schema=given.schema, schema_type=given.schema_type, **settings_of(given))
-        )
+    def _enable(self, topic: str, settings: dict[str, Any], wait: bool, timeout: float) -> Grid:
+        enabled = self._perform(BY_NAME["enable"], {"topic": topic, "settings": settings})
+        if wait:
+            return self._wait(topic, timeout)
+        return _lines(*enabled.notes, f"follow it with `%topic status {topic} --watch`")
 
-    def _alter(self, given: argparse.Namespace) -> Grid:
-        self._topic(given).alter(**settings_of(given))
-        return _said(f"{given.name} has new settings; see `%topic events {given.name}`")
-
-    def _disable(self, given: argparse.Namespace) -> Grid:
-        table = self._session.workbench.table_of(given.name)
-        self._topic(given).disable()
-        return _said(f"{given.name} is switched off; the table {table} stays, and so does its ledger")
-
-    def _pause(self, given: argparse.Namespace) -> Grid:
-        self._topic(given).pause()
-        return _said(f"{given.name} pauses; go on with `%topic resume {given.name}`")
-
-    def _resume(self, given: argparse.Namespace) -> Grid:
-        self._topic(given).resume()
-        self._session.ensure_host()
-        return _said(f"{given.name} goes on, on {self._who_runs()}")
-
-    def _commit(self, given: argparse.Namespace) -> Grid:
-        self._topic(given).commit()
+    def _commit(self, topic: str) -> Grid:
+        asked = self._perform(BY_NAME["commit"], {"topic": topic})
         if not self._session.hosts():
-            return _said(f"nobody runs {given.name}; start a host with `%topic host start`")
-        return _said(f"{given.name}: what is staged is committed now; see `%topic history {given.name}`")
+            return _lines(f"no host runs {topic}; start one with `%topic host start`")
+        return asked
 
-    def _replay(self, given: argparse.Namespace) -> Grid:
-        if given.dry_run:
-            plan = self._session.workbench.plan_replay(given.name, given.where)
-            stayed = [f"{count:,} would stay: {reason}" for reason, count in plan.stayed.items()]
-            changes = [f"the table would change: {change}" for change in plan.changes]
-            return _said(f"{plan.rows:,} of {plan.letters:,} letters would become rows", *stayed, *changes)
-        outcome = self._topic(given).replay(given.where, given.timeout)
-        if outcome is None:
-            return _said(f"the replay goes on; see `%topic events {given.name}`")
-        if outcome.error is not None:
-            raise ActionNeededError(f"{outcome.error} ({outcome.rows:,} letters are rows now)")
-        return _said(event_text(outcome))
-
-    # -- questions
-
-    def _list(self, _: argparse.Namespace) -> Grid:
+    def _list(self) -> Grid:
         found = self._session.workbench.status()
         return status_table(found, [*self._hints(found), self._host_note()])
 
@@ -143,91 +105,67 @@ class TopicMagics(Magics):
         if others:
             more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
             names = ", ".join(others[:_MOST_NAMES]) + more
-            return [f"not switched on: {names}. Switch one on with `%topic enable NAME`"]
+            return [f"not enabled: {names}. Enable one with `%topic enable TOPIC`"]
         if not found:
-            return ["the broker has no topics yet; send some records, then `%topic enable NAME`"]
+            return ["the broker has no topics yet; send some records, then `%topic enable TOPIC`"]
         return []
 
-    def _status(self, given: argparse.Namespace) -> Grid | None:
-        if given.watch:
-            self._watch(given)
+    def _status(self, topic: str | None, watch: bool, timeout: float | None) -> Grid | None:
+        if watch:
+            self._watch(topic, timeout)
             return None
-        if given.timeout is not None:
+        if timeout is not None:
             raise UsageError("--timeout goes with --watch")
-        return self._status_grid(given.name)
+        return self._status_grid(topic)
 
     def _status_grid(self, name: str | None) -> Grid:
         found = self._session.workbench.status(name)
         return status_facts(found[0]) if name else status_table(found, [self._host_note()])
 
-    def _watch(self, given: argparse.Namespace) -> None:
+    def _watch(self, topic: str | None, timeout: float | None) -> None:
         """Update one display until the cell is interrupted, also over outages of the broker."""
-        ends = time.monotonic() + (given.timeout or float("inf"))
-        place = Place(_here(self._status_grid(given.name)))
+        ends = time.monotonic() + (timeout or float("inf"))
+        place = Place(_here(self._status_grid(topic)))
         try:
             while time.monotonic() < ends:
                 time.sleep(min(_REFRESH_S, max(0.0, ends - time.monotonic())))
                 try:
-                    grid = self._status_grid(given.name)
+                    grid = self._status_grid(topic)
                 except RetryableError as error:
-                    grid = _said(f"{error}; trying again …")
+                    grid = _lines(f"{error}; trying again …")
                 place.update(_here(grid))
         except KeyboardInterrupt:
             return
 
-    def _wait(self, given: argparse.Namespace) -> Grid:
-        """Show a bar of records until the table has what the topic has; interruptible."""
-        topic = self._topic(given)
-        now = topic.status()
+    def _wait(self, topic: str, timeout: float) -> Grid:
+        """Show a bar of records until the table contains what the topic contains; interruptible."""
+        handle = self._session.workbench.topic(topic)
+        now = handle.status()
         goal = sum(now.end_offsets.values())
         begun = min(goal, sum(now.next_offsets.values()))
-        deadline = time.monotonic() + given.timeout
-        with Bar(topic.name, goal - begun, self.shell) as bar:
+        deadline = time.monotonic() + timeout
+        with Bar(topic, goal - begun, self.shell) as bar:
             while sum(now.next_offsets.values()) < goal or not now.end_offsets:
                 if why_not := not_coming(now):
                     raise ActionNeededError(why_not)
                 if time.monotonic() > deadline:
                     why = now.error or "still reading"
-                    raise RetryableError(f"{topic.name} is {now.state} after {given.timeout:g} s: {why}")
+                    raise RetryableError(f"{topic} is {now.state} after {timeout:g} s: {why}")
                 time.sleep(_REFRESH_S / 2)
-                now = topic.status()
+                now = handle.status()
                 goal = goal or sum(now.end_offsets.values())
                 bar.to(max(0, min(goal, sum(now.next_offsets.values())) - begun))
         return status_facts(now)
 
-    def _events(self, given: argparse.Namespace) -> Grid:
-        found = self._session.workbench.newest_events(given.name, given.number)
-        return events_table(given.name or "all topics", found)
-
-    def _logs(self, given: argparse.Namespace) -> Grid:
-        lines = self._session.workbench.logs(given.number, given.name)
-        folder = self._session.workbench.servers.state_dir / "logs"
-        return _said(*(lines or [f"nothing was logged; the logs are in {folder}"]))
-
-    def _peek(self, given: argparse.Namespace) -> Grid:
-        return records_table(f"{given.name}, newest first", self._topic(given).peek(given.number))
-
-    def _schema(self, given: argparse.Namespace) -> Grid:
-        topic = self._topic(given)
-        if given.diff is None:
-            return schema_table(topic.schema(given.version))
-        before, after = given.diff
-        changes = topic.schema_diff(before, after)
-        title = f"{given.name}-value, version {before} to {after}"
-        return Grid(("change",), [(change,) for change in changes], title, () if changes else ("no change",))
-
-    def _history(self, given: argparse.Namespace) -> Grid:
-        return history_table(given.name, self._topic(given).history(given.number))
-
     # -- the host and the servers
 
-    def _host(self, given: argparse.Namespace) -> Grid:
+    def _host(self, action: str | None, all: bool) -> Grid:
         kernel = self._session.kernel_host
-        if given.action == "start":
+        if action == "start":
             kernel.start(self._session.workbench)
-        elif given.action == "stop" and given.all:
+        elif action == "stop" and all:
             self._session.stop_hosts()
-        elif given.action == "stop":
+        elif action == "stop":
             kernel.stop()
         mine = kernel.running
         if mine is None and kernel.error is not None:
@@ -242,7 +180,7 @@ class TopicMagics(Magics):
         }
         return facts("hosts", pairs)
 
-    def _up(self, _: argparse.Namespace) -> Grid:
+    def _up(self) -> Grid:
         try:
             servers = self._session.workbench.servers
             if servers.away().names:
@@ -260,32 +198,29 @@ class TopicMagics(Magics):
         )
 
     def _start_servers(self) -> Servers:
-        place = Place(_said("starting the local servers …"))
+        place = Place(_lines("starting the local servers …"))
         over: list[str] = []
 
         def report(step: Step) -> None:
             if step.state in ("done", "failed"):
                 over.append(str(step))
-            place.update(_said(*over, *([] if step.state in ("done", "failed") else [str(step)])))
+            place.update(_lines(*over, *([] if step.state in ("done", "failed") else [str(step)])))
 
         self._session.start_stack(report)
         return self._session.workbench.servers
 
-    def _down(self, _: argparse.Namespace) -> Grid:
+    def _down(self) -> Grid:
         self._session.stop_stack()
-        return _said("the local servers are stopped; topics and tables stay on disk")
+        return _lines("the local servers are stopped; topics and tables stay on disk")
 
     # -- shared
-
-    def _topic(self, given: argparse.Namespace) -> TableTopic:
-        return self._session.workbench.topic(given.name)
 
     def _who_runs(self) -> str:
         mine = self._session.kernel_host.running
         if mine is not None:
             return f"this kernel (host {mine.id})"
         live = self._session.hosts()
-        return f"host {', '.join(live)}" if live else "nobody: start a host with `%topic host start`"
+        return f"host {', '.join(live)}" if live else "no host: start one with `%topic host start`"
 
     def _host_note(self) -> str:
         try:
@@ -294,7 +229,7 @@ class TopicMagics(Magics):
             return f"host: {error}"
 
 
-def _said(*lines: str) -> Grid:
+def _lines(*lines: str) -> Grid:
     return Grid((), [], "", lines)
 
 

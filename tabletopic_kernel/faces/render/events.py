@@ -14,6 +14,7 @@ from tabletopic_kernel.model.progress.events import (
     FilesStaged,
     GapDetected,
     Heartbeat,
+    HostHeartbeat,
     Paused,
     Replayed,
     Resumed,
@@ -24,7 +25,7 @@ from tabletopic_kernel.model.progress.events import (
 )
 
 
-def event_text(event: ControlEvent) -> str:  # noqa: PLR0911 - one line for each kind
+def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line for each kind
     """What happened, without time and topic."""
     match event:
         case Enabled():
@@ -60,6 +61,9 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911 - one line for each
             return (
                 f"{at.state}, {at.rows:,} rows, {at.rows_per_second:,.0f} rows/s, {at.staged_rows:,} staged"
             )
+        case HostHeartbeat():
+            memory = "" if event.memory_bytes is None else f", {amounts.size(event.memory_bytes)}"
+            return f"{event.host} runs {', '.join(event.topics) or 'no topic'}{memory}"
         case Stopped():
             return f"let go by {event.host}"
         case Paused() | Resumed() | CommitRequested():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.faces.render.amounts import age, clock, interval, number, seconds, size
@@ -13,12 +13,14 @@ from tabletopic_kernel.faces.render.values import text
 if TYPE_CHECKING:
     from tabletopic_kernel.model.progress.events import ControlEvent
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
+    from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
 
 _GOOD = frozenset({"running", "staged", "committing"})
 _QUIET = frozenset({"paused", "stopped"})
+_UNKNOWN = "unknown"
 _NAMED = 3  # topics that are late for the same reason; the others are counted
 
 
@@ -88,12 +90,23 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         "snapshot": str(one.snapshot_id or "none yet"),
         "schemas": ", ".join(f"{each['subject']} v{each['version']}" for each in one.schema_versions)
         or "none yet",
-        "host": one.host or "none",
+        "host": f"{one.host or 'none'}, epoch {one.epoch}",
+        "offsets": _partitions(one),
     }
     pairs |= not_rows(one)
     if told := one.error or one.delay_reason:
         pairs["reason"] = Cell(told, "bad" if one.state == "failed" else "warn")
     return facts(one.topic, pairs, notes)
+
+
+def _partitions(one: TopicStatus) -> str:
+    """The next offset of each partition, and its end; ``-`` is not known."""
+    places = sorted(one.end_offsets.keys() | one.next_offsets.keys())
+    pairs = [
+        f"{place}: {number(one.next_offsets.get(place))} of {number(one.end_offsets.get(place))}"
+        for place in places
+    ]
+    return ", ".join(pairs) or "-"
 
 
 def not_rows(one: TopicStatus) -> dict[str, str | Cell]:
@@ -177,6 +190,30 @@ def events_table(title: str, found: Sequence[ControlEvent]) -> Grid:
     """What happened, newest first."""
     rows = [(clock(one.at_ms), one.type, one.topic, event_text(one)) for one in found]
     return Grid(("time", "event", "topic", "what"), rows, title, () if rows else ("nothing happened yet",))
+
+
+def hosts_table(found: Sequence[HostStatus]) -> Grid:
+    """One line for each live host; what an older version does not report is unknown."""
+    rows = [
+        (
+            one.host,
+            str(len(one.topics)),
+            ", ".join(one.topics) or "-",
+            _known(clock, one.started_ms),
+            one.version or _UNKNOWN,
+            _known(size, one.memory_bytes),
+        )
+        for one in found
+    ]
+    notes = () if rows else ("no host runs; start one with `tabletopic serve`",)
+    columns = ("host", "topics", "runs", "since", "version", "memory")
+    return Grid(
+        columns, rows, "", notes, frozenset({"topics", "memory"}), unbroken=frozenset({"host", "since"})
+    )
+
+
+def _known(render: Callable[[int], str], value: int | None) -> str:
+    return _UNKNOWN if value is None else render(value)
 
 
 def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:

@@ -173,6 +173,7 @@ class Record:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicRecord] = {}
+        self.hosts: dict[str, events.HostHeartbeat] = {}  # the newest of each live one
 
     def topic(self, name: str) -> TopicRecord:
         """The record of a topic, made if it is missing."""
@@ -184,9 +185,19 @@ class Record:
     def fold(self, folded: Iterable[ControlEvent]) -> None:
         """Take events into account."""
         for event in folded:
+            if isinstance(event, events.HostHeartbeat):
+                self._fold_host(event)
+                continue
             topic = self.topic(event.topic)
             topic.version += 1
             _fold(topic, event)
+
+    def _fold_host(self, event: events.HostHeartbeat) -> None:
+        last = self.hosts.get(event.host)
+        if last is None or last.at_ms < event.at_ms:
+            self.hosts[event.host] = event
+        newest_ms = max(one.at_ms for one in self.hosts.values())
+        self.hosts = {name: one for name, one in self.hosts.items() if newest_ms - one.at_ms <= FRESH_MS}
 
     def told_by_table(self, progress: Progress) -> None:
         """What a table itself says, for a topic that no host tells of (I6); no sign of life."""

@@ -20,8 +20,8 @@ def test_it_tells_what_became_of_the_letters(run: Callable[..., Any], fake: Any)
     fake.told = [outcome()]
     ended = run("replay", "clicks", "--where", "schema_id = 7", "--wait", "3s")
     assert ended.code == 0
-    assert "5 letters are rows now" in ended.out
-    assert "2 stay letters: avro_cut" in ended.out
+    assert "5 dead letters became rows" in ended.out
+    assert "2 stay dead letters: avro_cut" in ended.out
     assert fake.asked[-1] == ("replay", ("clicks", "schema_id = 7", 3.0))
 
 
@@ -35,7 +35,7 @@ def test_json(run: Callable[..., Any], fake: Any) -> None:
 def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
     """With --dry-run nobody is asked to replay."""
     ended = run("replay", "clicks", "--dry-run")
-    assert "1 of 2 letters would become rows" in ended.out
+    assert "1 of 2 dead letters would become rows" in ended.out
     assert "the table would change: add a string" in ended.out
     assert [what for what, _ in fake.asked] == ["plan_replay"]
 
@@ -49,4 +49,4 @@ def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any)
     fake.told = []
     ended = run("replay", "clicks", "--wait", "0")
     assert ended.code == 1
-    assert "goes on" in ended.err
+    assert "still runs" in ended.err

@@ -153,7 +153,7 @@ def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, mess
             {"topic": "clicks", "table": "default.clicks", "run": "off"},
         ),
         ("pause", "tabletopic resume clicks", {"topic": "clicks", "run": "paused"}),
-        ("resume", "goes on", {"topic": "clicks", "run": "on"}),
+        ("resume", "clicks resumes", {"topic": "clicks", "run": "on"}),
     ],
 )
 def test_the_other_switches(

@@ -17,6 +17,7 @@ from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress
 from tabletopic_kernel.model.settings.sections import ReplayWish, Settings, TopicSettings, TopicWish
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
+from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
@@ -93,6 +94,12 @@ class FakeWorkbench:
 
     def hosts(self) -> list[str]:
         return list(self.live)
+
+    def host_statuses(self) -> list[HostStatus]:
+        return [HostStatus(host, ["clicks"], 1_700_000_000_000, "1.2.3", 2**30) for host in self.live]
+
+    def table_of(self, topic: str) -> str:
+        return f"default.{topic}"
 
     def enable(self, topic: str, given: dict[str, Any]) -> TopicWish:
         self._check("enable", topic, given)

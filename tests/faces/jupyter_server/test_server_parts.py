@@ -19,13 +19,14 @@ import pytest
 
 from tabletopic_kernel.faces.jupyter_server import overview as overview_module
 from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
+from tabletopic_kernel.faces.jupyter_server.arguments import read_arguments
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
-from tabletopic_kernel.faces.jupyter_server.bodies import SampleBody, read_body, read_limit
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.overview import Overview, row_of, row_of_other
 from tabletopic_kernel.faces.jupyter_server.servers import Doing, Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
+from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local import state
 from tabletopic_kernel.local.processes.process import ProcessId
@@ -170,11 +171,11 @@ def test_a_host_starts_with_the_stack(place: Place, fake_stack: type[FakeStack],
     backend = Backend(place, host, Dashboard(place, "/"), warm_host=wanted)
     fake_stack.fails = "Port 9092 is not free"
     fake_stack.go.set()
-    backend.start_stack()
+    backend.perform(BY_NAME["up"], {})
     until(lambda: backend.first_overview()["servers"]["detail"] == "Port 9092 is not free")
     assert not started.is_set()
     fake_stack.fails = None
-    backend.start_stack()
+    backend.perform(BY_NAME["up"], {})
     until(lambda: fake_stack.done == ["up"])
     assert started.wait(30 if wanted else 0.2) is wanted
     backend.stop()
@@ -369,13 +370,18 @@ def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.Mon
 # --- requests ---------------------------------------------------------------------------------------------
 
 
-def test_bodies() -> None:
-    """None is an empty object; keys that nobody knows are an error."""
-    assert read_body(SampleBody, b"").count == 5_000
-    assert read_limit(None) == 50
-    assert read_limit("7") == 7
+def test_arguments_of_requests() -> None:
+    """No body is an empty object; keys that nobody knows are an error; text of the query becomes a number."""
+    sample, history, pause = (BY_NAME[name] for name in ("sample", "history", "pause"))
+    assert read_arguments(sample, {}, {}, b"") == {"count": 5_000, "topic": "clicks"}
+    asked = read_arguments(history, {"topic": "a"}, {"limit": "7", "token": "x"}, b"")
+    assert asked == {"topic": "a", "limit": 7}
+    assert read_arguments(history, {"topic": "a"}, {}, b"")["limit"] == 50
+    assert read_arguments(pause, {"topic": "a"}, {}, b"anything") == {"topic": "a"}
     with pytest.raises(UsageError, match="cuont: Extra inputs"):
-        read_body(SampleBody, b'{"cuont": 1}')
+        read_arguments(sample, {}, {}, b'{"cuont": 1}')
+    with pytest.raises(UsageError, match="topic: String should match"):
+        read_arguments(sample, {}, {}, b'{"topic": "a b"}')
 
 
 # --- documents --------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import jsonschema
 import psutil
 import pytest
-import yaml
 
-from tabletopic_kernel.faces.jupyter_server import handlers
+from docs.openapi import openapi
 from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
+from tabletopic_kernel.faces.jupyter_server.routes import ROUTES
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings, TopicWish
@@ -35,7 +35,7 @@ from tests.faces.jupyter_server.live_server import (
 )
 from tests.faces.jupyter_server.server_fakes import SNAPSHOT, FakeWorkbench, status
 
-OPENAPI = yaml.safe_load((Path(handlers.__file__).with_name("openapi.yaml")).read_text())
+OPENAPI = openapi()
 # Ignores the options that it is given.
 _IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
 VERBS = ("get", "put", "post", "delete", "patch", "head")
@@ -83,15 +83,16 @@ def described(path: str, verb: str, code: int) -> dict[str, Any] | None:
         ("get", "topics/{topic}", "topics/clicks", None, 200),
         ("put", "topics/{topic}", "topics/clicks", {"settings": {"commit_interval_ms": "2s"}}, 202),
         ("post", "topics/{topic}/plan", "topics/clicks/plan", {"settings": {}}, 200),
-        ("post", "topics/{topic}/{action}", "topics/clicks/pause", None, 202),
-        ("post", "topics/{topic}/{action}", "topics/clicks/resume", None, 202),
-        ("post", "topics/{topic}/{action}", "topics/clicks/commit", None, 202),
+        ("post", "topics/{topic}/pause", "topics/clicks/pause", None, 202),
+        ("post", "topics/{topic}/resume", "topics/clicks/resume", None, 202),
+        ("post", "topics/{topic}/commit", "topics/clicks/commit", None, 202),
         ("post", "topics/{topic}/replay", "topics/clicks/replay", None, 202),
         ("post", "topics/{topic}/replay", "topics/clicks/replay", {"where": "partition = 0"}, 202),
         ("post", "topics/{topic}/replay/plan", "topics/clicks/replay/plan", {"where": None}, 200),
         ("get", "topics/{topic}/events", "topics/clicks/events", None, 200),
         ("get", "topics/{topic}/schema", "topics/clicks/schema", None, 200),
         ("get", "topics/{topic}/history", "topics/clicks/history", None, 200),
+        ("get", "hosts", "hosts", None, 200),
         ("delete", "topics/{topic}", "topics/clicks", None, 204),
         ("get", "dashboard", "dashboard", None, 302),
         ("post", "quickstart", "quickstart", None, 200),
@@ -113,19 +114,21 @@ def test_answers_are_as_described(
 
 
 def test_every_route_is_described() -> None:
-    """openapi.yaml has each route with each of its verbs, and no other."""
-    routes = set()
-    for pattern, handler in handlers.ROUTES:
-        path = "/" + pattern.replace("([^/]+)", "{topic}", 1).replace("(pause|resume|commit)", "{action}")
-        routes |= {(path, verb) for verb in VERBS if verb in vars(handler)}
+    """OpenAPI has each route with each of its verbs, and no other."""
+    routes = {
+        ("/" + pattern.replace("([^/]+)", "{topic}"), verb)
+        for pattern, handler in ROUTES
+        for verb in VERBS
+        if verb in vars(handler)
+    }
     described_ = {(path, verb) for path, verbs in OPENAPI["paths"].items() for verb in verbs if verb in VERBS}
     assert routes == described_
 
 
 def test_nobody_enters_without_a_login(live: LiveServer, bench: FakeWorkbench) -> None:
     """Each verb of each route, the dashboard and its websocket are for those who are logged in."""
-    for pattern, handler in handlers.ROUTES:
-        path = pattern.replace("([^/]+)", "clicks").replace("(pause|resume|commit)", "pause")
+    for pattern, handler in ROUTES:
+        path = pattern.replace("([^/]+)", "clicks")
         for verb in VERBS:
             if verb in vars(handler):
                 assert live.ask(verb.upper(), path, login=False).status == 403, (verb, path)
@@ -148,10 +151,7 @@ def test_nobody_enters_without_a_login(live: LiveServer, bench: FakeWorkbench) -
 
 def test_no_handler_forgets_to_ask(live: LiveServer) -> None:
     """Jupyter's own check of extensions finds no verb without a login."""
-    found = [
-        live.app.web_app._check_handler_auth(p, h)
-        for p, h in [*handlers.ROUTES, ("dashboard", DashboardProxy)]
-    ]
+    found = [live.app.web_app._check_handler_auth(p, h) for p, h in [*ROUTES, ("dashboard", DashboardProxy)]]
     assert found == [[] for _ in found]
 
 

@@ -50,6 +50,19 @@ def test_trouble_and_silence_are_told(view: View) -> None:
     assert "tabletopic serve" in silent["error"]
 
 
+def test_a_host_is_shown_with_what_it_reports(view: View, record: Record) -> None:
+    """Its version, since when and its memory; of an older one the number of topics alone."""
+    before = summary(view)
+    assert "vm-1 runs" in before
+    assert "version" not in before
+    beat = events.HostHeartbeat(
+        at_ms=NOW, host="vm-1", topics=[], started_ms=NOW - 75_000, version="1.2.3", memory_bytes=2**31
+    )
+    record.fold([beat])
+    assert "(version 1.2.3, up 1 m 15 s, 2.0 GiB)" in summary(view)
+    assert "" not in record.topics
+
+
 def test_a_topic_that_is_late_says_why(view: View, record: Record) -> None:
     """In its state, which is marked as a warning, in the summary and in a sentence below its row."""
     view.now_ms = NOW + 6_000

@@ -94,7 +94,7 @@ def test_the_list_has_state_lag_and_schema(run: Callable[[str], Any]) -> None:
         "1,234",
         "2.5 s",
         "v3",
-        "not switched on: web.orders",
+        "not enabled: web.orders",
         "elsewhere-1-ab",
     ):
         assert part in text
@@ -229,7 +229,7 @@ def test_watch_updates_in_place(shell: InteractiveShell) -> None:
     ("cell", "message"),
     [
         ("%topic stats", "invalid choice: 'stats'"),
-        ("%topic enable", "the following arguments are required: NAME (%topic enable --help tells more)"),
+        ("%topic enable", "the following arguments are required: TOPIC (see %topic enable --help)"),
         ("%topic peek clicks -n many", "'many' is no number above 0"),
         ("%topic wait clicks --timeout soon", "'soon' is no duration"),
         ("%topic enable clicks --start 'x", "No closing quotation"),

@@ -6,32 +6,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call, command
+from tabletopic_kernel.faces.cli.call import Call
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.settings.sections import Settings
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this group's commands."""
-    command(app, "Watching")(dashboard)
-
-
-def dashboard(
-    call: Call,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1; 0 takes a free one.")] = 0,
-) -> None:
-    """Serve the live dashboard to this machine's browser until Ctrl-C.
-
-    In JupyterLab it is in the sidebar, in a notebook %dashboard shows it.
-
-    Example:  tabletopic dashboard --port 8050
-    """
+def dashboard(call: Call, port: int) -> None:
+    """Serve the dashboard until Ctrl-C."""
     from tabletopic_kernel.faces.live_dashboard.server import Place, serve
 
     def settings() -> Settings:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import typer
 from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call, JsonOption, command
+from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,38 +22,16 @@ _SHOWN_ROWS = 50
 _FOLDABLE_COLUMNS = 3  # so few are readable too where their text breaks
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this group's commands."""
-    command(app, "Table topics")(query)
-
-
 def query(
     call: Call,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="The query; - reads it from standard input.")],
-    engine: Annotated[
-        Literal["duckdb", "spark", "athena"],
-        typer.Option(help="DuckDB is quick and only reads; Spark also writes; Athena reads a Glue catalog."),
-    ] = "duckdb",
-    at: Annotated[
-        str | None, typer.Option(metavar="SNAPSHOT|TIME", help="Read the tables as they were (DuckDB).")
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, help=f"Rows to give, 0 for all.  ({_SHOWN_ROWS}; all with --json or --csv)"
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+    sql: str,
+    engine: Literal["duckdb", "spark", "athena"],
+    at: str | None,
+    limit: int | None,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
-    """Ask the tables in SQL.
-
-    A table is called by its name, by namespace.table, or by
-    catalog.namespace.table. Each query sees the newest snapshots. DuckDB
-    reads; write with --engine spark.
-
-    Example:  tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"
-    """
+    """Print the rows of a query, and how fresh the tables are."""
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     text = sys.stdin.read() if sql == "-" else sql

@@ -10,15 +10,14 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call, command
-from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.faces.cli.call import Call
+from tabletopic_kernel.faces.cli.commands.up import stop_event
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.progress.events import HEARTBEATS
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.host import Host
@@ -27,33 +26,11 @@ _LOOK_EVERY_S = 0.2
 _REOPEN_S = 2.0
 _JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
-_DULL = frozenset({"Heartbeat", "FilesStaged"})
+_DULL = HEARTBEATS | {"FilesStaged"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this group's commands."""
-    command(app, "Table topics")(serve)
-
-
-def serve(
-    call: Call,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Run in the background; `down` stops it.")
-    ] = False,
-    mark: Annotated[str | None, typer.Option(hidden=True)] = None,
-    with_parent: Annotated[
-        int | None,
-        typer.Option("--with-parent", metavar="PID", help="End with this process, which starts it."),
-    ] = None,
-) -> None:
-    """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
-
-    Several hosts share the topics between them; when one is gone, the others
-    take over. On the way out what is staged is committed. It is safe to kill.
-
-    Example:  tabletopic serve
-    """
+def serve(call: Call, quiet: bool, detach: bool, mark: str | None, with_parent: int | None) -> None:
+    """Be a host until Ctrl-C, SIGTERM, or the end of the parent."""
     if detach:
         _serve_detached(call)
         return

@@ -10,9 +10,9 @@ from typing import Any
 
 from tabletopic_kernel.faces.live_dashboard.parts.theme import Palette, part_css
 from tabletopic_kernel.faces.live_dashboard.record.view import UNKNOWN
+from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render import amounts
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.next_steps import Face, for_face
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.progress.standing import Delay
 

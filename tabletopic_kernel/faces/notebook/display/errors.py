@@ -8,8 +8,8 @@ from typing import ParamSpec, TypeVar
 
 from IPython.core.error import UsageError as CellUsageError
 
+from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.model.errors import TableTopicError, UsageError
-from tabletopic_kernel.model.next_steps import Face, for_face
 from tabletopic_kernel.model.redact import redact
 
 P = ParamSpec("P")

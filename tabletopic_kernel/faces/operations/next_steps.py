@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from tabletopic_kernel.faces.operations import OPERATIONS
+from tabletopic_kernel.model.errors import TableTopicError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.workbench.topic import TableTopic
 
 T = TypeVar("T")
 
@@ -26,32 +33,9 @@ class Face(StrEnum):
 
 _COMMAND = re.compile(r"`tabletopic ([a-z][a-z-]*)((?: [^`]*)?)`(?! in a terminal)")
 
-# Commands that are words of %topic under the same name, with the same arguments.
-_TOPIC_WORDS = (
-    *("enable", "alter", "disable", "plan", "pause", "resume", "commit", "replay"),
-    *("status", "events", "logs", "peek", "schema", "history", "up", "down"),
-)
-_MAGICS: Mapping[str, str] = {
-    **{word: f"%topic {word}" for word in _TOPIC_WORDS},
-    "serve": "%topic host start",
-    "query": "%lake",
-    "dashboard": "%dashboard",
-}
+_MAGICS: Mapping[str, str] = {one.name: one.magic for one in OPERATIONS if one.magic}
 # What the sidebar writes on its buttons and in a topic's menu.
-BUTTONS: Mapping[str, str] = {
-    "up": "Start the local stack",
-    "serve": "Start a host",
-    "enable": "Settings and Plan…",
-    "alter": "Settings and Plan…",
-    "plan": "Settings and Plan…",
-    "disable": "Switch Off",
-    "pause": "Pause",
-    "resume": "Resume",
-    "commit": "Commit Now",
-    "replay": "Try Dead Letters Again…",
-    "dashboard": "Open Dashboard",
-    "down": "Stop the Local Stack",
-}
+BUTTONS: Mapping[str, str] = {one.name: one.button for one in OPERATIONS if one.button}
 
 
 def for_face(text: str, face: Face) -> str:
@@ -88,3 +72,14 @@ def _action(command: str, arguments: str, face: Face) -> str:
         return terminal
     magic = f"`{_MAGICS[command]}{arguments}`"
     return magic if face is Face.NOTEBOOK else f"{magic} in a notebook or {terminal}"
+
+
+def topic_html(topic: TableTopic) -> str:
+    """A handle of a topic as a notebook shows it: where it stands, or why nobody can tell."""
+    from tabletopic_kernel.faces.render.topics import facts, status_facts  # noqa: PLC0415 - as operations do
+
+    try:
+        grid = status_facts(topic.status())
+    except TableTopicError as error:
+        grid = facts(topic.name, {"": str(error)})
+    return grid.with_texts(partial(for_face, face=Face.NOTEBOOK)).html()

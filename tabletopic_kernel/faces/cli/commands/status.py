@@ -1,4 +1,4 @@
-"""``status`` and ``events``: how the table topics do, and what happened."""
+"""``status``: how far each table is behind its topic, and what runs it."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415
@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call, JsonOption, command, duration_ms
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.model.errors import RetryableError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.status import TopicStatus
 
-OptionalTopic = Annotated[
-    str | None, typer.Argument(metavar="[TOPIC]", help="One topic only.", show_default=False)
-]
 _STATE_STYLE = {
     "running": "green",
     "staged": "green",
@@ -37,27 +32,8 @@ _DISPENSABLE = ("files", "commits", "schema", "rows/s")
 _REFRESH_S = 1.0
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this group's commands."""
-    for function in (status, events):
-        command(app, "Watching")(function)
-
-
-def status(
-    call: Call,
-    topic: OptionalTopic = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh each second until Ctrl-C.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show how far each table is behind its topic, and what runs it.
-
-    With --json: a list, or with TOPIC one object: topic, table, state, error,
-    lag_records, lag_seconds, next_offsets, end_offsets, schema_versions,
-    snapshot_id, commits, rows_per_second and more. Of a topic that runs and is
-    late, delay and delay_reason say why.
-
-    Example:  tabletopic status --watch
-    """
+def status(call: Call, topic: str | None, watch: bool, as_json: bool) -> None:
+    """Print where the topics stand, once or again and again."""
     if watch:
         _watch(call, topic, as_json)
         return
@@ -67,7 +43,7 @@ def status(
     else:
         out = screen.console()
         out.print(_page(call, found, topic, out))
-        call.tell_away()
+        call.note_missing_servers()
 
 
 def _show_json(found: Sequence[TopicStatus], topic: str | None) -> None:
@@ -91,11 +67,11 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
     with Live(console=out, auto_refresh=False) as live:
         while True:
             began = time.monotonic()
-            live.update(_page_or_trouble(call, topic, out), refresh=True)
+            live.update(_page_or_error(call, topic, out), refresh=True)
             time.sleep(max(0.0, _REFRESH_S - (time.monotonic() - began)))
 
 
-def _page_or_trouble(call: Call, topic: str | None, out: Console) -> RenderableType:
+def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableType:
     """Who watches wants to see when the servers are back, too."""
     try:
         return _page(call, call.workbench.status(topic), topic, out)
@@ -117,8 +93,8 @@ def _page(call: Call, found: Sequence[TopicStatus], topic: str | None, out: Cons
         hint = f"no table topics yet; make one: {call.command('enable', 'TOPIC')}"
         return Group(Text(hint), Text(), footer)
     if topic is not None:
-        return Group(_detail(found[0]), Text(), footer)
-    return Group(_overview(found, out), *_troubles(found), Text(), footer)
+        return Group(detail(found[0]), Text(), footer)
+    return Group(_overview(found, out), *_errors(found), Text(), footer)
 
 
 def _overview(found: Sequence[TopicStatus], out: Console) -> RenderableType:
@@ -134,7 +110,7 @@ def _overview(found: Sequence[TopicStatus], out: Console) -> RenderableType:
     raise AssertionError("the loop ends with None")
 
 
-def _troubles(found: Sequence[TopicStatus]) -> list[RenderableType]:
+def _errors(found: Sequence[TopicStatus]) -> list[RenderableType]:
     """Errors, each with its topic; what makes many topics late alike is told once."""
     from tabletopic_kernel.faces.render.topics import delays
 
@@ -160,7 +136,8 @@ def _versions(one: TopicStatus) -> str:
     return ", ".join(f"v{version['version']}" for version in one.schema_versions) or "-"
 
 
-def _detail(one: TopicStatus) -> RenderableType:
+def detail(one: TopicStatus) -> RenderableType:
+    """Everything about one topic, with the offsets of each partition."""
     from tabletopic_kernel.faces.cli.grids import cell_text
     from tabletopic_kernel.faces.render.topics import not_rows
 
@@ -226,40 +203,3 @@ _COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
     "schema": lambda one: Text(_versions(one)),
     "committed": lambda one: Text(screen.age(one.last_commit_ms)),
 }
-
-
-def events(
-    call: Call,
-    topic: OptionalTopic = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    since: Annotated[
-        str, typer.Option(metavar="DURATION|all", help="How far back to begin, e.g. 10m, 2h, all.")
-    ] = "1h",
-    everything: Annotated[bool, typer.Option("--all", help="Heartbeats too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-) -> None:
-    """Show what happened: topics taken, commits, schema changes, failures.
-
-    Example:  tabletopic events clicks --follow
-    """
-    from tabletopic_kernel.faces.cli.event_text import event_line
-
-    going = (lambda: True) if follow else None
-    out = screen.console()
-    seen = False
-    for event in call.workbench.events(topic, _since_ms(since), going):
-        if event.type == "Heartbeat" and not everything:
-            continue
-        seen = True
-        if as_json:
-            screen.show_json_line(event.model_dump(mode="json"))
-        else:
-            out.print(event_line(event))
-    if not seen and not as_json:
-        screen.note(f"nothing happened in the last {since}" if since != "all" else "nothing happened so far")
-
-
-def _since_ms(text: str) -> int | None:
-    if text.strip().lower() == "all":
-        return None
-    return now_ms() - duration_ms("--since", text)

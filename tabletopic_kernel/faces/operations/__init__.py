@@ -1,0 +1,23 @@
+"""One table of operations, from which every face makes its own.
+
+To add one: a method of the workbench, a line in this table, and a label in TypeScript if it gets a button.
+"""
+
+from tabletopic_kernel.faces.operations import questions, servers, topics
+from tabletopic_kernel.faces.operations.operation import Operation
+
+# In the order in which help lists them.
+OPERATIONS: tuple[Operation, ...] = (
+    *servers.SERVERS,
+    *topics.OPERATIONS,
+    servers.SERVE,
+    *questions.OPERATIONS,
+    *topics.REPLAY,
+    servers.DASHBOARD,
+    questions.QUERY,
+    *servers.PROGRAMS,
+    *servers.OTHERS,
+)
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
+
+__all__ = ["BY_NAME", "OPERATIONS", "Operation"]

@@ -1,0 +1,191 @@
+"""The bodies that REST answers with, as types: OpenAPI and the tests of the routes are made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Open(BaseModel):
+    """Fields may be added to it. Built when it is first used, which no command is."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class _Closed(BaseModel):
+    """It has these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+def _says(text: str) -> Any:
+    return Field(description=text)
+
+
+class Message(_Open):
+    """What is wrong and what to do next, or what has begun."""
+
+    message: str
+
+
+class Servers(_Closed):
+    """Broker, registry and catalog."""
+
+    state: Literal["ready", "starting", "stopping", "none", "unreachable"]
+    detail: Annotated[str, _says("The step under way, or what is wrong and what to do next")]
+    missing: Annotated[
+        list[Literal["kafka", "registry"]],
+        _says("Servers of the local stack that were started and do not run now; the detail says what to do"),
+    ]
+    bootstrap_servers: str
+    registry_url: str
+    own: Annotated[bool, _says("The settings name all servers, so no local stack is needed")]
+
+
+class HostState(_Closed):
+    """Who runs the table topics."""
+
+    state: Literal["none", "starting", "running", "failed"]
+    detail: str
+    ids: Annotated[list[str], _says("Live hosts, also those elsewhere")]
+
+
+class Sample(_Closed):
+    """Whether click events are being sent."""
+
+    state: Literal["idle", "sending", "failed"]
+    detail: str
+
+
+class Row(_Closed):
+    """A topic as the overview has it; what is null is unknown or does not apply."""
+
+    topic: str
+    enabled: bool
+    partitions: int
+    run: Literal["on", "paused"] | None
+    table: str | None
+    state: Annotated[
+        str | None,
+        _says("As `status --json` has it; null if the topic is not enabled or not known yet"),
+    ]
+    error: Annotated[
+        str | None,
+        _says("Why it does not run, and what to do next in the sidebar's words; null if only a host lacks"),
+    ]
+    lag_records: int | None
+    lag_seconds: float | None
+    schema_version: Annotated[str | None, _says("The newest that the table covers, such as v2")]
+    rows_per_second: float | None
+    commits: int | None
+    snapshot_id: Annotated[str | None, _says("Text: JavaScript's numbers do not hold 64 bits")]
+    last_commit_ms: int | None
+    dead_letters: Annotated[int | None, _says("Dead letters that wait in their table")]
+    delay: Annotated[
+        Literal["waiting_for_turn", "behind"] | None,
+        _says("Why the table is late though the topic runs; null if it is not"),
+    ]
+    delay_reason: Annotated[str | None, _says("The same in a sentence")]
+
+
+class Overview(_Closed):
+    """Servers, host and all topics at a glance."""
+
+    servers: Servers
+    host: HostState
+    sample: Sample
+    topics: Annotated[
+        list[Row],
+        _says("The enabled ones first, each by name. The last known ones while servers are unreachable."),
+    ]
+    lag_records: Annotated[int, _says("Of all topics together")]
+    lag_seconds: Annotated[float | None, _says("Of the topic that is furthest behind")]
+    at_ms: int
+
+
+class Topic(_Open):
+    """All that is known of an enabled topic: the fields of `status --json`, and what is desired."""
+
+    topic: str
+    table: str
+    state: str
+    error: str | None
+    run: str
+    settings: dict[str, Any]
+    lag_records: int | None
+    lag_seconds: float | None
+    next_offsets: dict[str, int]
+    end_offsets: dict[str, int]
+    schema_versions: list[dict[str, Any]]
+    snapshot_id: str | None
+
+
+class Host(_Closed):
+    """A live host; what an older version does not report is null."""
+
+    host: str
+    topics: Annotated[list[str], _says("The table topics that it runs")]
+    started_ms: int | None
+    version: str | None
+    memory_bytes: Annotated[int | None, _says("Resident memory of its process and their children")]
+
+
+class Column(_Open):
+    """A column; its type in words, such as `struct<width: int>`."""
+
+    name: str
+    type: str
+    required: bool
+    doc: str | None
+
+
+class PlanColumn(Column):
+    """A column that the table will have."""
+
+    change: Literal["new", "kept", "relaxed", "widened", "renamed"]
+
+
+class PlanAnswer(_Open):
+    """What enable would do; it would be refused if `refused` contains a reason."""
+
+    topic: str
+    table: str
+    creates: bool
+    columns: list[PlanColumn]
+    partition_by: list[str]
+    start: str | int
+    notes: list[str]
+    refused: list[str]
+
+
+class ReplayPlanAnswer(_Open):
+    """What a retry of the dead letters would do."""
+
+    topic: str
+    letters: int
+    rows: Annotated[int, _says("Dead letters that would become rows")]
+    stayed: Annotated[dict[str, int], _says("Those that would stay dead letters, by reason")]
+    changes: Annotated[list[str], _says("Changes of the table that it would bring")]
+
+
+class ReplayId(_Open):
+    """The id of the `Replayed` event that reports the outcome."""
+
+    replay_id: str
+
+
+class Schema(_Open):
+    """Columns of the table, and the registered versions of the topic's schema."""
+
+    topic: str
+    table: str
+    version: int | None
+    columns: list[Column]
+    versions: list[dict[str, Any]]
+
+
+class Quickstart(_Open):
+    """Where the notebook is among the server's files."""
+
+    path: str

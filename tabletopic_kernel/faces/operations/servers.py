@@ -1,0 +1,412 @@
+"""Operations on servers and hosts, and those that are programs: up, down, serve, dashboard, demo, drill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations.operation import (
+    CLI,
+    JSON,
+    MAGIC,
+    REST,
+    Argument,
+    Kind,
+    Operation,
+    Route,
+)
+
+_SERVERS = "Servers and settings"
+_TRY = "Something to try it with"
+
+SERVERS = (
+    Operation(
+        "up",
+        "Start the local stack: Kafka, a schema registry and an Iceberg catalog",
+        None,
+        (
+            Argument(
+                "detach",
+                "Return once the servers answer; `down` stops them",
+                Kind.FLAG,
+                False,
+                ("--detach", "-d"),
+                faces=CLI,
+            ),
+            Argument(
+                "kafka_port",
+                "Port of the broker  (a free one, kept)",
+                Kind.NUMBER,
+                metavar="PORT",
+                least=1,
+                most=65_535,
+                faces=CLI,
+            ),
+            Argument(
+                "registry_port",
+                "Port of the registry  (a free one, kept)",
+                Kind.NUMBER,
+                metavar="PORT",
+                least=1,
+                most=65_535,
+                faces=CLI,
+            ),
+            JSON,
+        ),
+        changes=True,
+        returns="`bootstrap_servers`, `registry_url`, `catalog` (`name`, `properties`), `state_dir`",
+        panel=_SERVERS,
+        details="""\
+The first start downloads about 270 MB of Java libraries. Without --detach
+the servers run until Ctrl-C, or until this terminal is closed.""",
+        example="tabletopic up --detach",
+        magic="%topic up",
+        button="Start the local stack",
+        route=Route(
+            "post",
+            "stack",
+            202,
+            message="the local stack starts; the servers keep running when Jupyter ends; `tabletopic down`, "
+            "or DELETE, stops them",
+            notes="Broker, registry and catalog. The overview lists the steps.",
+        ),
+    ),
+    Operation(
+        "down",
+        "Stop the local stack and the hosts in the background; the data stay",
+        None,
+        (JSON,),
+        changes=True,
+        returns="`servers`, `hosts`: what was stopped",
+        panel=_SERVERS,
+        details="""\
+Those are the hosts of `serve --detach`, and those that a Jupyter server or a
+notebook started as processes.""",
+        example="tabletopic down",
+        magic="%topic down",
+        button="Stop the Local Stack",
+        route=Route(
+            "delete",
+            "stack",
+            204,
+            notes="The headless host, and hosts of `serve --detach`, stop first, so that they can commit.",
+        ),
+    ),
+    Operation(
+        "info",
+        "Addresses for other programs: brokers, registry, catalog, live hosts",
+        None,
+        (JSON,),
+        panel=_SERVERS,
+        details="""\
+With --json: bootstrap_servers, registry_url, kafka (properties of
+librdkafka), registry (of the registry's client), catalog (name, and the
+properties for PyIceberg's load_catalog), state_dir, hosts. These
+properties are complete: they contain passwords, which the text hides.""",
+        example="tabletopic info --json",
+    ),
+    Operation(
+        "config",
+        "Show the settings in force and where each comes from; secrets are hidden",
+        None,
+        (JSON,),
+        returns="`file`, and `settings`: list of `{key, value, origin}`, secrets hidden",
+        panel=_SERVERS,
+        details="""\
+A setting comes from tabletopic.toml, an environment variable such as
+TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
+        example="tabletopic config",
+    ),
+    Operation(
+        "doctor",
+        "Check everything this program needs, and explain what to do if a check fails",
+        None,
+        (JSON,),
+        returns="list of `{name, status, detail, remedy}`; `status` is `ok`, `warn` or `fail`",
+        panel=_SERVERS,
+        details="Works with or without servers; the exit code is 1 if a check fails.",
+        example="tabletopic doctor",
+    ),
+)
+
+SERVE = Operation(
+    "serve",
+    "Run the table topics: read, stage and commit until Ctrl-C or SIGTERM",
+    None,
+    (
+        Argument("quiet", "Print nothing", Kind.FLAG, False, ("--quiet", "-q"), faces=CLI),
+        Argument(
+            "detach",
+            "Run in the background; `down` stops it",
+            Kind.FLAG,
+            False,
+            ("--detach", "-d"),
+            faces=CLI,
+        ),
+        Argument("mark", faces=CLI, hidden=True),
+        Argument(
+            "with_parent", "End with this process, which starts it", Kind.NUMBER, metavar="PID", faces=CLI
+        ),
+    ),
+    changes=True,
+    panel="Table topics",
+    details="""\
+Several hosts share the topics and fail over. On exit, what is staged is
+committed. It is safe to kill.""",
+    example="tabletopic serve",
+    magic="%topic host start",
+    button="Start a host",
+    route=Route(
+        "post",
+        "host",
+        202,
+        message="the host starts; it ends with this Jupyter server",
+        notes="The headless host of this Jupyter server. It outlives kernels and ends with the server.",
+    ),
+)
+
+DASHBOARD = Operation(
+    "dashboard",
+    "Serve the live dashboard to this machine's browser until Ctrl-C",
+    None,
+    (
+        Argument(
+            "port", "Port of 127.0.0.1; 0 takes a free one", Kind.NUMBER, 0, least=0, most=65_535, faces=CLI
+        ),
+        Argument(
+            "topic",
+            "One topic; without it all of them",
+            positional=True,
+            metavar="TOPIC",
+            names="topics",
+            faces=MAGIC,
+        ),
+        Argument("topic", "One topic; without it all of them", faces=REST),
+        Argument("theme", "Its colours", default="default", choices=("default", "dark"), faces=MAGIC),
+        Argument("theme", "Its colours", choices=("default", "dark"), faces=REST),
+        Argument("height", "Of the frame  (800)", Kind.NUMBER, 800, metavar="PIXELS", least=1, faces=MAGIC),
+    ),
+    panel="Watching",
+    details="In JupyterLab it is in the sidebar; in a notebook %dashboard shows it.",
+    example="tabletopic dashboard --port 8050",
+    magic="%dashboard",
+    button="Open Dashboard",
+    route=Route("get", "dashboard", 302, notes="Redirects to its page below `tabletopic/dashboard/`."),
+)
+
+PROGRAMS = (
+    Operation(
+        "produce-clickstream",
+        "Send the clicks of an invented shop to a topic, as Avro, and count them",
+        None,
+        (
+            Argument("topic", "Topic to send to; created if it is missing", default="clicks", faces=CLI),
+            Argument("count", "How many events", Kind.NUMBER, 10_000, least=0, faces=CLI),
+            Argument(
+                "rate",
+                "Events per second  (as fast as possible)",
+                Kind.DECIMAL,
+                metavar="PER_SECOND",
+                faces=CLI,
+            ),
+            Argument(
+                "schema", "Version of the events' schema", default="v1", choices=("v1", "v2"), faces=CLI
+            ),
+            Argument("switch_at", "Switch to schema v2 after N events", Kind.NUMBER, metavar="N", faces=CLI),
+            Argument(
+                "seed", "Determines the events: the same seed, the same events", Kind.NUMBER, 7, faces=CLI
+            ),
+            Argument("partitions", "Partitions of a new topic", Kind.NUMBER, 4, least=1, faces=CLI),
+            Argument(
+                "as_json", "All tallies as JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI
+            ),
+        ),
+        changes=True,
+        panel=_TRY,
+        details="The same seed gives the same events, so the tallies are what queries must return.",
+        example="tabletopic produce-clickstream --topic clicks --count 100000 --rate 500",
+    ),
+    Operation(
+        "demo",
+        "See all of it once, with a proof at the end that no row is lost or duplicated",
+        None,
+        (
+            Argument("events", "How many events to send", Kind.NUMBER, 100_000, least=1, faces=CLI),
+            Argument(
+                "keep",
+                "Keep the demo's folder, to play on",
+                Kind.FLAG,
+                False,
+                ("--keep/--no-keep",),
+                faces=CLI,
+            ),
+            Argument(
+                "as_json", "A summary as JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI
+            ),
+        ),
+        panel=_TRY,
+        details="""\
+The demo starts its own servers in a temporary folder (or in that of
+--state-dir), and stops and removes everything at the end.""",
+        example="tabletopic demo",
+    ),
+    Operation(
+        "drill",
+        "Break everything on purpose, then compare every record with the tables",
+        None,
+        (
+            Argument(
+                "topic",
+                "Copy the newest records of this topic, and run on the copies  (topics of its own)",
+                metavar="TOPIC",
+                faces=CLI,
+            ),
+            Argument("records", "With --topic: how many, at most", Kind.NUMBER, 1_000, least=1, faces=CLI),
+            Argument(
+                "minutes",
+                "Start no round after this many minutes  (5, without --rounds)",
+                Kind.DECIMAL,
+                least=0,
+                faces=CLI,
+            ),
+            Argument("rounds", "At most this many rounds", Kind.NUMBER, least=1, faces=CLI),
+            Argument("seed", "The same seed makes the same schedule  (a new one)", Kind.NUMBER, faces=CLI),
+            Argument(
+                "faults",
+                "Groups or single faults; repeatable: hosts, servers, catalog, disk, foreign, orders, "
+                "topics  (all)",
+                Kind.TEXTS,
+                metavar="NAME",
+                faces=CLI,
+            ),
+            Argument(
+                "rate",
+                "Records per second of each of the three topics",
+                Kind.DECIMAL,
+                60.0,
+                least=1,
+                faces=CLI,
+            ),
+            Argument(
+                "heavy",
+                "Share of rounds after which a host, or what it needs, restarts  (0.2)",
+                Kind.DECIMAL,
+                least=0,
+                most=1,
+                faces=CLI,
+            ),
+            Argument(
+                "hand_overs",
+                "Only end hosts alone, by kill -9 and SIGTERM in turns",
+                Kind.FLAG,
+                False,
+                faces=CLI,
+            ),
+            Argument(
+                "report", "Write the report page here (.html or .md)", Kind.FILE, metavar="FILE", faces=CLI
+            ),
+            Argument("keep", "Keep the drill's folder", Kind.FLAG, False, ("--keep/--no-keep",), faces=CLI),
+            JSON,
+        ),
+        panel=_TRY,
+        details="""\
+Hosts, JVMs, workers, broker and registry are killed and frozen, the catalog
+refuses, the disk is full, other programs expire, rewrite and roll back: at
+random moments and at every step of the protocol. The drill starts its own
+servers in a temporary folder. The exit code is 1 if a record is lost,
+duplicated or changed, or if a file is missing or left behind. Ctrl-C ends
+the rounds and compares; the second one ends everything at once.
+
+With --topic your servers are only read: the newest records are copied to a
+broker and a catalog of the drill, with the topic's settings and your registry,
+and there they are sent again and again while hosts die. Each copy must become
+what the first one did, before any fault. Schemas are left alone; all of it is
+removed at the end.""",
+        example="tabletopic drill --minutes 10 --report drill.html\n"
+        "          tabletopic drill --topic clicks --minutes 10",
+    ),
+)
+
+# What only some faces have.
+OTHERS = (
+    Operation(
+        "host",
+        "The host in this kernel: show, start or stop it",
+        None,
+        (
+            Argument("action", "Without it: show", positional=True, choices=("start", "stop"), faces=MAGIC),
+            Argument(
+                "all",
+                "Also stop those in the background of this machine, as `%topic down` does",
+                Kind.FLAG,
+                False,
+                faces=MAGIC,
+            ),
+        ),
+        changes=True,
+        magic="%topic host",
+    ),
+    Operation(
+        "stop-host",
+        "Stop the headless host of this Jupyter server",
+        None,
+        changes=True,
+        route=Route(
+            "delete",
+            "host",
+            204,
+            notes="What is staged is committed first. Hosts started elsewhere are not touched.",
+        ),
+    ),
+    Operation(
+        "overview",
+        "Servers, host and all topics at a glance",
+        None,
+        route=Route(
+            "get",
+            "overview",
+            answer=lambda: answers.Overview,
+            notes="Cheap, to be polled: a thread keeps it fresh while somebody asks. Does not count as "
+            "activity.",
+        ),
+    ),
+    Operation(
+        "settings-schema",
+        "JSON Schema of a topic's settings",
+        None,
+        route=Route(
+            "get",
+            "settings-schema",
+            answer=lambda: dict[str, Any],
+            notes="With defaults and descriptions, for a form. Durations and sizes may also be text, "
+            '`"5s"`, `"128MB"`.',
+        ),
+    ),
+    Operation(
+        "sample",
+        "Send click events to a topic, which is created if it is missing",
+        None,
+        (
+            # More is a load test, for which the command line has more to offer.
+            Argument("count", "How many events", Kind.NUMBER, 5_000, least=1, most=100_000, faces=REST),
+            # The pattern is Kafka's own rule for names.
+            Argument(
+                "topic", "Topic to send to", default="clicks", pattern=r"^[A-Za-z0-9._-]{1,249}$", faces=REST
+            ),
+        ),
+        changes=True,
+        route=Route("post", "sample", 202, message="{count:,} events are on their way to {topic}"),
+    ),
+    Operation(
+        "quickstart",
+        "Path of the first notebook",
+        None,
+        changes=True,
+        route=Route(
+            "post",
+            "quickstart",
+            answer=lambda: answers.Quickstart,
+            notes="Among this server's files; it is written there if it is missing.",
+        ),
+    ),
+)

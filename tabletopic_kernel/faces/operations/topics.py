@@ -1,0 +1,371 @@
+"""Operations that decide what runs: plan, enable, alter, disable, pause, resume, commit, replay."""
+
+# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations.operation import (
+    CLI,
+    JSON,
+    MAGIC,
+    REST,
+    TOPIC,
+    TYPED,
+    Argument,
+    Kind,
+    Message,
+    Operation,
+    Route,
+)
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.faces.render.grid import Grid
+    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.model.progress.events import Replayed
+    from tabletopic_kernel.model.settings.sections import TopicWish
+    from tabletopic_kernel.workbench.plan import Plan
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+PANEL = "Table topics"
+Arguments = Mapping[str, Any]
+_SOON = "The topic's host does it, mostly within a second."
+
+_WHERE = Argument(
+    "where", "Only dead letters for which this condition holds", metavar="SQL", faces=TYPED | REST
+)
+
+
+def _plan(workbench: Workbench, topic: str, settings: dict[str, Any], **schema: str | None) -> Plan:
+    return workbench.plan(topic, settings, **schema)
+
+
+def _plan_grid(plan: Plan, _: Arguments) -> Grid:
+    from tabletopic_kernel.faces.render.topics import plan_table
+
+    return plan_table(plan)
+
+
+def _settings_json(wish: TopicWish) -> dict[str, Any]:
+    return {"topic": wish.topic, "settings": wish.settings.model_dump(mode="json")}
+
+
+def table_of(wish: TopicWish) -> str:
+    """The dotted name of the table of a topic that was just enabled."""
+    from tabletopic_kernel.model.settings.sections import table_identifier
+
+    return ".".join(table_identifier(wish.topic, wish.settings))
+
+
+def _enabled(wish: TopicWish, _: Arguments) -> list[Message]:
+    from tabletopic_kernel.faces.render.amounts import clock, interval
+
+    settings = wish.settings
+    begin = settings.start if isinstance(settings.start, str) else clock(settings.start)
+    by = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
+    values = {"topic": wish.topic, "table": table_of(wish)}
+    rhythm = {"every": interval(settings.commit_interval_ms), "begin": begin, "by": by}
+    return [
+        Message("{topic} is enabled; its table is {table}", values),
+        Message("  commits every {every} while records arrive; a new table starts at {begin}{by}", rhythm),
+    ]
+
+
+def _disable(workbench: Workbench, topic: str) -> dict[str, str]:
+    table = workbench.table_of(topic)
+    workbench.disable(topic)
+    return {"topic": topic, "table": table, "run": "off"}
+
+
+def _commit(workbench: Workbench, topic: str) -> dict[str, str]:
+    workbench.commit(topic)
+    return {"topic": topic, "commit": "asked"}
+
+
+def _replay(
+    workbench: Workbench, topic: str, where: str | None, dry_run: bool, timeout: float
+) -> Replayed | ReplayPlan:
+    if dry_run:
+        return workbench.plan_replay(topic, where)
+    outcome = workbench.replay(topic, where, timeout_s=timeout)
+    if outcome is None:
+        raise RetryableError(
+            f"after {timeout:g} s the replay of {topic} still runs; see `tabletopic events {topic}`"
+        )
+    if outcome.error is not None:
+        raise ActionNeededError(f"{outcome.error} ({outcome.rows:,} dead letters became rows)")
+    return outcome
+
+
+def _replay_lines(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]:
+    """What a replay did, or what it would do."""
+    from tabletopic_kernel.host.replay.plan import ReplayPlan
+
+    if isinstance(outcome, ReplayPlan):
+        counts = {"rows": f"{outcome.rows:,}", "letters": f"{outcome.letters:,}"}
+        first = Message("{rows} of {letters} dead letters would become rows", counts)
+        changes = [Message("  the table would change: {change}", {"change": one}) for one in outcome.changes]
+    else:
+        first = Message("{rows} dead letters became rows", {"rows": f"{outcome.rows:,}"})
+        changes = []
+    stay = [
+        Message("  {count} stay dead letters: {reason}", {"count": f"{count:,}", "reason": reason})
+        for reason, count in sorted(outcome.stayed.items())
+    ]
+    return [first, *stay, *changes]
+
+
+def _replay_json(outcome: Replayed | ReplayPlan) -> dict[str, Any]:
+    from tabletopic_kernel.host.replay.plan import ReplayPlan
+
+    if isinstance(outcome, ReplayPlan):
+        return outcome.to_json()
+    return {"topic": outcome.topic, "rows": outcome.rows, "stayed": outcome.stayed}
+
+
+OPERATIONS = (
+    Operation(
+        "plan",
+        "Show what enable, or a new schema, would do; nothing is changed",
+        _plan,
+        (
+            TOPIC,
+            Argument(
+                "schema", "A schema to try: .avsc, .proto or .json. What would it change?", metavar="FILE"
+            ),
+            Argument("schema_type", "The type of a file with another name", metavar="avro|protobuf|json"),
+            JSON,
+        ),
+        settings="all",
+        render=_plan_grid,
+        to_json=lambda plan: plan.to_json(),
+        has_failed=lambda plan: bool(plan.refused or plan.incompatible),
+        returns="`topic`, `table`, `creates`, `columns` (`name`, `type`, `required`, `doc`, `change`: `new`, "
+        "`kept`, `relaxed`, `widened` or `renamed`), `partition_by`, `partition_by_before` (of an existing "
+        "table), `start`, `notes`, `refused`, `changes` of an existing table, `incompatible` (column → why), "
+        "`registry` (with `--schema`: whether it would accept the schema, in words); the exit code is 1 if "
+        "`refused` has a reason, or with `--schema` if `incompatible` has one",
+        panel=PANEL,
+        details="""\
+With --schema: the columns that a schema which is not registered yet would
+add, relax, widen or rename, and what does not fit; with the settings of the
+running topic, if it is enabled. The exit code is 1 if enable would refuse,
+or if the schema does not fit.""",
+        example="tabletopic plan clicks --schema clicks-v2.avsc",
+        magic="%topic plan",
+        button="Settings and Plan…",
+        route=Route(
+            "post",
+            "topics/{topic}/plan",
+            answer=lambda: answers.PlanAnswer,
+            notes="Enable would be refused if `refused` contains a reason.",
+        ),
+    ),
+    Operation(
+        "enable",
+        "Make a Kafka topic a table topic: an Iceberg table that follows it",
+        lambda workbench, topic, settings: workbench.enable(topic, settings),
+        (
+            TOPIC,
+            Argument(
+                "wait",
+                "Wait until a host runs the topic, e.g. 30s",
+                Kind.SECONDS,
+                metavar="DURATION",
+                faces=CLI,
+            ),
+            Argument(
+                "wait", "Wait until the table contains what the topic contains", Kind.FLAG, False, faces=MAGIC
+            ),
+            Argument(
+                "timeout",
+                "Give up after this long  (5m)",
+                Kind.SECONDS,
+                "5m",
+                metavar="DURATION",
+                faces=MAGIC,
+            ),
+            JSON,
+        ),
+        settings="all",
+        changes=True,
+        wants_host=True,
+        render=_enabled,
+        to_json=lambda wish: {"topic": wish.topic, "table": table_of(wish), **_settings_json(wish)},
+        returns="`topic`, `table`, `settings`, `hosts`; with `--wait` the status object",
+        panel=PANEL,
+        details="""\
+Everything is checked first (topic, settings, schema, table); nothing is
+left half-made. A running host, here or elsewhere, takes the topic at once.
+Settings that are not given come from tabletopic.toml.""",
+        example="tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'",
+        magic="%topic enable",
+        aliases=("start",),
+        button="Settings and Plan…",
+        route=Route(
+            "put",
+            "topics/{topic}",
+            202,
+            lambda: answers.Row,
+            notes="Everything is checked first, and nothing is left half-made. If no host is live, the "
+            "headless host of this server is started. Changes the settings of an enabled topic.",
+        ),
+    ),
+    Operation(
+        "alter",
+        "Change settings of a running table topic; the others stay as they are",
+        lambda workbench, topic, settings: workbench.alter(topic, settings),
+        (TOPIC, JSON),
+        settings="changeable",
+        changes=True,
+        render=lambda wish, _: [
+            Message("{topic} has new settings; see `tabletopic events {topic}`", {"topic": wish.topic})
+        ],
+        to_json=_settings_json,
+        returns="`topic`, `settings`, `hosts`",
+        panel=PANEL,
+        details="""\
+Its host commits what is staged and resumes with the new settings within
+seconds. New partitions apply to new rows; existing rows keep theirs.""",
+        example="tabletopic alter clicks --partition-by 'day(event_time)' --commit-interval 1s",
+        magic="%topic alter",
+        button="Settings and Plan…",
+    ),
+    Operation(
+        "disable",
+        "Disable a table topic; its table and its ledger stay",
+        _disable,
+        (TOPIC, JSON),
+        changes=True,
+        render=lambda result, _: [
+            Message("{topic} is disabled; the table {table} stays, and its ledger", result)
+        ],
+        returns="`topic`, `table`, `run`",
+        panel=PANEL,
+        details="""\
+The host commits what is staged and releases the topic. Enabled again, the
+topic resumes where the table ends.""",
+        example="tabletopic disable clicks",
+        magic="%topic disable",
+        aliases=("stop",),
+        button="Switch Off",
+        route=Route(
+            "delete",
+            "topics/{topic}",
+            204,
+            notes="What is staged is committed. The table and its ledger stay.",
+        ),
+    ),
+    Operation(
+        "pause",
+        "Pause reading a table topic; what is staged is committed first",
+        lambda workbench, topic: workbench.pause(topic),
+        (TOPIC, JSON),
+        changes=True,
+        render=lambda wish, _: [
+            Message("{topic} pauses; resume it with `tabletopic resume {topic}`", {"topic": wish.topic})
+        ],
+        to_json=lambda wish: {"topic": wish.topic, "run": wish.run},
+        returns="`topic`, `run`",
+        panel=PANEL,
+        example="tabletopic pause clicks",
+        magic="%topic pause",
+        button="Pause",
+        route=Route("post", "topics/{topic}/pause", 202, notes=_SOON),
+    ),
+    Operation(
+        "resume",
+        "Resume after a pause, or after a failure whose cause is gone",
+        lambda workbench, topic: workbench.resume(topic),
+        (TOPIC, JSON),
+        changes=True,
+        wants_host=True,
+        render=lambda wish, _: [Message("{topic} resumes", {"topic": wish.topic})],
+        to_json=lambda wish: {"topic": wish.topic, "run": wish.run},
+        returns="`topic`, `run`",
+        panel=PANEL,
+        example="tabletopic resume clicks",
+        magic="%topic resume",
+        button="Resume",
+        route=Route("post", "topics/{topic}/resume", 202, notes=_SOON),
+    ),
+    Operation(
+        "commit",
+        "Commit now what the topic contains, before it is due",
+        _commit,
+        (TOPIC, JSON),
+        changes=True,
+        render=lambda result, _: [
+            Message("asked the host of {topic} to commit now; see `tabletopic history {topic}`", result)
+        ],
+        returns="`topic`, `commit`",
+        panel=PANEL,
+        example="tabletopic commit clicks",
+        magic="%topic commit",
+        button="Commit Now",
+        route=Route("post", "topics/{topic}/commit", 202, notes=_SOON),
+    ),
+)
+
+REPLAY = (
+    Operation(
+        "replay",
+        "Retry the dead letters of a topic: each becomes a row, or stays a dead letter",
+        _replay,
+        (
+            TOPIC,
+            _WHERE,
+            Argument("dry_run", "Report what would happen; change nothing", Kind.FLAG, False),
+            Argument(
+                "timeout",
+                "How long to wait for the outcome, e.g. 30s",
+                Kind.SECONDS,
+                "2m",
+                ("--wait",),
+                metavar="DURATION",
+                faces=CLI,
+            ),
+            Argument(
+                "timeout",
+                "Give up after this long  (5m)",
+                Kind.SECONDS,
+                "5m",
+                metavar="DURATION",
+                faces=MAGIC,
+            ),
+            JSON,
+        ),
+        changes=True,
+        render=_replay_lines,
+        to_json=_replay_json,
+        returns="`topic`, `rows`, `stayed` (reason → count); with `--dry-run` `letters` and `changes`, too",
+        panel=PANEL,
+        details="""\
+The topic's host does it, with the settings and schemas of today. Conditions
+are on the columns of the dead-letter table: partition, offset, timestamp,
+schema_id, reason, message, at.""",
+        example="tabletopic replay clicks --where \"reason = 'unknown_schema'\"",
+        magic="%topic replay",
+        button="Try Dead Letters Again…",
+        route=Route(
+            "post",
+            "topics/{topic}/replay",
+            202,
+            lambda: answers.ReplayId,
+            notes="The topic's host does it; a `Replayed` event with this id reports the outcome.",
+        ),
+    ),
+    Operation(
+        "plan-replay",
+        "Show what a retry of the dead letters would do; nothing is changed",
+        lambda workbench, topic, where: workbench.plan_replay(topic, where),
+        (TOPIC, _WHERE),
+        to_json=_replay_json,
+        route=Route("post", "topics/{topic}/replay/plan", answer=lambda: answers.ReplayPlanAnswer),
+    ),
+)

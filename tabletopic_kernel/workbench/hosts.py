@@ -1,0 +1,65 @@
+"""The live hosts: the members of the hosts' group, with what each has reported of itself lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events
+from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat, HostHeartbeat
+from tabletopic_kernel.model.progress.progress_view import FRESH_MS
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """One live host; the fields are the contract of ``hosts --json``. None: its version does not report it.
+
+    ``topics`` are the table topics that it runs, by name. ``memory_bytes`` is the resident memory of its
+    process and of all processes below that; pages that several of them share count once for each.
+    """
+
+    host: str
+    topics: list[str]
+    started_ms: int | None = None
+    version: str | None = None
+    memory_bytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)
+
+
+def host_statuses(broker: Broker, live: Iterable[str]) -> list[HostStatus]:
+    """The status of each live host, by id.
+
+    Raises:
+        RetryableError: the broker does not answer.
+    """
+    events: Iterator[ControlEvent] = iter(())
+    if CONTROL_TOPIC in broker.topics():
+        events = read_events(broker.properties, now_ms() - FRESH_MS)
+    return fold_hosts(live, events)
+
+
+def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[HostStatus]:
+    """What the events, oldest first, say of the live hosts.
+
+    Hosts of older versions report their topics one by one, and nothing of themselves.
+    """
+    newest: dict[str, HostHeartbeat] = {}
+    topics: dict[str, set[str]] = {}
+    for event in events:
+        if isinstance(event, HostHeartbeat):
+            newest[event.host] = event
+        elif isinstance(event, Heartbeat):
+            topics.setdefault(event.host, set()).add(event.topic)
+    return [_status(host, newest.get(host), topics.get(host, set())) for host in sorted(set(live))]
+
+
+def _status(host: str, told: HostHeartbeat | None, topics: set[str]) -> HostStatus:
+    if told is None:
+        return HostStatus(host, sorted(topics))
+    return HostStatus(host, sorted(told.topics), told.started_ms, told.version, told.memory_bytes)
