@@ -28,7 +28,7 @@ from tabletopic_kernel._datasets.clickstream.shop import STEPS
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.model.errors import UsageError
 
-MANY = 100_000
+MANY = 30_000
 # sha256 over key, time and body of the first 5,000 events of seed 7. They change with the generator only:
 # whoever changes them writes the change into the changelog, as others' expected results change too.
 FIRST_5000 = {
@@ -40,6 +40,11 @@ FIRST_5000 = {
 @cache
 def _many() -> list[Event]:
     return list(Clickstream().events(MANY))
+
+
+@cache
+def _pool() -> tuple[Prebuilt, list[Event]]:
+    return Prebuilt(schema_id=5, distinct=300), list(Clickstream().events(300))
 
 
 def _recounted(events: Iterable[Event]) -> Tallies:
@@ -134,7 +139,7 @@ def test_tallies_survive_json() -> None:
 def test_events_span_several_hours() -> None:
     """100,000 events last more than five hours and sell something in each."""
     stream = Clickstream()
-    list(stream.events(MANY))
+    list(stream.events(100_000))
     assert len(stream.tallies.revenue_cents_by_hour) > 5
 
 
@@ -187,17 +192,16 @@ def test_version_two_needs_its_schema() -> None:
     old = [event.value for event in _many()]
     new = [event.value for event in Clickstream(schema_version="v2").events(MANY)]
     assert max(value["duration_ms"] for value in old) <= 2**31 - 1
-    assert sum(value["duration_ms"] > 2**31 - 1 for value in new) > 1_000
+    assert sum(value["duration_ms"] > 2**31 - 1 for value in new) > MANY / 100
     assert all(value["country"] for value in old)
-    assert sum(value["country"] is None for value in new) > 1_000
+    assert sum(value["country"] is None for value in new) > MANY / 100
     assert [value["event_id"] for value in old] == [value["event_id"] for value in new]
 
 
 @pytest.mark.parametrize("count", [0, 1, 299, 300, 301, 900, 1_000])
 def test_prebuilt_pool_knows_its_tallies(count: int) -> None:
     """A pool sent in circles is tallied as its records are, repeats included."""
-    pool = Prebuilt(schema_id=5, distinct=300)
-    once = list(Clickstream().events(300))
+    pool, once = _pool()
     assert [record[0] for record in pool.records] == [event.key for event in once]
     assert all(value.startswith(wire.prefix(5)) for _, value, _ in pool.records)
     sent = list(itertools.islice(itertools.cycle(once), count))
