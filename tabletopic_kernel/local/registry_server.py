@@ -23,9 +23,9 @@ OLDEST_JAVA = 21
 
 _SETTINGS = {
     "quarkus.http.host": ports.LOOPBACK,
-    # Health and metrics would listen on port 9000 of every interface; 0 is any free port.
-    "quarkus.management.host": ports.LOOPBACK,
-    "quarkus.management.port": "0",
+    # Health and metrics would listen on a port of their own, which asks for no login: whether it does was
+    # decided when Apicurio was built.
+    "quarkus.management.host-enabled": "false",
     # It would look for a collector on port 4317.
     "quarkus.otel.sdk.disabled": "true",
     "quarkus.http.access-log.enabled": "false",
@@ -43,13 +43,11 @@ _SETTINGS = {
 
 
 # In a file that Quarkus reads where it runs: the command line is everybody's. Apicurio looks at the first one
-# as it runs, though Quarkus means it for builds. The second port has metrics and health, and nobody asks.
+# as it runs, though Quarkus means it for builds.
 _LOGIN = """\
 quarkus.http.auth.basic=true
 quarkus.http.auth.permission.all.paths=/*
 quarkus.http.auth.permission.all.policy=authenticated
-quarkus.management.auth.permission.all.paths=/*
-quarkus.management.auth.permission.all.policy=deny
 quarkus.security.users.embedded.plain-text=true
 quarkus.security.users.embedded.users.{user}={password}
 quarkus.security.users.embedded.roles.{user}=sr-admin

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import check_exact, wait_until_lag_is_0
 from tests.recovery.hosts import HostProcess, Hosts
 from tests.recovery.stream import Stream
+from tests.recovery.terminal import run
 from tests.recovery.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -44,24 +43,6 @@ def _kill(stack: StackInfo, name: str) -> None:
     wait_until(f"{name} has ended", has_ended)
 
 
-def _run(stack: StackInfo, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command in a terminal; what it prints, in one line."""
-    ours = {key: value for key, value in os.environ.items() if key != "TABLETOPIC_CONFIG"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tabletopic_kernel.faces.cli", *words],
-        cwd=folder,
-        env={**ours, "TABLETOPIC_STATE_DIR": str(stack.state_dir), "COLUMNS": "200"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    done.stdout = " ".join(done.stdout.split())
-    return done
-
-
 def test_without_the_registry_all_else_goes_on(
     stack: StackInfo,
     bench: Workbench,
@@ -77,19 +58,19 @@ def test_without_the_registry_all_else_goes_on(
     _kill(stack, "registry")
     stream.send(100)
     wait_until_lag_is_0(bench, stream.topic)
-    status = _run(stack, tmp_path, "status")
+    status = run(stack.state_dir, tmp_path, "status")
     assert (status.returncode, stream.topic in status.stdout) == (0, True), status.stdout
-    query = _run(stack, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
+    query = run(stack.state_dir, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
     assert (query.returncode, "200" in query.stdout) == (0, True), query.stdout
     for words in (("doctor",), ("plan", stream.topic)):
-        told = _run(stack, tmp_path, *words)
+        told = run(stack.state_dir, tmp_path, *words)
         assert told.returncode != 0
         assert "registry has ended" in told.stdout
         assert "tabletopic up" in told.stdout
         assert "no servers" not in told.stdout
-    again = _run(stack, tmp_path, "up", "--detach")
+    again = run(stack.state_dir, tmp_path, "up", "--detach")
     assert again.returncode == 0, again.stdout
-    assert _run(stack, tmp_path, "doctor").returncode == 0
+    assert run(stack.state_dir, tmp_path, "doctor").returncode == 0
     assert host.is_alive
     check_exact(bench, stream)
 
@@ -109,17 +90,17 @@ def test_without_the_broker_hosts_wait(
     wait_until_lag_is_0(bench, stream.topic)
     _kill(stack, "kafka")
     for words in (("status",), ("plan", stream.topic), ("doctor",)):
-        told = _run(stack, tmp_path, *words)
+        told = run(stack.state_dir, tmp_path, *words)
         assert told.returncode != 0
         assert "kafka has ended" in told.stdout
         assert "tabletopic up" in told.stdout
         assert "no servers" not in told.stdout
-    query = _run(stack, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
+    query = run(stack.state_dir, tmp_path, "query", f"SELECT count(*) AS n FROM {stream.topic}")
     assert (query.returncode, "100" in query.stdout) == (0, True), query.stdout
     late = hosts.start(quiet=False)
     wait_until("the host says that it waits", lambda: "waiting: " in late.last_words())
     assert late.is_alive
-    again = _run(stack, tmp_path, "up", "--detach")
+    again = run(stack.state_dir, tmp_path, "up", "--detach")
     assert again.returncode == 0, again.stdout
     hosts.exactly(2)
     stream.send(100)
