@@ -53,6 +53,7 @@ from tabletopic_kernel.table.schemas.registered import (
     former_names_of,
     former_names_property,
 )
+from tabletopic_kernel.table.transaction import QuickTransaction
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"
@@ -189,7 +190,7 @@ class TopicTable:
         self._check_readable(chosen)
         self._without_retries()
         try:
-            transaction = self.table.transaction()
+            transaction = QuickTransaction(self.table)
             update = transaction.update_snapshot(snapshot_properties=after.to_summary())
             producer = update.overwrite() if remove else update.merge_append()
             for file in chosen:

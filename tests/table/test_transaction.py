@@ -1,0 +1,51 @@
+"""A transaction whose questions for the table cost nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg import table as pyiceberg_table
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import update_table_metadata
+from pyiceberg.table.update.snapshot import ManageSnapshots
+
+from tabletopic_kernel.table.transaction import QuickTransaction
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """With a few snapshots."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("default")
+    made = catalog.create_table("default.t", SCHEMA)
+    for number in range(3):
+        made.append(pa.table({"id": [number]}, SCHEMA))
+    return made
+
+
+def test_the_metadata_is_copied_once_for_each_change(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a commit asks; what it gives is what PyIceberg's own would, after each change."""
+    copies = Counter[int]()
+
+    def counted(base, updates, *more, **named):  # type: ignore[no-untyped-def]
+        copies[len(updates)] += 1
+        return update_table_metadata(base, updates, *more, **named)
+
+    monkeypatch.setattr(pyiceberg_table, "update_table_metadata", counted)
+    transaction = QuickTransaction(table)
+    producer = transaction.update_snapshot(snapshot_properties={"by": "us"}).merge_append()
+    producer.commit()
+    assert transaction.table_metadata.snapshot_by_id(producer.snapshot_id) is not None
+    ManageSnapshots(transaction).create_tag(producer.snapshot_id, "ours").commit()
+    assert transaction.table_metadata.refs["ours"].snapshot_id == producer.snapshot_id
+    assert max(copies.values()) == 1
+    transaction.commit_transaction()
+    now = table.refresh()
+    assert (len(now.metadata.snapshots), now.metadata.refs["ours"].snapshot_id) == (4, producer.snapshot_id)
+    assert now.scan().count() == 3
