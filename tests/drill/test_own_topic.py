@@ -128,7 +128,7 @@ def test_the_drill_on_ones_own_topic_only_reads_it(stack: StackInfo, tmp_path: P
         producer.produce("mine", value, b"key", headers=[("trace", b"1")])
     producer.flush()
     workbench.enable("mine", {"value_format": "json", "metadata_columns": ["key"]})
-    before = (workbench.broker.end_offsets(["mine"]), workbench.wishes(), workbench.registry.subjects())
+    before = (workbench.broker.end_offsets(["mine"]), workbench.wishes(), workbench.registry.check())
     own = read_own(workbench, "mine", 50)
     assert len(own.records) == 50
     assert own.settings["metadata_columns"] == ("key", "metadata")
@@ -143,6 +143,6 @@ def test_the_drill_on_ones_own_topic_only_reads_it(stack: StackInfo, tmp_path: P
     assert (
         workbench.broker.end_offsets(["mine"]),
         workbench.wishes(),
-        workbench.registry.subjects(),
+        workbench.registry.check(),
     ) == before
     assert not workbench.catalog.table_exists("default.mine")
