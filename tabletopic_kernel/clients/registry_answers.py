@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from confluent_kafka.schema_registry import Schema
 
+from tabletopic_kernel.formats import FORMATS
 from tabletopic_kernel.formats.avro import schema as avro_schema
 from tabletopic_kernel.formats.json.schema import columns as json_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
-KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
+# Types whose schemas are told apart by their text, where a registry names another of them.
+_KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 # A .proto file that says anything has one of these.
 _PROTO: Final = re.compile(
     r"\b(?:message|enum|service|extend)\s+[A-Za-z_.]|\b(?:syntax|edition)\s*=|\b(?:import|package|option)\b[^;]*;"
@@ -42,6 +44,8 @@ class Worth(Enum):
 
 def kind_of(told: str, text: str) -> str:
     """The format of a schema: Apicurio calls all versions of a subject what the first one was."""
+    if told not in _KINDS:
+        return told
     tree = _tree(text)
     if tree is None:
         return "PROTOBUF"
@@ -69,7 +73,7 @@ def worth_of(told: str, text: str, references: Mapping[str, str]) -> Worth:
                 avro_schema.parse(text, references)
             case "JSON":
                 json_schema.parse_json_schema(text, references)
-            case _:
+            case "PROTOBUF":
                 compile_schema(text, references)
     except RetryableError:
         raise
@@ -82,7 +86,7 @@ def checked(schema: Schema) -> Schema:
     """The schema of an answer; raises OddAnswerError if its parts are not what they must be."""
     if not isinstance(schema.schema_str, str):
         raise OddAnswerError(f"the schema's text is {_told(schema.schema_str)}")
-    if (schema.schema_type or "AVRO") not in KINDS:
+    if (schema.schema_type or "AVRO") not in FORMATS:
         raise OddAnswerError(f"the schema's type is {_told(schema.schema_type)}")
     for one in schema.references or []:
         if not (isinstance(one.name, str) and isinstance(one.subject, str) and _is_number(one.version)):

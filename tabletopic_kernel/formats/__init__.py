@@ -1,1 +1,11 @@
 """From the bytes of records to Arrow columns: a folder for each format, one shape of decoder for all."""
+
+from typing import Final
+
+# A registry's types of schemas, and the modules with ``make(schema_id, schema)``, which makes their decoders.
+# A new format is a folder here, and a line.
+FORMATS: Final[dict[str, str]] = {
+    "AVRO": "tabletopic_kernel.formats.avro.decoder",
+    "PROTOBUF": "tabletopic_kernel.formats.protobuf.decoder",
+    "JSON": "tabletopic_kernel.formats.json.decoder",
+}

@@ -14,14 +14,17 @@ rest, for many scattered bad records would cost a call of the fast engine for ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.types import arrow_schema_of
+from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
 
 # Groups that the fast engine may refuse before the exact one does the rest, per call: at least this many, and
@@ -63,6 +66,7 @@ class FastEngine(Protocol):
 
     def suspects(self, bodies: Bodies) -> Mask | None:
         """The records that may be why ``rows`` refused the group; None: unknown, or not worth finding out."""
+        return None
 
 
 class ExactEngine(Protocol[R]):
@@ -81,6 +85,25 @@ def decode(fast: FastEngine | None, exact: ExactEngine[Any], *groups: Bodies) ->
     for bodies in groups:
         run.take(bodies, fast)
     return run.decoded()
+
+
+class EngineDecoder:
+    """A decoder (see ``decoder``) of two engines made of the Arrow schema; values have a 5-byte prefix."""
+
+    def __init__(
+        self,
+        iceberg_schema: Schema,
+        fast: Callable[[pa.Schema], FastEngine] | None,
+        exact: Callable[[pa.Schema], ExactEngine[Any]],
+    ) -> None:
+        self.iceberg_schema = iceberg_schema
+        self.arrow_schema: pa.Schema = arrow_schema_of(iceberg_schema)
+        self._fast = fast and fast(self.arrow_schema)
+        self._exact = exact(self.arrow_schema)
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Rows in the order of ``values``, without those that are rejected."""
+        return decode(self._fast, self._exact, Bodies(values, PREFIX_BYTES))
 
 
 class _Run:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.formats import decoder as decoders
+from tabletopic_kernel.formats.avro import decoder as avro
 from tabletopic_kernel.formats.decoder import BadSchemaError, cached_decoder, make_decoder
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.errors import RetryableError
@@ -115,7 +115,7 @@ def _raise(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(decoders, "AvroDecoder", fail)
+    monkeypatch.setattr(avro, "AvroDecoder", fail)
 
 
 def test_a_thread_keeps_its_decoders_and_plans() -> None:

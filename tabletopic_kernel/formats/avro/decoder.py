@@ -6,15 +6,18 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType
 
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro.exact import ExactEngine
 from tabletopic_kernel.formats.avro.fast import FastEngine
-from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.avro.schema import Primitive, parse
 from tabletopic_kernel.formats.driver import Decoded, decode
 from tabletopic_kernel.formats.rejection import UnsupportedError
 from tabletopic_kernel.formats.types import arrow_schema_of, iceberg_schema_of
+from tabletopic_kernel.formats.whole_value import WholeValueDecoder, WrittenBytesDecoder
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
+from tabletopic_kernel.formats.writer_schema import WriterSchema
 
 
 class AvroDecoder:
@@ -42,3 +45,11 @@ class AvroDecoder:
         ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
         """
         return decode(self._fast, self._exact, Bodies(values, PREFIX_BYTES))
+
+
+def make(schema_id: int, schema: WriterSchema) -> AvroDecoder | WholeValueDecoder | WrittenBytesDecoder:
+    """The decoder of a schema. Confluent's serializers write values of the type bytes as they are."""
+    references = dict(schema.references)
+    if parse(schema.text, references).root == Primitive("bytes"):
+        return WrittenBytesDecoder() if schema.framed else WholeValueDecoder(BinaryType())
+    return AvroDecoder(schema_id, schema.text, references)

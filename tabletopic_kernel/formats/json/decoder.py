@@ -23,6 +23,7 @@ from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.rejection import Refused, UnsupportedError
 from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
+from tabletopic_kernel.formats.writer_schema import WriterSchema
 
 # Records without columns that are looked at before the next are read with the columns found.
 SAMPLE_RECORDS: Final = 1_000
@@ -149,3 +150,8 @@ class _Engines:
         """Those of inferred columns."""
         schema = arrow_schema_of(iceberg_schema(columns, rest=rest))
         return cls(columns, schema, Rules(lenient=True))
+
+
+def make(schema_id: int, schema: WriterSchema) -> JsonSchemaDecoder:
+    """The decoder of a JSON Schema."""
+    return JsonSchemaDecoder(schema_id, schema.text, dict(schema.references), schema.nanos)

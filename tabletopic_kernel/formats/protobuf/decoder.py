@@ -30,6 +30,7 @@ from tabletopic_kernel.formats.protobuf.values import SubMicros
 from tabletopic_kernel.formats.rejection import Refused, UnsupportedError
 from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
+from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.dead_letter import OTHER_MESSAGE
 
 
@@ -127,3 +128,8 @@ def _begin_with(bodies: Bodies, header: bytes) -> Mask:
     for place, byte in enumerate(header):
         found[found] = data[starts[found] + place] == byte
     return found
+
+
+def make(schema_id: int, schema: WriterSchema) -> ProtobufDecoder:
+    """The decoder of a schema."""
+    return ProtobufDecoder(schema_id, schema.text, dict(schema.references), schema.message, schema.nanos)
