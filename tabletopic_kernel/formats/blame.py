@@ -2,6 +2,11 @@
 
 Whatever a record or a schema holds ends in a row or a dead letter, so an exception that nobody foresaw is
 its fault, unless it says that a resource or a dependency is in trouble: that is waited out (I9).
+
+*Why this is safe.* The list of troubles is closed, and an error that is not on it costs its own record
+alone: ``pipeline/decode/narrow`` halves the batch until the record stands alone, and keeps it whole as a
+dead letter; where all records fail alike, the topic stops. So trouble that is missing on the list loses
+nothing either.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Missing columns become nulls, narrower types are widened by safe casts. ``model/columns/evolution.py`` has
 made sure beforehand that nothing else is needed.
+
+*Why this is safe.* Columns go by name, never by place, and each cast is Arrow's checked one: a value that the
+target cannot hold raises ArrowInvalid instead of being cut, and the caller halves the rows until it is alone.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
-from tabletopic_kernel.formats.avro.prefilter import Screen
+from tabletopic_kernel.formats.avro.prefilter import Prefilter
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import SCHEMA_ID, framed, plain_rows, row_schema, rows, zigzag
@@ -22,8 +22,8 @@ CALM = settings(max_examples=100)
 
 
 def suspects(schema: Any, values: pa.Array) -> list[bool] | None:
-    """What the screen says of each value."""
-    found = Screen(parse(json.dumps(schema))).suspects(Bodies(values, PREFIX_BYTES))
+    """What the prefilter says of each value."""
+    found = Prefilter(parse(json.dumps(schema))).suspects(Bodies(values, PREFIX_BYTES))
     return None if found is None else found.tolist()
 
 
@@ -70,7 +70,7 @@ def test_bad_records_in_a_large_group(monkeypatch: pytest.MonkeyPatch, share: in
     def too_strict(*_: Any) -> np.ndarray:
         return np.arange(1_000) % 3 == 0
 
-    monkeypatch.setattr(Screen, "suspects", too_strict)
+    monkeypatch.setattr(Prefilter, "suspects", too_strict)
     batch, refused = AvroDecoder(SCHEMA_ID, schema).decode(framed(*bad))
     assert [row["f1"] for row in plain_rows(batch)] == kept
     assert len(refused) == 1_000 - len(kept)

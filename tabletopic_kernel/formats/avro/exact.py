@@ -1,6 +1,6 @@
 """The exact Avro engine: one record at a time.
 
-A schema becomes a tree of readers (``avro_values``). A record that is not what the schema says raises
+A schema becomes a tree of readers (``values``). A record that is not what the schema says raises
 ``Refusal`` with the path to the place. Neither time nor memory can outgrow the record's own bytes:
 counts are held against the bytes that are left, items that take no bytes are counted, recursion has a
 limit.

@@ -2,12 +2,12 @@
 
 The bodies of one schema id, laid end to end, are the block of an Avro object container file. The file
 lives in memory (``memfd``). Its schema is ours, not the writer's: the same bytes under plainer types
-(``avro_plain``), because the reader is lax where the exact engine is strict.
+(``fast_schema``), because the reader is lax where the exact engine is strict.
 
-**Proof.** In the Kafka values every body is followed by the next value's 5-byte prefix. In the file those
-5 bytes hold a random token, and the schema ends with ``fixed(5)``: a row is right only if its last field
-is the token. n rows that all end at one of n tokens, the last one at the end of the file, take one
-record each. A writer cannot forge the token, because it is drawn after the records were written.
+*Why this is exact.* In the Kafka values every body is followed by the next value's 5-byte prefix. In the
+file those 5 bytes hold a random token, and the schema ends with ``fixed(5)``: a row is right only if its
+last field is the token. n rows that all end at one of n tokens, the last one at the end of the file, take
+one record each. A writer cannot forge the token, because it is drawn after the records were written.
 
 **Bounds.** The batch size is the row count and only the first batch is taken: asked for more, this reader
 spins for ever on bytes left in a block. It does what the bytes say, so its time and memory follow their
@@ -35,7 +35,7 @@ from tabletopic_kernel.formats.avro.fast_schema import (
     smallest,
     with_metadata,
 )
-from tabletopic_kernel.formats.avro.prefilter import Screen
+from tabletopic_kernel.formats.avro.prefilter import Prefilter
 from tabletopic_kernel.formats.avro.schema import AvroSchema
 from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
@@ -45,7 +45,7 @@ from tabletopic_kernel.formats.wire import PREFIX_BYTES
 # Arrow's 32-bit offsets of strings and lists must hold the sum over a group. Larger groups are halved.
 MAX_GROUP_BYTES: Final = 2**30
 # Below this, halving a group finds its bad records as soon as a walk over it does.
-MIN_SCREENED_RECORDS: Final = 500
+MIN_PREFILTERED_RECORDS: Final = 500
 _SYNC: Final = b"tabletopic-sync."
 _PROOF: Final = "proof"
 
@@ -56,7 +56,7 @@ class FastEngine(driver.FastEngine):
     min_records = 48  # a call takes about 1 ms, whatever the size
 
     def __init__(self, schema: AvroSchema, arrow_schema: pa.Schema) -> None:
-        self._screen = Screen(schema)
+        self._prefilter = Prefilter(schema)
         self._arrow_schema = arrow_schema
         planner = Planner()
         columns = columns_of(schema)
@@ -109,9 +109,9 @@ class FastEngine(driver.FastEngine):
 
     def suspects(self, bodies: Bodies) -> Mask | None:
         """See ``driver.FastEngine``: a walk over all records at once."""
-        if len(bodies) < MIN_SCREENED_RECORDS:
+        if len(bodies) < MIN_PREFILTERED_RECORDS:
             return None
-        return self._screen.suspects(bodies)
+        return self._prefilter.suspects(bodies)
 
 
 def _open(path: str, rows: int, schema: pa.Schema | None) -> DataFrame:

@@ -37,7 +37,7 @@ class _TooLong(Exception):  # noqa: N818 - not an error: the group is left to ot
     """A list has more items than are looked at."""
 
 
-class Screen:
+class Prefilter:
     """Walks over records of one schema. Keeps nothing between calls."""
 
     def __init__(self, schema: AvroSchema) -> None:

@@ -1,6 +1,6 @@
 """The exact JSON engine: one record at a time.
 
-Types become a tree of readers (``json_values``). Where a record is judged by its schema, a value of another
+Types become a tree of readers (``values``). Where a record is judged by its schema, a value of another
 type is a ``Refusal`` with the path to the place. Where there is no schema (``lenient``), a value that does
 not fit its column leaves it null and is left over, as is every property that has no column: ``leftovers``
 has them where they stood. Neither time nor memory can outgrow the record's own bytes.

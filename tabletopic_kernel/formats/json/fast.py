@@ -1,13 +1,14 @@
 """The fast JSON engine: pyarrow's native reader on a whole group, with proof of the boundaries.
 
-The reader reads tokens, not lines: two objects in one record would be two rows, a blank record none, and a
-record might end in the next one. So each record becomes the one property of an object of ours, joined as
-``{"":first}{"":second}…``. Between two records the reader then sees ``}{"":``. Within a text this is an
-error (a text ends at the first quote, and no text may follow it), and outside of one ``}{`` is an error
-unless every bracket is closed. So every record begins a row, and n rows of n records are one of each.
+*Why this is exact.* The reader reads tokens, not lines: two objects in one record would be two rows, a
+blank record none, and a record might end in the next one. So each record becomes the one property of an
+object of ours, joined as ``{"":first}{"":second}…``. Between two records the reader then sees ``}{"":``.
+Within a text this is an error (a text ends at the first quote, and no text may follow it), and outside of
+one ``}{`` is an error unless every bracket is closed. So every record begins a row, and n rows of n records
+are one of each.
 
 The reader takes a group or says, mostly, at which record it stopped. What it is lax in, is marked in the
-rows it gives (``json_columns``) or before (``json_records``): those are for the exact engine to judge.
+rows it gives (``columns``) or before (``records``): those are for the exact engine to judge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The exact Protobuf engine: google's parser, one record at a time, behind a strict check of the bytes."""
+"""The exact Protobuf engine: google's parser, one record at a time, behind a strict check of the bytes.
+
+*Why this is exact.* The parser skips what it does not know, and takes a field of another wire type for an
+unknown one; so ``wire`` walks over the bytes first and rejects what the schema does not say. The parser then
+reads the same bytes under plain types (``fast_schema``), in which each value keeps all its bits.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """The fast Protobuf engine: ptars' native reader on a whole group, with proof of what it read.
 
-The reader takes plain types of our own (``protobuf_plain``). It is lax: it takes a field that has another
+The reader takes plain types of our own (``fast_schema``). It is lax: it takes a field that has another
 wire type for an unknown one, overlooks the rest of a list of fixed-width numbers, cuts tags to 32 bits. It
 never looks beyond a value's own bytes, so that no record can shift another.
 
-**Proof.** From the columns it is computed how many bytes the message takes as writers encode it (Protobuf
-documentation, "Encoding": each field once, shortest varints, packed as declared). No way to write the same
-values is shorter. So where that is the length of the body, the reader has taken every byte for a value of the
-schema. Any other record goes to the exact engine: damaged ones, and valid ones with unknown fields or from a
-writer with ways of its own. What is JSON text is proved by the check of its own bytes.
+*Why this is exact.* From the columns it is computed how many bytes the message takes as writers encode it
+(Protobuf documentation, "Encoding": each field once, shortest varints, packed as declared). No way to write
+the same values is shorter. So where that is the length of the body, the reader has taken every byte for a
+value of the schema. Any other record goes to the exact engine: damaged ones, and valid ones with unknown
+fields or from a writer with ways of its own. What is JSON text is proved by the check of its own bytes.
 
 **Bounds.** The reader keeps a table of all field numbers up to the largest: schemas with giant ones are
 refused, and those with groups, which it skips. Unknown groups take its stack, one level for each within
@@ -30,7 +30,7 @@ from tabletopic_kernel.formats.protobuf.arrays import Scope
 from tabletopic_kernel.formats.protobuf.fast_schema import Plain, has_groups, largest_numbers, name_of
 from tabletopic_kernel.formats.protobuf.fields import ColumnPlanner
 from tabletopic_kernel.formats.protobuf.json import JsonTexts
-from tabletopic_kernel.formats.protobuf.prefilter import Screen
+from tabletopic_kernel.formats.protobuf.prefilter import Prefilter
 from tabletopic_kernel.formats.protobuf.schema.tree import Message
 from tabletopic_kernel.formats.protobuf.values import SubMicros
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
@@ -66,7 +66,7 @@ class FastEngine(driver.FastEngine):
         plain = Plain(root)
         self._arrow_schema = arrow_schema
         self._column = ColumnPlanner(json, sub_micros).message(root)
-        self._screen = Screen(plain)
+        self._prefilter = Prefilter(plain)
         self._reader = ptars.HandlerPool([plain.file], _CONFIG).get_for_message(plain.root)
 
     def rows(self, bodies: Bodies) -> FastRows:
@@ -77,7 +77,7 @@ class FastEngine(driver.FastEngine):
         if bodies.size > MAX_GROUP_BYTES:
             raise NotRows("the group is larger than 32-bit offsets allow")
         for index in np.flatnonzero(bodies.lengths > LONG_BYTES).tolist():
-            if not self._screen.takes(bodies.body(index)):
+            if not self._prefilter.takes(bodies.body(index)):
                 raise NotRows("a long value is no message, and may be groups within groups")
         count = len(bodies)
         raw = self._read(_with_plain_headers(_narrow(bodies), bodies.front - PREFIX_BYTES))
@@ -87,7 +87,7 @@ class FastEngine(driver.FastEngine):
 
     def suspects(self, bodies: Bodies) -> Mask:
         """See ``driver.FastEngine``: the records that are no messages."""
-        return self._screen.unreadable(bodies)
+        return self._prefilter.unreadable(bodies)
 
     def _read(self, values: pa.Array) -> list[pa.Array]:
         try:

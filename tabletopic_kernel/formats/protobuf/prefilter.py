@@ -24,7 +24,7 @@ _MAX_TAG_BYTES: Final = 5
 _TAG: Final = 1 << 3 | 2  # field 1, bytes of a length
 
 
-class Screen:
+class Prefilter:
     """Tells messages of one type from other bytes."""
 
     def __init__(self, plain: Plain) -> None:

@@ -3,6 +3,10 @@
 Sources: timestamp.proto and duration.proto (ranges, signs). The table has microseconds (Iceberg format v2).
 A value with more digits than that is refused, or cut down to the microsecond before it where the topic's
 settings ask for that: ``sub_micros``.
+
+*Why this is exact.* Integers alone: a floor division of nanoseconds, and ranges that are checked before
+seconds become microseconds, so that no sum leaves 64 bits. The conformance tests hold the two ways
+together.
 """
 
 from __future__ import annotations
