@@ -118,7 +118,7 @@ def empty_note(view: View) -> str | None:
         return "Asking the broker …"
     if not view.wishes:
         return (
-            "No topic is switched on yet. Switch one on with a click in JupyterLab's sidebar, with "
+            "No topic is enabled yet. Enable one with a click in JupyterLab's sidebar, with "
             "`tabletopic enable NAME`."
         )
     return None

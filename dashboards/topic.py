@@ -114,7 +114,7 @@ class TopicPage:
         """Show this view."""
         self._head.show(head(view, self.topic, self._link))
         told = view.topic(self.topic).progress
-        # Of a topic that is not switched on and never was, there is nothing to show but that.
+        # Of a topic that is not enabled and never was, there is nothing to show but that.
         for part in self.panel.objects[1:]:
             part.visible = view.wishes is None or view.wish(self.topic) is not None or told is not None
         self._tiles.show(cards.tiles(view, self.topic, self.zone))

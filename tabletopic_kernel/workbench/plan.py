@@ -1,4 +1,4 @@
-"""What switching a topic on would do, and what speaks against it, found out before anything is changed."""
+"""What enabling a topic would do, and what speaks against it, found out before anything is changed."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def plan_enable(
     taken: Mapping[TableName, str],
     candidate: Candidate | None = None,
 ) -> Plan:
-    """What switching the topic on would do; reads only. Reasons against it are in ``refused``.
+    """What enabling the topic would do; reads only. Reasons against it are in ``refused``.
 
-    ``taken``: the other topics that are switched on, by their tables, of which some may not be made yet.
+    ``taken``: the other topics that are enabled, by their tables, of which some may not be made yet.
     ``candidate``: a schema in the place of the newest registered one.
 
     Raises:

@@ -23,9 +23,9 @@ _LOOK_EVERY_S = 0.5
 
 
 class TableTopic:
-    """A handle of one Kafka topic, switched on or not: cheap to make, each question asks anew.
+    """A handle of one Kafka topic, enabled or not: cheap to make, each question asks anew.
 
-    Questions and orders raise UsageError where the topic is not switched on (``peek``, ``plan`` and
+    Questions and orders raise UsageError where the topic is not enabled (``peek``, ``plan`` and
     ``enable`` want no more than a Kafka topic), and RetryableError where a server does not answer.
     """
 
@@ -50,15 +50,15 @@ class TableTopic:
         return self._workbench.plan(self.name, settings, schema=schema, schema_type=schema_type)
 
     def enable(self, **settings: Any) -> TopicWish:
-        """Switch the topic on; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
+        """Enable the topic; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
         return self._workbench.enable(self.name, settings)
 
     def alter(self, **settings: Any) -> TopicWish:
-        """Change settings while the topic is switched on; see ``Workbench.alter``."""
+        """Change settings while the topic is enabled; see ``Workbench.alter``."""
         return self._workbench.alter(self.name, settings)
 
     def disable(self) -> None:
-        """Switch the topic off; the table and its ledger stay."""
+        """Disable the topic; the table and its ledger stay."""
         self._workbench.disable(self.name)
 
     def pause(self) -> None:
@@ -152,7 +152,7 @@ class TableTopic:
         return self._workbench.logs(lines, self.name)
 
     def _settings(self) -> TopicSettings:
-        """Those it runs with; of a topic that is not switched on, those of the settings file."""
+        """Those it runs with; of a topic that is not enabled, those of the settings file."""
         wish = self._workbench.wishes().get(self.name)
         return wish.settings if wish else self._workbench.settings_for(self.name)
 

@@ -75,7 +75,7 @@ class Workbench(Clients):
         return validated({**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})})
 
     def topic(self, name: str) -> TableTopic:
-        """A handle of one topic, switched on or not; nothing is asked yet.
+        """A handle of one topic, enabled or not; nothing is asked yet.
 
         Raises:
             UsageError: Kafka can have no topic of this name.
@@ -88,7 +88,7 @@ class Workbench(Clients):
         return self.status()
 
     def kafka_topics(self) -> dict[str, int]:
-        """Every topic that people made, switched on or not: its number of partitions by name."""
+        """Every topic that people made, enabled or not: its number of partitions by name."""
         found = self.broker.partition_counts()
         return {
             name: count
@@ -110,7 +110,7 @@ class Workbench(Clients):
             topic: an existing Kafka topic.
             given: as of ``enable``.
             schema: file with a schema that is not registered yet (.avsc, .proto, .json): what would it
-                change? The settings are then those that the topic runs with, if it is switched on.
+                change? The settings are then those that the topic runs with, if it is enabled.
             schema_type: ``avro``, ``protobuf`` or ``json``, for a file of another name.
 
         Raises:
@@ -132,7 +132,7 @@ class Workbench(Clients):
         return self._plan(topic, settings, wishes, candidate)
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
-        """Switch a topic on: check everything, then write one message; nothing is left half-made.
+        """Enable a topic: check everything, then write one message; nothing is left half-made.
 
         Args:
             topic: an existing Kafka topic.
@@ -152,7 +152,7 @@ class Workbench(Clients):
         return wish
 
     def alter(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
-        """Change settings of a topic that is switched on; the others stay as they are.
+        """Change settings of a topic that is enabled; the others stay as they are.
 
         Its host commits what is staged and goes on with the new settings from the ledger, within seconds.
 
@@ -161,7 +161,7 @@ class Workbench(Clients):
             given: fields of ``TopicSettings``; table properties are added to those there are.
 
         Raises:
-            UsageError: the topic is not switched on, a setting is bad or cannot change, as the table is made
+            UsageError: the topic is not enabled, a setting is bad or cannot change, as the table is made
                 of it.
             RetryableError: broker, registry or catalog do not answer.
         """
@@ -180,14 +180,14 @@ class Workbench(Clients):
         return wish
 
     def disable(self, topic: str) -> None:
-        """Switch a topic off: its host commits what is staged and lets go. The table stays."""
+        """Disable a topic: its host commits what is staged and lets go. The table stays."""
         from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
 
         self.wish(topic)
         write_wish(self.broker, topic, None)
 
     def pause(self, topic: str) -> TopicWish:
-        """Stop reading for a while; the topic stays switched on."""
+        """Stop reading for a while; the topic stays enabled."""
         return self._rewrite(topic, "paused")
 
     def resume(self, topic: str) -> TopicWish:
@@ -198,7 +198,7 @@ class Workbench(Clients):
         """Ask the topic's host to commit what is in the topic now, before it is due; nothing else changes.
 
         Raises:
-            UsageError: the topic is not switched on.
+            UsageError: the topic is not enabled.
         """
         from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
 
@@ -217,7 +217,7 @@ class Workbench(Clients):
             What became of the letters; None if it is not over yet.
 
         Raises:
-            UsageError: the topic is not switched on, no host runs, or ``where`` cannot be read.
+            UsageError: the topic is not enabled, no host runs, or ``where`` cannot be read.
         """
         from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
 
@@ -252,19 +252,19 @@ class Workbench(Clients):
         return plan_replay(topic, settings, where, self.broker, self.registry, self.open_catalog())
 
     def wishes(self) -> dict[str, TopicWish]:
-        """What is switched on, by topic."""
+        """What is enabled, by topic."""
         from tabletopic_kernel.host.settings_topic import read_wishes  # noqa: PLC0415
 
         return read_wishes(self.broker)
 
     def wish(self, topic: str) -> TopicWish:
-        """What is wished of one topic; raises UsageError if it is not switched on."""
+        """What is wished of one topic; raises UsageError if it is not enabled."""
         return self._wish_of(topic, self.wishes())
 
     # -- questions
 
     def status(self, topic: str | None = None) -> list[TopicStatus]:
-        """How every table topic does (or one of them); raises UsageError if it is not switched on."""
+        """How every table topic does (or one of them); raises UsageError if it is not enabled."""
         from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
         wishes = self.wishes() if topic is None else {topic: self.wish(topic)}
@@ -386,15 +386,15 @@ class Workbench(Clients):
         if topic in wishes:
             return wishes[topic]
         check_topic_name(topic)
-        known = f"; switched on: {', '.join(sorted(wishes))}" if wishes else ""
+        known = f"; enabled: {', '.join(sorted(wishes))}" if wishes else ""
         topics = self.kafka_topics()
         if topic in topics:
             raise UnknownTopicError(
-                f"{topic} is not switched on{known}. Switch it on with `tabletopic enable {topic}`"
+                f"{topic} is not enabled{known}. Enable it with `tabletopic enable {topic}`"
             )
         near = difflib.get_close_matches(topic, topics, n=3)
         meant = f"; did you mean {' or '.join(near)}?" if near else known
-        raise UnknownTopicError(f"{topic} is not switched on, and Kafka has no such topic{meant}")
+        raise UnknownTopicError(f"{topic} is not enabled, and Kafka has no such topic{meant}")
 
     def _plan(
         self,

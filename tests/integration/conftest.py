@@ -117,7 +117,7 @@ def host(bench: Workbench) -> Iterator[Host]:
 
 @pytest.fixture
 def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Sender]]:
-    """Makes a topic of its own and a sender for it; afterwards it is switched off, as queries cost time."""
+    """Makes a topic of its own and a sender for it; afterwards it is disabled, as queries cost time."""
     made: list[str] = []
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:

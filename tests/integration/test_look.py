@@ -54,7 +54,7 @@ def test_the_newest_records_are_seen_before_any_table(
 def test_values_without_a_schema_are_read_as_the_settings_say(
     bench: Workbench, new_topic: Callable[..., Any], value_format: str, raw: bytes, value: dict[str, Any]
 ) -> None:
-    """The format of a topic that is switched on is the one that counts."""
+    """The format of a topic that is enabled is the one that counts."""
     sender = new_topic()
     sender.raw(raw)
     sender.flush()

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 def test_records_that_waited_become_rows(
     bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
 ) -> None:
-    """Records that were there before the topic was switched on are rows, value by value."""
+    """Records that were there before the topic was enabled are rows, value by value."""
     sender = new_topic(partitions=3)
     sender.avro(V1, *(row_v1(n) for n in range(300)))
     sender.avro(V1, row_v1(1000), key=None, headers=[("a", b"1"), ("b", b"\x00\xff"), ("a", b"2")])
@@ -234,7 +234,7 @@ def test_pause_resume_disable(
     table = bench.table_of(sender.topic)
     bench.disable(sender.topic)
     _wait(lambda: bench.open_catalog().load_table(table).scan().count() == 9)
-    with pytest.raises(UsageError, match="not switched on"):
+    with pytest.raises(UsageError, match="not enabled"):
         bench.status(sender.topic)
 
 

@@ -27,7 +27,7 @@ from tabletopic_kernel.workbench import newest_record
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan, plan_enable
 
-# The table that another topic, which is switched on too, will have.
+# The table that another topic, which is enabled too, will have.
 TAKEN = {("default", "a_b"): "a.b"}
 V1 = '{"type":"record","name":"C","fields":[{"name":"id","type":"int"},{"name":"url","type":"string"}]}'
 V2 = (

@@ -49,7 +49,7 @@ class Backend:
         host: the headless host.
         dashboard: the dashboard's process.
         overview_every_s: pause between two looks at all topics, while somebody watches.
-        warm_host: start the host with the local stack, before a topic is switched on.
+        warm_host: start the host with the local stack, before a topic is enabled.
         warm_dashboard: start the dashboard as soon as a table has rows, before somebody opens it.
     """
 
@@ -227,7 +227,7 @@ class Backend:
         return self._workbench.topic(topic)
 
     def _check_known(self, topic: str) -> None:
-        """Tables outlive topics, so a topic is known if it is in Kafka or switched on."""
+        """Tables outlive topics, so a topic is known if it is in Kafka or enabled."""
         workbench = self._workbench
         if topic not in workbench.kafka_topics() and topic not in workbench.wishes():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it first, or check the name")

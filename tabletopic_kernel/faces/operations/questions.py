@@ -1,4 +1,7 @@
-"""Operations that ask: status, wait, events, hosts, peek, schema, history, logs, query."""
+"""Operations that ask: status, wait, events, hosts, peek, schema, history, logs, query.
+
+Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
+"""
 
 # Imports wait until they are needed: `tabletopic status` has to answer at once.
 # ruff: noqa: PLC0415

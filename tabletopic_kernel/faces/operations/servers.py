@@ -1,4 +1,7 @@
-"""Operations on servers and hosts, and those that are programs: up, down, serve, dashboard, demo, drill."""
+"""Operations on servers and hosts, and those that are programs: up, down, serve, dashboard, demo, drill.
+
+Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
+"""
 
 from __future__ import annotations
 
@@ -318,10 +321,10 @@ duplicated or changed, or if a file is missing or left behind. Ctrl-C ends
 the rounds and compares; the second one ends everything at once.
 
 With --topic your servers are only read: the newest records are copied to a
-broker and a catalog of the drill, with the topic's settings and your registry,
-and there they are sent again and again while hosts die. Each copy must become
-what the first one did, before any fault. Schemas are left alone; all of it is
-removed at the end.""",
+broker and a catalog of the drill, with the topic's settings and your
+registry, and are sent again and again there while hosts die. Each copy must
+become what the first one did, before any fault. Schemas are left alone; all
+of it is removed at the end.""",
         example="tabletopic drill --minutes 10 --report drill.html\n"
         "          tabletopic drill --topic clicks --minutes 10",
     ),

@@ -1,4 +1,7 @@
-"""Operations that decide what runs: plan, enable, alter, disable, pause, resume, commit, replay."""
+"""Operations that decide what runs: plan, enable, alter, disable, pause, resume, commit, replay.
+
+Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
+"""
 
 # Imports wait until they are needed: `tabletopic status` has to answer at once.
 # ruff: noqa: PLC0415

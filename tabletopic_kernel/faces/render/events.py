@@ -47,9 +47,9 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             where = f" to {event.table}" if event.table else " left out"
             return f"{_counts(event.counts)}{where}"
         case Replayed():
-            stayed = f", still letters: {_counts(event.stayed)}" if event.stayed else ""
+            stayed = f", still dead letters: {_counts(event.stayed)}" if event.stayed else ""
             ended = f"; ended early: {event.error}" if event.error else ""
-            return f"{event.rows:,} letters are rows now{stayed}{ended}"
+            return f"{event.rows:,} dead letters became rows{stayed}{ended}"
         case GapDetected():
             gone = "; ".join(
                 f"partition {partition}: next was {wanted:,}, first is {first:,}"

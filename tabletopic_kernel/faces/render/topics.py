@@ -110,14 +110,14 @@ def _partitions(one: TopicStatus) -> str:
 
 
 def not_rows(one: TopicStatus) -> dict[str, str | Cell]:
-    """What became of records that are no rows: refused, kept as dead letters, passed over, lost."""
+    """What became of records that are no rows: refused, kept as dead letters, skipped, lost."""
     pairs: dict[str, str | Cell] = {}
     if one.refused:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in one.refused.items())
         kept = f"; {number(one.dead_letters)} in {one.dead_letter_table}" if one.dead_letter_table else ""
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
     if one.passed_over:
-        pairs["passed over"] = ", ".join(f"{why}: {count:,}" for why, count in one.passed_over.items())
+        pairs["skipped"] = ", ".join(f"{why}: {count:,}" for why, count in one.passed_over.items())
     if one.lost:
         places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(one.lost.items()))
         pairs["lost"] = Cell(f"{number(sum(one.lost.values()))} records, by retention ({places})", "bad")

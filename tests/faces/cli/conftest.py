@@ -120,7 +120,7 @@ class FakeWorkbench:
         self._ask("status", topic)
         found = [one for one in self.found if topic in (None, one.topic)]
         if topic is not None and not found:
-            raise UsageError(f"{topic} is not switched on")
+            raise UsageError(f"{topic} is not enabled")
         return found
 
     def events(

@@ -103,7 +103,7 @@ def test_without_a_host_the_way_to_start_one_is_shown(run: Callable[..., Any], f
 def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
     run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is switched on by then: what is not known about hosts is no failure."""
+    """The topic is enabled by then: what is not known about hosts is no failure."""
     monkeypatch.setattr("tabletopic_kernel.faces.cli.call._HOSTS_WAIT_S", 0)
 
     def away() -> list[str]:

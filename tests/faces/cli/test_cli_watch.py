@@ -46,7 +46,7 @@ def test_status_of_one_is_an_object(run: Callable[..., Any]) -> None:
 
 
 def test_status_of_an_unknown_topic(run: Callable[..., Any]) -> None:
-    """A topic that is not switched on is wrong use."""
+    """A topic that is not enabled is wrong use."""
     assert run("status", "nope").code == 2
 
 
@@ -78,7 +78,7 @@ def test_one_topic_shows_its_partitions(run: Callable[..., Any]) -> None:
 
 
 def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> None:
-    """Refused and passed over records by reason, where the dead letters are, and what retention took."""
+    """Refused and skipped records by reason, where the dead letters are, and what retention took."""
     assert "refused" not in run("status", "clicks").out
     fake.found = [
         dataclasses.replace(
@@ -92,7 +92,7 @@ def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> N
     ]
     lines = [" ".join(line.split()) for line in run("status", "clicks").out.splitlines()]
     assert "refused avro_trailing_bytes: 1,005; 5 in default.clicks__dead_letters" in lines
-    assert "passed over tombstone: 7" in lines
+    assert "skipped tombstone: 7" in lines
     assert "lost 12 records, by retention (partition 1: 12)" in lines
 
 
@@ -124,7 +124,7 @@ def test_topics_that_are_late_say_why_once(run: Callable[..., Any], fake: Any) -
 
 
 def test_no_topics_yet(run: Callable[..., Any], fake: Any) -> None:
-    """Where nothing is switched on, status says how to begin, and still shows the servers."""
+    """Where nothing is enabled, status says how to begin, and still shows the servers."""
     fake.found = []
     text = run("status").out
     assert "tabletopic enable TOPIC" in text

@@ -141,7 +141,7 @@ def test_enable_partitions_by_a_missing_column(tabletopic: Tabletopic, catalog: 
 def test_enable_while_a_server_is_away(
     tabletopic: Tabletopic, catalog: Catalog, topic: str, variable: str, value: str, message: str
 ) -> None:
-    """Without registry or broker nothing is switched on; the message names the server, the code is 1."""
+    """Without registry or broker nothing is enabled; the message names the server, the code is 1."""
     ended = tabletopic("enable", topic, "--table", "cli_away", environ={variable: value})
     assert ended.code == 1
     assert message in ended.err

@@ -85,7 +85,7 @@ class FakeWorkbench:
 
     def wish(self, topic: str) -> TopicWish:
         if topic not in self.wishes():
-            raise UnknownTopicError(f"{topic} is not switched on")
+            raise UnknownTopicError(f"{topic} is not enabled")
         return self.on[topic]
 
     def kafka_topics(self) -> dict[str, int]:

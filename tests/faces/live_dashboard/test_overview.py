@@ -132,7 +132,7 @@ def test_a_browser_that_asks_gets_every_row(view: View) -> None:
 
 
 def test_a_new_topic_appears(view: View) -> None:
-    """Topics that are switched on join the table."""
+    """Topics that are enabled join the table."""
     made = OverviewPage()
     made.show(view)
     view.wishes = {**(view.wishes or {}), "baskets": TopicWish(topic="baskets")}

@@ -57,7 +57,7 @@ def test_text_says_what_the_plots_show(view: View) -> None:
         "add country string",
         "clicks-value version 2 (id 2)",
         "15 records became no row; 15 wait in default.clicks__dead_letters.",
-        "Passed over, as they ask for no row: 2,000 filtered.",
+        "Skipped, as they ask for no row: 2,000 filtered.",
         "unknown_schema",
         "replace (somebody else)",
         "vm-1 owns this topic",
@@ -194,7 +194,7 @@ def test_many_partitions_share_a_line(view: View, record: Record) -> None:
 
 
 def test_what_to_do_next(view: View) -> None:
-    """No host, not switched on, failed, and records about to be lost are told with the next step."""
+    """No host, not enabled, failed, and records about to be lost are told with the next step."""
     alone = texts(page(view, "views"))
     assert "goes on where the table" in alone
     assert "<code>%topic host start</code> in a notebook or <code>tabletopic serve</code> in a term" in alone
@@ -205,7 +205,7 @@ def test_what_to_do_next(view: View) -> None:
 
 
 def test_a_topic_that_is_not_there_has_no_cards(view: View) -> None:
-    """Only that it is not switched on is shown, not a page of empty cards."""
+    """Only that it is not enabled is shown, not a page of empty cards."""
     head, *others = page(view, "nothing").objects
     assert head.visible
     assert others

@@ -64,7 +64,7 @@ class FakeWorkbench(Workbench):
             raise self.error
 
     def kafka_topics(self) -> dict[str, int]:
-        """Two topics, one of them not switched on."""
+        """Two topics, one of them not enabled."""
         return {"clicks": 4, "web.orders": 1}
 
     def plan(
@@ -117,7 +117,7 @@ class FakeWorkbench(Workbench):
         return f"default.{topic}"
 
     def wishes(self) -> dict[str, TopicWish]:
-        """One is switched on."""
+        """One is enabled."""
         self._ask("wishes")
         return {"clicks": TopicWish(topic="clicks")}
 
@@ -126,7 +126,7 @@ class FakeWorkbench(Workbench):
         self._ask("status", topic)
         chosen = [one for one in self.found if topic in (None, one.topic)]
         if topic is not None and not chosen:
-            raise UsageError(f"{topic} is not switched on")
+            raise UsageError(f"{topic} is not enabled")
         return chosen
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[events.ControlEvent]:

@@ -86,7 +86,7 @@ def seen(printed: CapturedIO) -> str:
 
 
 def test_the_list_has_state_lag_and_schema(run: Callable[[str], Any]) -> None:
-    """%topic shows each table topic, and the Kafka topics that are not switched on."""
+    """%topic shows each table topic, and the Kafka topics that are not enabled."""
     text = repr(run("%topic"))
     for part in (
         "clicks",
@@ -234,7 +234,7 @@ def test_watch_updates_in_place(shell: InteractiveShell) -> None:
         ("%topic wait clicks --timeout soon", "'soon' is no duration"),
         ("%topic enable clicks --start 'x", "No closing quotation"),
         ("%topic enable clicks --commit-interval 1ns", "commit_interval_ms"),
-        ("%topic status clikcs", "clikcs is not switched on"),
+        ("%topic status clikcs", "clikcs is not enabled"),
         ("%lake", "there is no SQL"),
         ("%lake --engine oracle SELECT 1", "invalid choice: 'oracle'"),
         ("%lake --in SELECT 1", "unrecognized arguments"),
@@ -275,9 +275,9 @@ def test_a_notebook_is_told_its_own_commands(
 def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
     bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only of a topic that Kafka has does a message say how to switch it on."""
+    """Only of a topic that Kafka has does a message say how to enable it."""
     monkeypatch.setattr(FakeWorkbench, "wishes", lambda _: {})
-    with pytest.raises(UnknownTopicError, match=r"Switch it on with `tabletopic enable web\.orders`"):
+    with pytest.raises(UnknownTopicError, match=r"Enable it with `tabletopic enable web\.orders`"):
         bench.wish("web.orders")
     with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
         bench.wish("clikcs")
@@ -410,9 +410,9 @@ def test_the_dashboard_of_no_topic_is_no_frame(
     bench: FakeWorkbench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A topic that is not switched on is told at once; while the broker is away the page tells that."""
+    """A topic that is not enabled is told at once; while the broker is away the page tells that."""
     monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
-    assert "clikcs is not switched on, and Kafka has no such topic" in fail("%dashboard clikcs")
+    assert "clikcs is not enabled, and Kafka has no such topic" in fail("%dashboard clikcs")
     assert run("%dashboard clicks").url.endswith("topic=clicks")
     bench.error = RetryableError("the broker is away")
     assert run("%dashboard clikcs").url.endswith("topic=clikcs")

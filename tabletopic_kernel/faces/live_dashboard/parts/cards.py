@@ -144,7 +144,7 @@ def notes(view: View, name: str) -> str:
     elif view.wishes is not None and wish is None:
         found.append(
             note(
-                f"This topic is not switched on. Switch it on in JupyterLab's sidebar, with "
+                f"This topic is not enabled. Enable it in JupyterLab's sidebar, with "
                 f"`tabletopic enable {name}`.",
                 "info",
             )

@@ -31,7 +31,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     State.STOPPED: ("warn", "stopped"),
     NO_HOST: ("bad", "no host runs it"),
     UNKNOWN: ("muted", "the broker is not there to tell"),
-    "off": ("muted", "not switched on"),
+    "off": ("muted", "not enabled"),
 }
 # How a line or a mark looks, in characters, for the key above a plot.
 _SAMPLES = {
@@ -174,4 +174,4 @@ class Part:
 def passed_over(counts: Mapping[str, int]) -> str:
     """A sentence on records that asked for no row, by reason; empty where there are none."""
     told = ", ".join(f"{amounts.number(count)} {reason}" for reason, count in sorted(counts.items()))
-    return f" Passed over, as they ask for no row: {told}." if told else ""
+    return f" Skipped, as they ask for no row: {told}." if told else ""

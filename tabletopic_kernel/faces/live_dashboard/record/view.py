@@ -67,7 +67,7 @@ class View:
     history_read: float = 1.0
 
     def wish(self, topic: str) -> TopicWish | None:
-        """What is wished of a topic; None where it is switched off."""
+        """What is wished of a topic; None where it is disabled."""
         return (self.wishes or {}).get(topic)
 
     def topic(self, name: str) -> TopicRecord:
