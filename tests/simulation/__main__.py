@@ -10,12 +10,17 @@ make simulate ARGS="--minutes 60 --keep docs/simulation.md"
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import os
 import sys
+import threading
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from tests.simulation.coverage import Coverage
@@ -24,7 +29,7 @@ from tests.simulation.run import run_history, run_seed
 from tests.simulation.schedule import Move, Setting, moves_of, setting_of
 from tests.simulation.shrink import shrunk
 
-_CHUNK = 20  # seeds that a process takes at a time
+_CHUNK = 5  # seeds that a process takes at a time
 
 
 @dataclass
@@ -74,26 +79,47 @@ def main(arguments: list[str] | None = None) -> int:
 def many(first: int, seconds: float, processes: int) -> Total:
     """Histories from seed ``first`` on until the time is over."""
     total, began = Total(first), time.monotonic()
-    with ProcessPoolExecutor(processes) as pool:
+    if processes == 1:
+        while time.monotonic() - began < seconds:
+            _take(total, chunk(first + total.histories, first + total.histories + _CHUNK), began)
+        return total
+    with ProcessPoolExecutor(processes, initializer=_end_with_parent) as pool:
         at, waiting = first, []
         while waiting or time.monotonic() - began < seconds:
             while len(waiting) < processes and time.monotonic() - began < seconds:
                 waiting.append(pool.submit(chunk, at, at + _CHUNK))
                 at += _CHUNK
-            if not waiting:
-                break
-            one = waiting.pop(0).result()
-            for name in ("histories", "commits", "foreign", "faults", "sweeps", "cpu_s"):
-                setattr(total, name, getattr(total, name) + getattr(one, name))
-            total.broken |= one.broken
-            total.coverage.add(one.coverage)
-            sys.stderr.write(f"\r{total.histories} histories, {total.commits} commits")
-    total.seconds = time.monotonic() - began
+            if waiting:
+                _take(total, waiting.pop(0).result(), began)
     return total
+
+
+def _take(total: Total, one: Total, began: float) -> None:
+    for name in ("histories", "commits", "foreign", "faults", "sweeps", "cpu_s"):
+        setattr(total, name, getattr(total, name) + getattr(one, name))
+    total.broken |= one.broken
+    total.coverage.add(one.coverage)
+    total.seconds = time.monotonic() - began
+    sys.stderr.write(f"\r{total.histories} histories, {total.commits} commits")
+
+
+def _end_with_parent() -> None:
+    """In a process of the pool: a killed parent tells nobody, and its children would wait forever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 def chunk(first: int, end: int) -> Total:
     """The histories of some seeds, in this process."""
+    # What is loaded stays, and a history leaves little: looking for garbage took a tenth of the time.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
     total, began = Total(first), time.process_time()
     for seed in range(first, end):
         history = run_seed(seed, total.coverage)

@@ -6,41 +6,21 @@ the reader use the catalog itself.
 
 from __future__ import annotations
 
-import json
-import os
-import random
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
-from pyiceberg import serializers
-from pyiceberg.avro import file as avro_file
-from pyiceberg.avro.file import AvroFileHeader
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.manifest import clear_manifest_cache
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import (
-    TableMetadata,
-    TableMetadataCommonFields,
-    TableMetadataUtil,
-    new_table_metadata,
-)
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT
-from pyiceberg.utils.concurrent import ExecutorFactory
-from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tabletopic_kernel.clients import manifests, staged_files
 from tests.simulation.store import SPELLINGS, STORE_PROPERTY, MemoryIO, Store
 
 MAIN = ("default", "clicks")
@@ -98,16 +78,21 @@ class _OnSqlite(SqlCatalog):
 class _InMemory(NoopCatalog):
     """What a REST catalog's server does with a request: requirements, updates, and the answer, all at once.
 
-    No metadata file is written: nobody here reads one. ``version`` counts its changes.
+    No metadata file is written: nobody here reads one. ``version`` counts its changes. ``lenient``: a request
+    is taken for its requirements alone, as a server may, however old its snapshot's sequence number is.
     """
 
     version = 0
 
-    def __init__(self, name: str, **properties: str) -> None:
+    def __init__(self, name: str, *, lenient: bool = False, **properties: str) -> None:
         super().__init__(name, **properties)
+        self._lenient = lenient
         self._tables: dict[tuple[str, ...], tuple[TableMetadata, str]] = {}
         self._namespaces: set[tuple[str, ...]] = set()
         self._io = MemoryIO(properties)
+
+    def namespace_exists(self, namespace: Any) -> bool:
+        return self.identifier_to_tuple(namespace) in self._namespaces
 
     def create_namespace(self, namespace: Any, properties: Any = None) -> None:
         name = self.identifier_to_tuple(namespace)
@@ -152,10 +137,20 @@ class _InMemory(NoopCatalog):
         current, location = self._tables[name]
         for requirement in requirements:
             requirement.validate(current)
-        changed = update_table_metadata(current, updates, metadata_location=location)
+        changed = update_table_metadata(self._before(current, updates), updates, metadata_location=location)
+        newest = max(current.last_sequence_number, changed.last_sequence_number)
+        changed = changed.model_copy(update={"last_sequence_number": newest})
         if changed != current:
             location = self._put(name, changed, self.version)
         return CommitTableResponse.model_construct(metadata=changed, metadata_location=location)
+
+    def _before(self, current: TableMetadata, updates: Any) -> TableMetadata:
+        """What the updates are made to; lenient: as if no newer snapshot had been there."""
+        added = [one.snapshot.sequence_number for one in updates if isinstance(one, AddSnapshotUpdate)]
+        if not self._lenient or not added or None in added:
+            return current
+        last = min(current.last_sequence_number, min(added) - 1)
+        return current.model_copy(update={"last_sequence_number": last})
 
     def drop_table(self, identifier: Any) -> None:
         if self._tables.pop(self.identifier_to_tuple(identifier), None) is None:
@@ -169,7 +164,7 @@ class _InMemory(NoopCatalog):
 class Lake:
     """A catalog of this history's own; ``spelling``: of the warehouse."""
 
-    def __init__(self, name: str, spelling: str, *, on_sqlite: bool) -> None:
+    def __init__(self, name: str, spelling: str, *, on_sqlite: bool, lenient: bool = False) -> None:
         self.store = Store(name)
         self.spellings = next(some for some in SPELLINGS.values() if spelling in some)
         properties = {
@@ -180,7 +175,7 @@ class Lake:
         self.catalog: Any = (
             _OnSqlite("lake", uri="sqlite:///:memory:", **properties)
             if on_sqlite
-            else _InMemory("lake", **properties)
+            else _InMemory("lake", lenient=lenient, **properties)
         )
         self.catalog.create_namespace("default")
         self.io = MemoryIO(properties)
@@ -225,6 +220,10 @@ class GuardedCatalog:
         """As PyIceberg's; the table commits through here."""
         return self._ours(self._call("catalog load", lambda: self._real.load_table(identifier)))
 
+    def namespace_exists(self, *args: Any) -> Any:
+        """As PyIceberg's; the first question of who makes a table."""
+        return self._call("catalog create", lambda: self._real.namespace_exists(*args))
+
     def create_namespace(self, *args: Any, **more: Any) -> Any:
         """As PyIceberg's."""
         return self._call("catalog create", lambda: self._real.create_namespace(*args, **more))
@@ -246,96 +245,3 @@ def _kind(table: Table, updates: Any) -> str:
         return "catalog commit of letters"
     has_rows = any(summary is not None and summary.get("added-data-files") for summary in added)
     return "catalog commit of rows" if has_rows else "catalog commit"
-
-
-class _AtOnce(Executor):
-    """Runs what it is given in this thread: PyIceberg reads manifests in a pool."""
-
-    def __init__(self, *_: Any) -> None:
-        """Of no size."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
-class _Parsed:
-    """As ``TableMetadataUtil``, once for each text."""
-
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def parse_raw(data: str) -> TableMetadata:
-        """Metadata of its JSON."""
-        return TableMetadataUtil.parse_raw(data)
-
-
-def _remembering(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Readers and writers of Avro, once for each schema: PyIceberg makes them anew for each file."""
-    made: dict[Any, Any] = {}
-
-    def remembered(*args: Any, **more: Any) -> Any:
-        key = tuple(_key(one) for one in (*args, *sorted(more.items())))
-        if key not in made:
-            made[key] = make(*args, **more)
-        return made[key]
-
-    return remembered
-
-
-def _key(one: Any) -> Any:
-    if isinstance(one, Schema):
-        text = one.__dict__.get("_simulation_text")
-        if text is None:
-            text = one.__dict__["_simulation_text"] = one.model_dump_json()
-        return text
-    if isinstance(one, dict):
-        return tuple(sorted(one.items(), key=lambda item: str(item[0])))
-    if isinstance(one, tuple):
-        return tuple(map(_key, one))
-    return one
-
-
-@lru_cache(maxsize=256)
-def _schema_of(text: str) -> Schema:
-    return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
-
-
-# Process-wide: they depend on nothing but their arguments.
-_REMEMBERED = {
-    name: _remembering(getattr(avro_file, name))
-    for name in ("resolve_reader", "construct_reader", "resolve_writer", "construct_writer")
-}
-
-
-@contextmanager
-def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
-    """PyIceberg and the product without threads of a pool, without chance, and without needless work.
-
-    Metadata is copied deeply for each step of a transaction, 19 times a commit. Nobody changes it in place,
-    so a shallow copy does: three quarters of a commit's time are saved. PyIceberg knows manifests by their
-    path; histories of one seed have the same paths, and others behind them.
-    """
-    dice = random.Random(seed)
-
-    def made() -> uuid.UUID:
-        return uuid.UUID(int=dice.getrandbits(128), version=4)
-
-    clear_manifest_cache()
-    with ExitStack() as patches:
-        for where, name, what in (
-            (ExecutorFactory, "_instance", _AtOnce()),
-            (ExecutorFactory, "_instance_pid", os.getpid()),
-            (staged_files, "ThreadPoolExecutor", _AtOnce),
-            (manifests, "ThreadPoolExecutor", _AtOnce),
-            (serializers, "TableMetadataUtil", _Parsed),
-            (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
-            (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
-            (uuid, "uuid4", made),
-            *((avro_file, name, what) for name, what in _REMEMBERED.items()),
-        ):
-            patches.enter_context(mock.patch.object(where, name, what))
-        yield

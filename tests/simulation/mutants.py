@@ -1,6 +1,7 @@
 """The product broken on purpose, one rule at a time: what the simulation must notice, or it proves nothing.
 
-``MUTANTS`` names each, with patches that make it. The sweep's are faults that it once had.
+``MUTANTS`` names each, with patches that make it; ``SCENES`` has schedules for some. The
+sweep's are faults that it once had.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from tabletopic_kernel.pipeline.write.data_files import data_root, epochs_root
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable
+from tests.simulation import scenes
+from tests.simulation.schedule import Move
 from tests.simulation.store import place
 
 Patch = Callable[[], AbstractContextManager[Any]]
@@ -235,12 +238,11 @@ MUTANTS: dict[str, Patch] = {
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
 
-# Not noticed by the histories as they are drawn now: a hundred passed over those of the registry and of
-# settling, sixty over the request; that of the head was run through a hundred that were drawn otherwise.
-# For each: `with MUTANTS[name](): run_seed(seed)`.
-UNTRIED = {
-    "an outage of the registry makes letters",
-    "a request arrives wherever the head is",
-    "only the head is searched for a commit",
-    "settle always finds the commit",
+# What chance meets too rarely: the schedule that shows it.
+SCENES: dict[str, Callable[[], list[Move]]] = {
+    "an outage of the registry makes letters": scenes.registry_away,
+    "a request arrives wherever the head is": scenes.late_after_a_rollback,
+    "only the head is searched for a commit": scenes.lost_and_built_upon,
+    "settle always finds the commit": scenes.lost_and_not_done,
+    "PyIceberg tries a refused commit again": scenes.overtaken,
 }

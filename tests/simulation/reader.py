@@ -100,8 +100,8 @@ class Reader:
         then = self.tables.ledger(before) if before else None
         if then is None:
             self.begins[uuid] = dict(ledger.offsets)
-        elif ledger.epoch < then.epoch:
-            raise BrokenError("I5 an older epoch commits", f"{ledger.epoch} after {then.epoch}, by {who}")
+        elif ledger.epoch < (newest := max(then.epoch, self._newest_claim(uuid))):
+            raise BrokenError("I5 an older epoch commits", f"{ledger.epoch} after {newest}, by {who}")
         elif any(ledger.offsets.get(p, 0) < offset for p, offset in then.offsets.items()):
             raise BrokenError("I3 the ledger goes back", f"{then.offsets} to {ledger.offsets}")
         self.epoch = ledger.epoch
@@ -109,6 +109,10 @@ class Reader:
             self.claimed[uuid, ledger.epoch] = who
         elif self.claimed.get((uuid, ledger.epoch), who) != who:
             raise BrokenError("I5 who does not own the epoch commits", f"{who} under {ledger.epoch}")
+
+    def _newest_claim(self, uuid: str) -> int:
+        """The highest epoch that the table ever had: a rollback takes its ledger away, not the claim."""
+        return max((epoch for one, epoch in self.claimed if one == uuid), default=0)
 
     # -- at the end
 

@@ -9,6 +9,9 @@ from tests.simulation.faults import CALLS, KINDS, STEP_KINDS, fits
 
 if TYPE_CHECKING:
     from tests.simulation.__main__ import Total
+    from tests.simulation.coverage import Coverage
+
+_GOAL_COMMITS = 200_000  # of the run that docs/simulation.md tells of
 
 
 def summary(total: Total) -> str:
@@ -21,7 +24,7 @@ def summary(total: Total) -> str:
         f"{total.commits:,} commits by owners, {total.foreign:,} acts of foreign writers, "
         f"{total.faults:,} faults, {total.sweeps:,} sweeps; {total.seconds:,.0f} s, "
         f"{total.cpu_s:,.0f} s of CPU\n"
-        f"pairs that were not touched: {untouched}"
+        f"pairs that were not touched: {untouched}\n\n" + "\n\n".join(_touched(total.coverage))
     )
 
 
@@ -46,7 +49,34 @@ def page(total: Total) -> str:
                 ("seconds of CPU", f"{total.cpu_s:,.0f}"),
             ],
         ),
+        *_goal(total),
         *_broken(total),
+        *_touched(coverage),
+        "## What others did",
+        _table(
+            ("who", "what", "times"),
+            [(who, what, f"{n:,}") for (who, what), n in sorted(coverage.acts.items())],
+        ),
+    ]
+    if missing := coverage.missing():
+        parts += [
+            "## Never touched",
+            "All of these can happen.",
+            "; ".join(missing) + ".",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _goal(total: Total) -> list[str]:
+    if total.commits >= _GOAL_COMMITS:
+        return []
+    told = f"The goal is {_GOAL_COMMITS:,} commits by owners in one run. This one made {total.commits:,}."
+    return [told]
+
+
+def _touched(coverage: Coverage) -> list[str]:
+    """Which step each owner reached how often, and which fault struck where."""
+    return [
         "## Steps of the protocol, by owner",
         "A and B are the two hosts, C the healthy one that brings each history to an end: it meets no "
         "trouble, so it settles nothing and nobody stops it.",
@@ -67,19 +97,7 @@ def page(total: Total) -> str:
             ("step", *STEP_KINDS),
             [(str(step), *(f"{coverage.faults[step, kind]:,}" for kind in STEP_KINDS)) for step in Step],
         ),
-        "## What others did",
-        _table(
-            ("who", "what", "times"),
-            [(who, what, f"{n:,}") for (who, what), n in sorted(coverage.acts.items())],
-        ),
     ]
-    if missing := coverage.missing():
-        parts += [
-            "## Never touched",
-            "All of these can happen.",
-            "; ".join(missing) + ".",
-        ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _broken(total: Total) -> list[str]:

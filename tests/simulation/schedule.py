@@ -49,6 +49,7 @@ class Setting:
     on_gap: Literal["stop", "go_on"] = "stop"
     shares_folder: bool = False
     on_sqlite: bool = True
+    lenient: bool = False  # of the catalog that is not on SQLite: old sequence numbers are taken
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,29 @@ def setting_of(seed: int) -> Setting:
     dice = random.Random(f"setting {seed}")
     spelling = dice.choice([one for some in SPELLINGS.values() for one in some])
     on_gap: Literal["stop", "go_on"] = "go_on" if dice.random() < 0.5 else "stop"
-    return Setting(seed, spelling, on_gap, dice.random() < 0.15, dice.random() < 0.2)
+    chances = [dice.random() < chance for chance in (0.15, 0.1, 0.2)]
+    return Setting(seed, spelling, on_gap, *chances)
+
+
+# Where a fault may strike, and how.
+PAIRS: list[tuple[str, str]] = [(step, kind) for step in Step for kind in STEP_KINDS]
+PAIRS += [(call, kind) for call in CALLS for kind in KINDS if fits(call, kind)]
+# What leads to places that are rarely met.
+_LEADS_TO: dict[str, dict[tuple[str, str], float]] = {
+    Step.REPLAY: {("people", "replay"): 25, ("circumstances", "learn a schema"): 4},
+    "catalog create": {("foreign", "drop"): 2},
+    "storage list": {("circumstances", "rebalance"): 25},
+}
+_LEADS_TO |= {Step.MARKED: _LEADS_TO[Step.REPLAY], Step.REPLAYED: _LEADS_TO[Step.REPLAY]}
+_LEADS_TO |= dict.fromkeys(
+    ("storage delete", "spark", Step.SWEEP, Step.DELETE, Step.SWEPT, Step.DRAIN, "broker facts"),
+    _LEADS_TO["storage list"],
+)
+
+
+def focus_of(seed: int) -> tuple[str, str] | None:
+    """Each third history looks at one pair of place and fault, one after the other."""
+    return PAIRS[seed // 3 % len(PAIRS)] if seed % 3 == 0 else None
 
 
 def moves_of(seed: int, length: int = 180) -> list[Move]:
@@ -104,6 +127,9 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
         for verb, (_, weight) in known.items():
             if dice.random() < (0.15 if verb in _RARE else 0.5):
                 weights["foreign", verb, of] = weight * share
+    focus = focus_of(seed)
+    leads = _LEADS_TO.get(focus[0], {}) if focus else {}
+    weights |= {(who, verb, "table"): weight for (who, verb), weight in leads.items()}
     calm = dice.random() < 0.15
     kinds = {kind: one for kind, one in KINDS.items() if not calm and dice.random() < 0.7}
     names, chances = list(weights), list(weights.values())
@@ -113,21 +139,28 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
         actor, verb, of = dice.choices(names, chances)[0]
         move = Move(actor, verb, dice.getrandbits(32), of)
         if verb == "fault":
-            faults = _fault(dice, actor, kinds)
-            moves += [faults] if faults else []
+            moves += _fault(dice, actor, kinds, focus if move.seed % 2 else None)
         else:
             moves.append(move)
     return moves
 
 
-def _fault(dice: random.Random, actor: str, kinds: dict[str, int]) -> Move | None:
+def _fault(
+    dice: random.Random, actor: str, kinds: dict[str, int], pair: tuple[str, str] | None
+) -> list[Move]:
+    """That ``pair``, else any, if there is one."""
+    if pair is not None:
+        return [_fault_at(dice, actor, *pair)]
     at_step = dice.random() < 0.35
     call = dice.choice(list(Step)) if at_step else dice.choices(list(CALLS), list(CALLS.values()))[0]
     kinds = STEP_KINDS if at_step else kinds
     chosen = {kind: weight for kind, weight in kinds.items() if fits(call, kind)}
     if not chosen:
-        return None
-    kind = dice.choices(list(chosen), list(chosen.values()))[0]
+        return []
+    return [_fault_at(dice, actor, call, dice.choices(list(chosen), list(chosen.values()))[0])]
+
+
+def _fault_at(dice: random.Random, actor: str, call: str, kind: str) -> Move:
     others = dice.choice([1, 3, 8, 20, 40]) if kind in _LONG else 0
     skip = dice.choice([0, 0, 0, 0, 1, 2, 5])
     return Move(actor, "fault", dice.getrandbits(32), call=call, kind=kind, skip=skip, others=others)

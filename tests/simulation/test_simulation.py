@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.__main__ import chunk
-from tests.simulation.mutants import MUTANTS, UNTRIED
+from tests.simulation.mutants import MUTANTS, SCENES
 from tests.simulation.run import run_history, run_seed
-from tests.simulation.schedule import moves_of, setting_of
+from tests.simulation.schedule import PAIRS, Setting, focus_of, moves_of, setting_of
 from tests.simulation.shrink import shrunk
 
 _SEEDS = 25  # of a test; xdist deals the tests out
@@ -40,11 +42,21 @@ def _kept(part: int) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in UNTRIED])
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in SCENES])
 def test_a_broken_rule_is_noticed(name: str) -> None:
     """Each mutant of the product breaks a promise in some history."""
     with MUTANTS[name]():
         assert any(run_seed(seed).broken for seed in range(_MUTANT_SEEDS)), f"nobody notices: {name}"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_shows_a_broken_rule(name: str) -> None:
+    """A mutant that chance meets rarely breaks a promise in its scene, and the product keeps all there."""
+    setting, moves = Setting(0, on_sqlite=False, lenient=True), SCENES[name]()
+    assert run_history(setting, moves).broken is None
+    with MUTANTS[name]():
+        assert run_history(setting, moves).broken is not None
 
 
 def _trace(seed: int) -> list[str]:
@@ -87,6 +99,29 @@ def test_a_failing_history_is_made_short() -> None:
     assert again is not None
     assert again.rule == broken.rule
     assert run_history(setting, short).broken is None  # of the product as it is
+
+
+@pytest.mark.integration
+def test_a_killed_parent_takes_its_children_along() -> None:
+    """Whoever kills `make simulate` has ended all of it: nobody holds its output open any more."""
+    command = [sys.executable, "-m", "tests.simulation", "--minutes", "60", "--from", "1", "--processes", "2"]
+    root = str(Path(__file__).parents[2])
+    started = subprocess.Popen(
+        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert started.stderr is not None
+        assert started.stderr.read(1)  # the first histories are done, so both children are there
+        started.kill()
+        started.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+
+
+def test_every_pair_has_a_history_that_looks_at_it() -> None:
+    """Five hundred histories look at each place and each fault there."""
+    assert {focus_of(seed) for seed in range(500)} >= set(PAIRS)
 
 
 def test_schedules_follow_from_the_seed() -> None:

@@ -16,16 +16,15 @@ from unittest import mock
 
 from pyiceberg.table import Table
 
-from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, TopicWish
-from tabletopic_kernel.table.schemas import versions as writers
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
 from tests.simulation.kafka import _FIRST_MS, LEARNED, ModelRegistry, Topic
-from tests.simulation.lake import LETTERS, MAIN, Lake, pyiceberg_in_one_thread
+from tests.simulation.lake import LETTERS, MAIN, Lake
+from tests.simulation.one_thread import pyiceberg_in_one_thread
 from tests.simulation.process import Process, has_work
 from tests.simulation.reader import Reader
 from tests.simulation.schedule import Move, Setting
@@ -60,7 +59,9 @@ class World:
         self.topic = Topic()
         self.learned = {1, 2, 3}
         self.outside = Outside(self)
-        self.lake = Lake(f"history-{id(self)}", setting.spelling, on_sqlite=setting.on_sqlite)
+        self.lake = Lake(
+            f"history-{id(self)}", setting.spelling, on_sqlite=setting.on_sqlite, lenient=setting.lenient
+        )
         self.reader = Reader(self)
         self.lake.store.call, self.lake.store.written = self.outside.call, self.reader.written
         self.holder: str | None = None
@@ -99,7 +100,6 @@ class World:
         with ExitStack() as patches:
             patches.enter_context(pyiceberg_in_one_thread(self.setting.seed))
             patches.enter_context(mock.patch.object(coordinator, "Worker", make))
-            patches.enter_context(mock.patch.object(writers, "make_decoder", cached_decoder))  # it takes long
             patches.enter_context(noting_steps(self))
             patches.enter_context(self._watched())
             try:

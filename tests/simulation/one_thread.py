@@ -1,0 +1,164 @@
+"""PyIceberg and the product's pools in one thread, without chance, and without needless work.
+
+A history makes thousands of files of a few records each, so most of its time would go into what depends on
+nothing but its arguments: schemas of manifests, readers and writers of Avro, metadata that was parsed before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+from pyiceberg import serializers
+from pyiceberg.avro import file as avro_file
+from pyiceberg.avro.file import AvroFileHeader
+from pyiceberg.manifest import ManifestWriter, clear_manifest_cache
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, TableMetadataUtil
+from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from tabletopic_kernel.clients import manifests, staged_files
+from tabletopic_kernel.formats.decoder import cached_decoder
+from tabletopic_kernel.pipeline.write import data_files
+from tabletopic_kernel.table.schemas import keeper, versions
+
+
+class _AtOnce(Executor):
+    """Runs what it is given in this thread: PyIceberg reads manifests in a pool."""
+
+    def __init__(self, *_: Any) -> None:
+        """Of no size."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class _Parsed:
+    """As ``TableMetadataUtil``, once for each text."""
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def parse_raw(data: str) -> TableMetadata:
+        """Metadata of its JSON."""
+        return TableMetadataUtil.parse_raw(data)
+
+
+def _remembering(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Readers and writers of Avro, once for each schema: PyIceberg makes them anew for each file."""
+    made: dict[Any, Any] = {}
+
+    def remembered(*args: Any, **more: Any) -> Any:
+        key = tuple(_key(one) for one in (*args, *sorted(more.items())))
+        if key not in made:
+            made[key] = make(*args, **more)
+        return made[key]
+
+    return remembered
+
+
+def _text(one: IcebergBaseModel) -> str:
+    """Its JSON, which nobody changes: made once."""
+    text = one.__dict__.get("_simulation_text")
+    if text is None:
+        text = one.__dict__["_simulation_text"] = one.model_dump_json()
+    return text  # type: ignore[no-any-return]
+
+
+def _key(one: Any) -> Any:
+    if isinstance(one, Schema):
+        return _text(one)
+    if isinstance(one, dict):
+        return tuple(sorted(one.items(), key=lambda item: str(item[0])))
+    if isinstance(one, tuple):
+        return tuple(map(_key, one))
+    return one
+
+
+@lru_cache(maxsize=256)
+def _schema_of(text: str) -> Schema:
+    return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+
+
+_entry_schema = ManifestWriter._with_partition
+_entry_schemas: dict[tuple[str, str, int], Schema] = {}
+
+
+def _same_entry_schema(self: ManifestWriter, version: Any) -> Schema:
+    """As ``ManifestWriter._with_partition``, once for each table's schema and partitions."""
+    key = _text(self._schema), _text(self._spec), version
+    if key not in _entry_schemas:
+        _entry_schemas[key] = _entry_schema(self, version)
+    return _entry_schemas[key]
+
+
+_avro_schemas: dict[tuple[str, str | None], Any] = {}
+
+
+class _Conversion(AvroSchemaConversion):
+    """As there; the Avro schema of a file once for each schema."""
+
+    def iceberg_to_avro(self, schema: Schema, schema_name: str | None = None) -> Any:
+        """See PyIceberg's."""
+        key = _text(schema), schema_name
+        if key not in _avro_schemas:
+            _avro_schemas[key] = super().iceberg_to_avro(schema, schema_name)
+        return _avro_schemas[key]
+
+
+# Process-wide: they depend on nothing but their arguments.
+_REMEMBERED = {
+    name: _remembering(getattr(avro_file, name))
+    for name in ("resolve_reader", "construct_reader", "resolve_writer", "construct_writer")
+}
+
+
+@contextmanager
+def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
+    """Patch them for one history.
+
+    Metadata is copied deeply for each step of a transaction, 19 times a commit. Nobody changes it in place,
+    so a shallow copy does: three quarters of a commit's time are saved. PyIceberg knows manifests by their
+    path; histories of one seed have the same paths, and others behind them.
+    """
+    dice = random.Random(seed)
+
+    def made() -> uuid.UUID:
+        return uuid.UUID(int=dice.getrandbits(128), version=4)
+
+    clear_manifest_cache()
+    with ExitStack() as patches:
+        for where, name, what in (
+            (ExecutorFactory, "_instance", _AtOnce()),
+            (ExecutorFactory, "_instance_pid", os.getpid()),
+            (staged_files, "ThreadPoolExecutor", _AtOnce),
+            (manifests, "ThreadPoolExecutor", _AtOnce),
+            (serializers, "TableMetadataUtil", _Parsed),
+            (data_files, "TableMetadataUtil", _Parsed),
+            (keeper, "make_decoder", cached_decoder),
+            (versions, "make_decoder", cached_decoder),
+            (TableProperties, "WRITE_AVRO_COMPRESSION_DEFAULT", "null"),
+            (ManifestWriter, "_with_partition", _same_entry_schema),
+            (avro_file, "AvroSchemaConversion", _Conversion),
+            (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
+            (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
+            (uuid, "uuid4", made),
+            *((avro_file, name, what) for name, what in _REMEMBERED.items()),
+        ):
+            patches.enter_context(mock.patch.object(where, name, what))
+        yield

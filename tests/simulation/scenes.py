@@ -1,0 +1,132 @@
+"""Short schedules that lead to one point: what chance meets too rarely to prove anything by."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tests.simulation.schedule import Move
+
+_ROWS = "catalog commit of rows"
+
+
+def _seed(wanted: Sequence[str], chosen: str) -> int:
+    """A move's seed with which its dice choose so, after the time that every move takes."""
+    for seed in range(10_000):
+        dice = random.Random(seed)
+        dice.randint(1, 1500)
+        if dice.choice(wanted) == chosen:
+            return seed
+    raise ValueError(chosen)
+
+
+def give(host: str) -> Move:
+    """The group gives the topic to a host."""
+    return Move("circumstances", "rebalance", _seed(["A", "B"], host))
+
+
+def go_on(host: str, times: int = 12, seed: int = 0) -> list[Move]:
+    """The host polls, and does what there is to do."""
+    runs = [Move(host, "run", seed * 1_000 + at) for at in range(times)]
+    return [Move(host, "poll"), *runs]
+
+
+def produce(seed: int = 0, times: int = 3) -> list[Move]:
+    """Records come in."""
+    return [Move("circumstances", "produce", seed * 1_000 + at) for at in range(times)]
+
+
+def fault(host: str, call: str, kind: str, others: int = 0) -> Move:
+    """The host's next such call goes wrong."""
+    return Move(host, "fault", call=call, kind=kind, others=others)
+
+
+def begin(seed: int = 0) -> list[Move]:
+    """A has the topic, its table has rows, and B waits."""
+    return [Move("A", "start"), Move("B", "start"), give("A"), *produce(seed), *go_on("A", 20, seed)]
+
+
+def lost_and_not_done(seed: int = 0) -> list[Move]:
+    """The catalog does not take a commit, and nobody says so; the next ones it takes."""
+    return [
+        *begin(seed),
+        fault("A", _ROWS, "fails"),
+        *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
+    ]
+
+
+def lost_and_built_upon(seed: int = 0) -> list[Move]:
+    """A commit is in the table, its answer is lost, and another writer's snapshot is the head by then."""
+    return [
+        *begin(seed),
+        *produce(seed + 1),
+        fault("A", _ROWS, "answer lost", 1),
+        Move("A", "poll"),
+        *(
+            move
+            for at in range(12)
+            for move in (Move("A", "run", seed * 1_000 + 500 + at), Move("foreign", "append", at))
+        ),
+        *produce(seed + 2),
+        *go_on("A", 12, seed + 2),
+    ]
+
+
+def late_after_a_rollback(seed: int = 0) -> list[Move]:
+    """A's commit is on its way while B claims the table, somebody rolls the claim back, and it arrives."""
+    return [
+        *begin(seed),
+        *produce(seed + 1),
+        fault("A", _ROWS, "comes late"),
+        fault("A", "settle", "dies"),
+        *go_on("A", 20, seed + 1),
+        give("B"),
+        Move("B", "poll"),
+        fault("B", "claimed", "dies"),
+        *(Move("B", "step", at) for at in range(6)),
+        Move("foreign", "roll back", _first_of_some()),
+        Move("circumstances", "late requests arrive"),
+    ]
+
+
+def _first_of_some() -> int:
+    """A seed whose dice take the first, of one to five."""
+    for seed in range(1_000_000):
+        dice = [random.Random(seed) for _ in range(5)]
+        if not any(one.randint(1, 1500) * 0 + one.choice(range(n)) for n, one in enumerate(dice, 1)):
+            return seed
+    raise AssertionError
+
+
+def registry_away(seed: int = 0) -> list[Move]:
+    """The registry does not answer for the first records of some schemas."""
+    plain = [at for at in range(seed * 100, seed * 100 + 100) if not _is_mixed(at)][:3]
+    mixed = [at for at in range(seed * 100, seed * 100 + 100) if _is_mixed(at)][:3]
+    return [
+        *(Move("A", "start"), give("A")),
+        *(Move("circumstances", "produce", at) for at in plain),
+        *go_on("A", 20, seed),
+        *[fault("A", "registry", "fails")] * 3,
+        *(Move("circumstances", "produce", at) for at in mixed),
+        *go_on("A", 20, seed + 1),
+    ]
+
+
+def _is_mixed(seed: int) -> bool:
+    """Whether ``people.produce`` with this seed makes records of all kinds."""
+    dice = random.Random(seed)
+    dice.randint(1, 1500)
+    return dice.random() < 0.5
+
+
+def overtaken(seed: int = 0) -> list[Move]:
+    """A's commit stands still while B takes the topic over."""
+    return [
+        *begin(seed),
+        *produce(seed + 1),
+        fault("A", _ROWS, "slow", 60),
+        *go_on("A", 14, seed + 1),
+        give("B"),
+        *go_on("B", 14, seed),
+        *go_on("A", 4, seed + 2),
+    ]
