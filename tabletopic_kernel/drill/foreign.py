@@ -86,9 +86,10 @@ def rewrite(table: Table, dice: random.Random) -> str:
 
 
 def rollback(table: Table, dice: random.Random) -> str:
-    """To one of the last snapshots before the head, and not behind a replay.
+    """To one of the last snapshots before the head, and not behind a replay, nor where no ledger is left.
 
-    Who takes rows of a replay back loses them, as their letters are gone; no host could help that.
+    Who takes rows of a replay back loses them, as their letters are gone, and without a ledger nobody knows
+    where to go on: a host can only stop then.
     """
     head = table.current_snapshot()
     steps = dice.randint(1, 4)
@@ -104,10 +105,10 @@ def rollback(table: Table, dice: random.Random) -> str:
 
 
 def _replay_of(table: Table, snapshot: Snapshot) -> str | None:
-    """The newest replay whose rows a snapshot has."""
+    """The newest replay whose rows a snapshot has, empty for none; None where no ledger is left."""
     for one in ancestors_of(snapshot, table.metadata):
         if one.summary is not None and "tabletopic.offsets" in one.summary.additional_properties:
-            return one.summary.additional_properties.get("tabletopic.replay-id")
+            return one.summary.additional_properties.get("tabletopic.replay-id", "")
     return None
 
 

@@ -90,8 +90,8 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
 def _newest(
     properties: Mapping[str, str], topic: str, first: Mapping[int, int], ends: Mapping[int, int], most: int
 ) -> list[Record]:
-    share = max(1, most // max(1, len(ends)))
-    begins = {one: max(first.get(one, 0), end - share) for one, end in ends.items()}
+    # Of each partition, as all may be in one.
+    begins = {one: max(first.get(one, 0), end - most) for one, end in ends.items()}
     wanted = {one: end for one, end in ends.items() if begins[one] < end}
     if not wanted:
         return []
@@ -104,10 +104,8 @@ def _newest(
     )
     try:
         consumer.assign([TopicPartition(topic, one, begins[one]) for one in wanted])
-        return [
-            Record(_bytes(one.key()), _bytes(one.value()), _headers(one))
-            for one in _until(consumer, topic, wanted)
-        ][-most:]
+        found = sorted(_until(consumer, topic, wanted), key=lambda one: one.timestamp()[1])
+        return [Record(_bytes(one.key()), _bytes(one.value()), _headers(one)) for one in found[-most:]]
     finally:
         consumer.close()
 

@@ -183,6 +183,7 @@ class TopicTable:
         self.reload()
         if self.has_commit(after.commit_id):
             return
+        self._check_not_behind_its_ledger()
         self._check_planned_on(planned, after.epoch)
         chosen = list(files)
         if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
@@ -226,6 +227,23 @@ class TopicTable:
                 f"the catalog did not confirm the commit ({first_line(error)}); the table's history is asked "
                 "whether it went through: is the catalog running, and is [catalog] right?"
             ) from error
+
+    def _check_not_behind_its_ledger(self) -> None:
+        """See that the ledger that the tag has kept is not of rows that somebody took back (I8).
+
+        After others have expired the ledger's ancestors, a rollback to a snapshot of theirs leaves a head
+        whose own ledger is gone; the tag's is newer, and its rows are no longer in the table.
+        """
+        found, head = self.ledger_snapshot(), self.table.metadata.current_snapshot()
+        if found is None or head is None:
+            return
+        newest = found[1].sequence_number or 0
+        if newest > (head.sequence_number or 0):
+            raise ActionNeededError(
+                f"{self.identifier} was rolled back to a snapshot whose ledger others have expired: nobody "
+                f"knows where to go on. Roll it forward to snapshot {found[1].snapshot_id}, which the tag "
+                f"{TAG} has kept, or enable the topic with another --table"
+            )
 
     def _write(self, producer: _SnapshotProducer[Any]) -> None:
         """Write the manifests of a snapshot."""

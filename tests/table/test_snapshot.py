@@ -151,6 +151,29 @@ def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, cat
     assert fresh(catalog).ledger == after
 
 
+def test_a_rollback_to_where_the_ledger_was_expired_stops(owned: Owned, catalog: Catalog) -> None:
+    """The tag has kept a newer ledger, whose rows are gone: who went on there would lose them (I8)."""
+    table, ledger = owned
+    first, more = batch(table, 0, 3), batch(table, 3, 5)
+    middle = next_commit(ledger, first)
+    table.commit(first.files, ledger, middle)
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.append(foreign.scan().to_arrow())
+    theirs = foreign.metadata.current_snapshot_id
+    assert theirs is not None
+    after = next_commit(middle, more)
+    fresh(catalog).commit(more.files, middle, after)
+    foreign.refresh()
+    others = [s.snapshot_id for s in foreign.metadata.snapshots[:-1] if s.snapshot_id != theirs]
+    foreign.maintenance.expire_snapshots().by_ids(others).commit()
+    foreign.refresh().manage_snapshots().rollback_to_snapshot(theirs).commit()
+    found = fresh(catalog)
+    assert found.ledger == after
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        found.claim(after.claimed(9, "next owner"), after)
+    assert catalog.load_table(IDENTIFIER).metadata.current_snapshot_id == theirs
+
+
 @pytest.mark.parametrize(("fault", "there"), [(answer_lost, True), (never_arrived, False)])
 def test_an_unknown_outcome_is_settled_by_the_history(
     owned: Owned, catalog: Catalog, fault: object, there: bool
