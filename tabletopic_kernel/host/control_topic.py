@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from pydantic import ValidationError
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer, make_producer
+from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
+from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json, is_heartbeat
 
 CONTROL_TOPIC = "__tabletopic.control"
@@ -53,75 +53,54 @@ def read_events(
 ) -> Iterator[ControlEvent]:
     """Events from ``since_ms`` on (None: all that are kept), in order; ``follow`` keeps going while true.
 
-    Messages that are no events of this version are passed over.
+    Messages that are no events of this version are skipped.
+
+    Raises:
+        RetryableError: the broker does not answer.
     """
-    consumer = make_consumer(properties, group_id="tabletopic-events", enable_auto_commit="false")
-    try:
-        place = TopicPartition(CONTROL_TOPIC, 0)
-        low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
-        start = low
+    with Reader(properties, "tabletopic-events") as reader:
+        start, end = reader.bounds(CONTROL_TOPIC, 0)
         if since_ms is not None:
-            at = TopicPartition(CONTROL_TOPIC, 0, since_ms)
-            found = consumer.offsets_for_times([at], timeout=TIMEOUT_S)[0].offset
-            start = high if found < 0 else found
-        consumer.assign([TopicPartition(CONTROL_TOPIC, 0, start)])
-        position = start
-        deadline = time.monotonic() + TIMEOUT_S
-        while position < high or (follow is not None and follow()):
-            messages = consumer.consume(500, timeout=0.2)
-            for message in messages:
-                position = (message.offset() or 0) + 1
-                if message.error() is None and (event := _parse(message.value())) is not None:
-                    yield event
-            if follow is None and not messages and time.monotonic() > deadline:
-                return
-    finally:
-        consumer.close()
+            since = reader.offset_at(CONTROL_TOPIC, 0, since_ms)
+            start = end if since is None else since
+        if follow is not None:
+            batches = reader.follow([TopicPartition(CONTROL_TOPIC, 0, start)], follow)
+        else:
+            batches = reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
+        for messages in batches:
+            yield from filter(None, (parse_event(message) for message in messages))
 
 
 def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) -> list[ControlEvent]:
     """The last ``limit`` events of a topic (None: of all), newest first, heartbeats left out.
 
     Reads backwards in growing steps, so that few and recent events cost little however long the log is.
+
+    Raises:
+        RetryableError: the broker does not answer.
     """
-    consumer = make_consumer(properties, group_id="tabletopic-events", enable_auto_commit="false")
     found: list[ControlEvent] = []
-    try:
-        low, end = consumer.get_watermark_offsets(TopicPartition(CONTROL_TOPIC, 0), timeout=TIMEOUT_S)
+    with Reader(properties, "tabletopic-events") as reader:
+        first, end = reader.bounds(CONTROL_TOPIC, 0)
         step = _FIRST_STEP
-        while end > low and len(found) < limit:
-            start = max(low, end - step)
-            events = [event for raw in _between(consumer, start, end) if (event := _news(raw, topic))]
-            found += reversed(events)
+        while end > first and len(found) < limit:
+            start = max(first, end - step)
+            batches = reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
+            news = [event for batch in batches for raw in batch if (event := _news(raw, topic))]
+            found += reversed(news)
             end, step = start, step * 4
-    finally:
-        consumer.close()
     return found[:limit]
 
 
-def _between(consumer: Consumer, start: int, end: int) -> Iterator[Message]:
-    """The messages from ``start`` to before ``end``; those that the broker does not give in time are left."""
-    consumer.assign([TopicPartition(CONTROL_TOPIC, 0, start)])
-    deadline = time.monotonic() + TIMEOUT_S
-    position = start
-    while position < end and time.monotonic() < deadline:
-        for message in consumer.consume(1000, timeout=0.2):
-            position = (message.offset() or 0) + 1
-            if message.error() is None and position <= end:
-                yield message
+def parse_event(message: Message) -> ControlEvent | None:
+    """The event in a message; None for what is none of this version."""
+    try:
+        return event_of_json((message.value() or b"").decode(errors="replace"))
+    except ValidationError:
+        return None
 
 
 def _news(message: Message, topic: str | None) -> ControlEvent | None:
-    key, value = message.key(), message.value()
-    if topic is not None and (key is None or bytes(key) != topic.encode()):
+    if topic is not None and message.key() != topic.encode():
         return None
-    if value is None or is_heartbeat(bytes(value)):
-        return None
-    return _parse(bytes(value))
-
-
-def _parse(value: bytes | None) -> ControlEvent | None:
-    try:
-        return event_of_json((value or b"").decode(errors="replace"))
-    except ValidationError:
-        return None
+    return None if message.value() is None or is_heartbeat(message.value() or b"") else parse_event(message)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from time import monotonic
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 from pydantic import ValidationError
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer, make_producer
+from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
+from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicWish
 
@@ -68,31 +68,11 @@ def write_wish(broker: Broker, topic: str, wish: TopicWish | None) -> None:
 def read_wishes(broker: Broker) -> dict[str, TopicWish]:
     """What should run now, by topic; empty where nothing was ever switched on."""
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
-    open_ends = {partition: end for partition, end in ends.items() if end > 0}
     wishes: dict[str, TopicWish] = {}
-    if not open_ends:
-        return wishes
-    consumer = make_consumer(
-        broker.properties,
-        group_id="tabletopic-readers",
-        enable_auto_commit="false",
-        auto_offset_reset="earliest",
-    )
-    try:
-        consumer.assign([TopicPartition(SETTINGS_TOPIC, partition, 0) for partition in open_ends])
-        deadline = monotonic() + TIMEOUT_S
-        while open_ends and monotonic() < deadline:
-            for message in consumer.consume(500, timeout=0.1):
+    with Reader(broker.properties, "tabletopic-readers") as reader:
+        for messages in reader.read_range(SETTINGS_TOPIC, dict.fromkeys(ends, 0), ends):
+            for message in messages:
                 _apply(message, wishes)
-            for place in consumer.position(list(map(_place, open_ends))):
-                if place.offset >= open_ends[place.partition]:
-                    del open_ends[place.partition]
-    except KafkaException as error:
-        raise RetryableError(f"could not read {SETTINGS_TOPIC}: {error.args[0].str()}") from error
-    finally:
-        consumer.close()
-    if open_ends:
-        raise RetryableError(f"the broker did not give {SETTINGS_TOPIC} within {TIMEOUT_S:.0f} s; try again")
     return wishes
 
 
@@ -117,7 +97,3 @@ def _apply(message: Message, wishes: dict[str, TopicWish]) -> None:
         wishes.pop(wished.topic, None)
     else:
         wishes[wished.topic] = wished.wish
-
-
-def _place(partition: int) -> TopicPartition:
-    return TopicPartition(SETTINGS_TOPIC, partition)

@@ -28,7 +28,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 
 from tabletopic_kernel.clients.catalog import create_table, first_line, is_outside, reachable
 from tabletopic_kernel.clients.requirements import same_schemas
-from tabletopic_kernel.clients.staged_files import unreadable
+from tabletopic_kernel.clients.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import (
     ActionNeededError,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker, make_consumer
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
@@ -20,7 +21,7 @@ from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, BAD_SCHEMA_HEADER, INTERNAL_ERROR
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode.narrow import narrowed
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
@@ -62,41 +63,10 @@ def peek(
     """
     facts = broker.facts(topic)
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
-    messages = _read(broker, topic, starts, facts.end)
+    with Reader(broker.properties, "tabletopic-readers") as reader:
+        messages = list(chain.from_iterable(reader.read_range(topic, starts, facts.end)))
     messages.sort(key=lambda one: (one.timestamp()[1], one.offset() or 0), reverse=True)
     return _decoded(messages[:count], topic, settings, registry)
-
-
-def _read(broker: Broker, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> list[Message]:
-    waiting = {partition for partition, start in starts.items() if start < ends[partition]}
-    found: list[Message] = []
-    if not waiting:
-        return found
-    consumer = make_consumer(
-        broker.properties,
-        group_id="tabletopic-readers",
-        enable_auto_commit="false",
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-    )
-    try:
-        consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in waiting])
-        deadline = time.monotonic() + TIMEOUT_S
-        while waiting and time.monotonic() < deadline:
-            found += [
-                message
-                for message in consumer.consume(500, timeout=0.1)
-                if message.error() is None and (message.offset() or 0) < ends[message.partition() or 0]
-            ]
-            # By position: the last offsets may be control records of a transaction, which nobody is given.
-            for place in consumer.position([TopicPartition(topic, partition) for partition in waiting]):
-                if place.offset >= ends[place.partition]:
-                    waiting.discard(place.partition)
-    except KafkaException as error:
-        raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
-    finally:
-        consumer.close()
-    return found
 
 
 _Decode = Callable[[Group], tuple[pa.RecordBatch, list[Refused]]]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
-from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.commit_cycle import State
@@ -240,27 +241,16 @@ def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> d
     if not places:
         return {}
     oldest: dict[str, int] = {}
-    consumer = make_consumer(
-        broker.properties,
-        group_id="tabletopic-readers",
-        enable_auto_commit="false",
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        queued_max_messages_kbytes=1024,
-        fetch_message_max_bytes=65536,
-    )
-    try:
-        consumer.assign(places)
-        open_places = {(place.topic, place.partition) for place in places}
-        deadline = time.monotonic() + _PEEK_S
-        while open_places and time.monotonic() < deadline:
-            for message in consumer.consume(64, timeout=0.05):
-                place = (message.topic(), message.partition())
-                if message.error() is None and place in open_places:
-                    open_places.discard(place)
-                    consumer.pause([TopicPartition(*place)])
-                    topic, stamp = str(message.topic()), int(message.timestamp()[1])
+    waiting = {(place.topic, place.partition) for place in places}
+    until = time.monotonic() + _PEEK_S
+    small = {"queued_max_messages_kbytes": 1024, "fetch_message_max_bytes": 65536}
+    with Reader(broker.properties, "tabletopic-readers", **small) as reader:
+        for messages in reader.follow(places, lambda: bool(waiting) and time.monotonic() < until):
+            for message in messages:
+                topic, partition = str(message.topic()), message.partition() or 0
+                if (topic, partition) in waiting:
+                    waiting.discard((topic, partition))
+                    reader.pause(topic, partition)
+                    stamp = int(message.timestamp()[1])
                     oldest[topic] = min(stamp, oldest.get(topic, stamp))
-    finally:
-        consumer.close()
     return oldest

@@ -28,7 +28,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tabletopic_kernel.clients import manifests, staged_files
+from tabletopic_kernel.clients import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.pipeline.write import data_files
 from tabletopic_kernel.table.schemas import keeper, versions
@@ -146,8 +146,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
         for where, name, what in (
             (ExecutorFactory, "_instance", _AtOnce()),
             (ExecutorFactory, "_instance_pid", os.getpid()),
-            (staged_files, "ThreadPoolExecutor", _AtOnce),
-            (manifests, "ThreadPoolExecutor", _AtOnce),
+            (storage, "ThreadPoolExecutor", _AtOnce),
             (serializers, "TableMetadataUtil", _Parsed),
             (data_files, "TableMetadataUtil", _Parsed),
             (keeper, "make_decoder", cached_decoder),

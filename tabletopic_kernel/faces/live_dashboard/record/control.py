@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Message, TopicPartition
-from pydantic import ValidationError
+from confluent_kafka import Message, TopicPartition
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, make_consumer
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, parse_event
 from tabletopic_kernel.local.clock import now_ms
-from tabletopic_kernel.model.progress.events import ControlEvent, event_of_json, is_heartbeat
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.progress.events import ControlEvent, is_heartbeat
 
 Take = Callable[[list[ControlEvent]], None]
 # Of the last minutes heartbeats count too: they tell who is alive and what is staged.
 _RECENT_MS = 120_000
-_BATCH = 1_000
 _CHUNK = 20_000
-_POLL_S = 0.2
+_AGAIN_S = 1.0
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,19 @@ class Log:
 
 
 def find_log(properties: Mapping[str, str]) -> Log:
-    """Where the control topic begins; raises KafkaException where it cannot be had."""
-    consumer = _consumer(properties)
-    try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(CONTROL_TOPIC, 0), timeout=TIMEOUT_S)
-        since = TopicPartition(CONTROL_TOPIC, 0, now_ms() - _RECENT_MS)
-        recent = consumer.offsets_for_times([since], timeout=TIMEOUT_S)[0].offset
-        return Log(low, high if recent < 0 else max(low, recent))
-    finally:
-        consumer.close()
+    """Where the control topic begins; raises RetryableError where it cannot be had."""
+    with _reader(properties) as reader:
+        first, end = reader.bounds(CONTROL_TOPIC, 0)
+        recent = reader.offset_at(CONTROL_TOPIC, 0, now_ms() - _RECENT_MS)
+        return Log(first, end if recent is None else max(first, recent))
 
 
 def follow(properties: Mapping[str, str], log: Log, take: Take, over: threading.Event) -> None:
     """Read what is recent and go on until ``over``, also over outages; ``take`` gets events in batches."""
-    consumer = _consumer(properties)
-    try:
-        consumer.assign([TopicPartition(CONTROL_TOPIC, 0, log.recent)])
-        while not over.is_set():
-            if events := _events(consumer.consume(_BATCH, timeout=_POLL_S)):
-                take(events)
-    finally:
-        consumer.close()
+    with _reader(properties) as reader:
+        place = TopicPartition(CONTROL_TOPIC, 0, log.recent)
+        for messages in reader.follow([place], lambda: not over.is_set()):
+            take(_events(messages))
 
 
 def recall(
@@ -66,56 +58,32 @@ def recall(
 
     ``told`` hears which share is read, 0 to 1.
     """
-    consumer = _consumer(properties)
-    try:
+    with _reader(properties) as reader:
         upper = log.recent
         while upper > log.first and not over.is_set():
             lower = max(log.first, upper - _CHUNK)
-            take(_chunk(consumer, lower, upper, over))
+            try:
+                take(_chunk(reader, lower, upper, over))
+            except RetryableError as error:
+                _LOG.info("the past: %s", error)
+                over.wait(_AGAIN_S)
+                continue
             upper = lower
             told((log.recent - upper) / (log.recent - log.first))
         told(1.0)
-    finally:
-        consumer.close()
 
 
-def _chunk(consumer: Consumer, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:
-    """Events of the offsets from ``lower`` to before ``upper``, without heartbeats."""
-    consumer.assign([TopicPartition(CONTROL_TOPIC, 0, lower)])
-    found: list[ControlEvent] = []
-    quiet_since = time.monotonic()
-    while not over.is_set() and time.monotonic() - quiet_since < TIMEOUT_S:
-        messages = consumer.consume(_BATCH, timeout=_POLL_S)
-        ours = [message for message in messages if (message.offset() or 0) < upper]
-        found += _events([one for one in ours if not is_heartbeat(one.value() or b"")])
-        position = consumer.position([TopicPartition(CONTROL_TOPIC, 0)])[0].offset
-        if len(ours) < len(messages) or position >= upper:
-            break
-        if messages:
-            quiet_since = time.monotonic()
-    return found
+def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:
+    """Events of the offsets from ``lower`` to before ``upper``, without heartbeats: commits say as much."""
+    batches = reader.read_range(CONTROL_TOPIC, {0: lower}, {0: upper}, lambda: not over.is_set())
+    return _events([one for batch in batches for one in batch if not is_heartbeat(one.value() or b"")])
 
 
-def _consumer(properties: Mapping[str, str]) -> Consumer:
-    return make_consumer(
-        properties,
-        group_id="tabletopic-dashboard",
-        enable_auto_commit="false",
-        auto_offset_reset="earliest",
-        # Small queues: the past is read once, and memory stays bounded while it is.
-        queued_max_messages_kbytes=8192,
-        fetch_error_backoff_ms=200,
-    )
+def _reader(properties: Mapping[str, str]) -> Reader:
+    # Small queues: the past is read once, and memory stays bounded while it is.
+    small = {"queued_max_messages_kbytes": 8192, "fetch_error_backoff_ms": 200}
+    return Reader(properties, "tabletopic-dashboard", **small)
 
 
 def _events(messages: Sequence[Message]) -> list[ControlEvent]:
-    """The events in messages; those that are none of this version are passed over."""
-    found: list[ControlEvent] = []
-    for message in messages:
-        if message.error() is not None:
-            continue
-        try:
-            found.append(event_of_json((message.value() or b"").decode(errors="replace")))
-        except ValidationError:
-            continue
-    return found
+    return list(filter(None, map(parse_event, messages)))

@@ -1,17 +1,19 @@
-"""Which files the snapshots of a table reach, read from their manifests."""
+"""The storage of a table: which files its manifests name, and whether staged files are there and whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
+from tabletopic_kernel.clients.catalog import reachable
 from tabletopic_kernel.model.errors import RetryableError
 
 _READERS = 8  # most of the time of a read is the storage's
+_AT_ONCE = 16  # requests of an object store; each takes some ten milliseconds, most of them waiting
 
 
 def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile]:
@@ -54,3 +56,30 @@ def _live(io: FileIO, manifest: ManifestFile) -> list[str]:
             f"the manifest {manifest.manifest_path} has {len(found)} of {expected} files; it is damaged"
         )
     return found
+
+
+def unreadable(io: FileIO, files: Sequence[DataFile]) -> list[str]:
+    """What is wrong with files that are missing or shorter than they were written, a text for each.
+
+    Asks the storage for the length of each, in parallel.
+
+    Raises:
+        RetryableError: the storage does not answer.
+    """
+
+    def look(file: DataFile) -> str | None:
+        try:
+            there = len(io.new_input(file.file_path))
+        except FileNotFoundError:
+            return f"{file.file_path} is missing"
+        if there < file.file_size_in_bytes:
+            return f"{file.file_path} has {there} of {file.file_size_in_bytes} bytes"
+        return None
+
+    with reachable("the storage"):
+        if len(files) == 1:
+            found = [look(files[0])]
+        else:
+            with ThreadPoolExecutor(_AT_ONCE, "staged files") as pool:
+                found = list(pool.map(look, files))
+    return [fault for fault in found if fault is not None]

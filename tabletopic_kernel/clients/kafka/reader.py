@@ -1,0 +1,112 @@
+"""Reading records for people and for the program's own topics: a range of offsets, or from an offset on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, make_consumer
+from tabletopic_kernel.model.errors import RetryableError
+
+_BATCH = 1_000
+_POLL_S = 0.1
+
+
+class Reader:
+    """One consumer, for one thread; it joins no group and commits no offsets. ``with`` closes it."""
+
+    def __init__(self, properties: Mapping[str, str], group_id: str, **more: Any) -> None:
+        """Raises SettingsError on properties that librdkafka refuses; ``more`` as ``make_consumer``."""
+        self._consumer = make_consumer(
+            properties,
+            group_id=group_id,
+            enable_auto_commit="false",
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            **more,
+        )
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first and the end offset; raises RetryableError when the broker does not answer."""
+        place = TopicPartition(topic, partition)
+        low, high = _asked(topic, lambda: self._consumer.get_watermark_offsets(place, timeout=TIMEOUT_S))
+        return int(low), int(high)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The first offset at or after a time, None where there is none; raises as ``bounds``."""
+        place = TopicPartition(topic, partition, timestamp_ms)
+        (found,) = _asked(topic, lambda: self._consumer.offsets_for_times([place], timeout=TIMEOUT_S))
+        return None if found.offset < 0 else int(found.offset)
+
+    def read_range(
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        going: Callable[[], bool] = lambda: True,
+    ) -> Iterator[list[Message]]:
+        """Committed records from ``starts`` to before ``ends``, by partition, in batches, while ``going``.
+
+        Ends by the consumer's position: the last offsets may be control records, which nobody is given.
+
+        Raises:
+            RetryableError: nothing came for ten seconds.
+        """
+        waiting = {p for p, start in starts.items() if start < ends.get(p, 0)}
+        before, quiet_since = dict(starts), time.monotonic()
+        batches = self._batches([TopicPartition(topic, p, starts[p]) for p in waiting])
+        while waiting and going():
+            found = next(batches)
+            ours = [one for one in found if (one.offset() or 0) < ends[one.partition() or 0]]
+            if ours:
+                yield ours
+            now = {p.partition: p.offset for p in self._consumer.position(_places(topic, waiting))}
+            waiting -= {p for p, offset in now.items() if offset >= ends[p]}
+            if found or now != before:
+                before, quiet_since = now, time.monotonic()
+            elif time.monotonic() - quiet_since > TIMEOUT_S:
+                raise RetryableError(
+                    f"the broker did not deliver {topic} within {TIMEOUT_S:.0f} s; try again"
+                )
+
+    def follow(self, places: Sequence[TopicPartition], going: Callable[[], bool]) -> Iterator[list[Message]]:
+        """Committed records from ``places`` on, in batches, while ``going``; waits out outages (I9)."""
+        batches = self._batches(places)
+        while going():
+            if found := next(batches):
+                yield found
+
+    def pause(self, topic: str, partition: int) -> None:
+        """Deliver no more of a partition that is being followed."""
+        self._consumer.pause([TopicPartition(topic, partition)])
+
+    def _batches(self, places: Sequence[TopicPartition]) -> Iterator[list[Message]]:
+        """The one loop: what the broker delivers in a tenth of a second, without errors; may be empty."""
+        self._consumer.assign(list(places))
+        topic = places[0].topic if places else ""
+        while True:
+            found = _asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
+            yield [message for message in found if message.error() is None]
+
+
+def _places(topic: str, partitions: set[int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in partitions]
+
+
+def _asked(topic: str, ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except KafkaException as error:
+        raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
