@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
@@ -38,6 +38,22 @@ _POLL_S = 0.2
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
 
+@dataclass
+class _Topic:
+    """What a host keeps of one topic that it holds.
+
+    ``commit_asked_ms`` and ``replay_id`` are the last requests that were acted on. Between the end of one
+    coordinator and the next there is none, and ``reopen`` is what the next poll opens.
+    """
+
+    partition: int  # of the settings topic
+    coordinator: Coordinator | None = None
+    commit_asked_ms: int = 0
+    replay_id: str | None = None
+    reported: State | None = None
+    reopen: TopicWish | None = None
+
+
 class Host:
     """Runs table topics from ``start`` to ``stop``. All work on the group happens in one thread."""
 
@@ -47,17 +63,12 @@ class Host:
         self._reporter = HostReporter(self._services)
         self._stop = threading.Event()
         self._joined = threading.Event()
-        self._lock = threading.Lock()  # guards _coordinators; the rest belongs to the host's thread
-        self._coordinators: dict[str, Coordinator] = {}
-        self._place: dict[str, int] = {}  # topic → settings partition
-        self._reopening: dict[str, TopicWish] = {}  # closed just now, to be opened after the next poll
+        self._lock = threading.Lock()  # guards which topics are in _topics; the rest is the host's thread's
+        self._topics: dict[str, _Topic] = {}
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, Wished]] = {}
         self._ends: dict[int, int] = {}  # of those partitions, when they came here
         self._last_poll = time.monotonic()
-        self._told: dict[str, State] = {}
-        self._commit_asked_ms: dict[str, int] = {}  # topic → the last request that was acted on
-        self._replayed: dict[str, str | None] = {}  # topic → id of the last replay that was asked for
         self.error: Exception | None = None
         self.waits_for: str | None = None  # why it has not joined the group yet
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
@@ -94,7 +105,7 @@ class Host:
     def coordinators(self) -> dict[str, Coordinator]:
         """The table topics that run here."""
         with self._lock:
-            return dict(self._coordinators)
+            return {name: one.coordinator for name, one in self._topics.items() if one.coordinator}
 
     def progress(self) -> list[events.Progress]:
         """Progress of every table topic here."""
@@ -129,7 +140,7 @@ class Host:
             _LOG.exception("host %s", self.id)
             self.error = error
         finally:
-            self._close_all(list(self.coordinators()))
+            self._close_all(list(self._topics))
             consumer.close()
             self._services.control.close()
 
@@ -172,8 +183,9 @@ class Host:
         if everyone:
             self._reporter.beat(sorted(self.coordinators()))
         for record in self.progress():
-            if everyone or self._told.get(record.topic) is not record.state:
-                self._told[record.topic] = record.state
+            topic = self._topics[record.topic]
+            if everyone or topic.reported is not record.state:
+                topic.reported = record.state
                 self._services.control.write(
                     events.Heartbeat(
                         topic=record.topic, at_ms=self._services.now_ms(), host=self.id, progress=record
@@ -203,12 +215,13 @@ class Host:
         for partition in gone:
             self._catching_up.pop(partition, None)
             self._ends.pop(partition, None)
-        self._close_all([topic for topic, partition in self._place.items() if partition in gone])
+        self._close_all([name for name, topic in self._topics.items() if topic.partition in gone])
 
     def _holds(self, topic: str) -> bool:
         """Whether the group still counts on this host for the topic; no if it has not polled for a while."""
         alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
-        return self._place.get(topic) in self._held and alive
+        here = self._topics.get(topic)
+        return here is not None and here.partition in self._held and alive
 
     # -- wishes
 
@@ -249,51 +262,49 @@ class Host:
                     self._apply(wished, partition)
 
     def _apply(self, wished: Wished, partition: int) -> None:
-        running = self.coordinators().get(wished.topic)
-        if wished.wish is None:
-            self._close_all([wished.topic])
-        elif running is None:
-            self._place[wished.topic] = partition
-            self._open(wished.topic, wished.wish)
-        elif running.settings != wished.wish.settings or running.has_died:
-            self._close_all([wished.topic])
-            self._place[wished.topic] = partition
-            self._reopening[wished.topic] = wished.wish
-        elif wished.wish.commit_asked_ms > self._commit_asked_ms.get(wished.topic, 0):
+        name, wish = wished.topic, wished.wish
+        if wish is None:
+            self._close_all([name])
+            return
+        topic = self._topics.get(name)
+        running = topic.coordinator if topic else None
+        if topic is None or running is None:
+            self._open(name, partition, wish)
+        elif running.settings != wish.settings or running.has_died:
+            self._close_all([name])
+            self._keep(name, _Topic(partition, reopen=wish))
+        elif wish.commit_asked_ms > topic.commit_asked_ms:
             # No more than that: it must not resume a topic that failed.
-            self._commit_asked_ms[wished.topic] = wished.wish.commit_asked_ms
+            topic.commit_asked_ms = wish.commit_asked_ms
             running.commit_now()
-        elif wished.wish.replay is not None and wished.wish.replay.id != self._replayed.get(wished.topic):
-            self._replayed[wished.topic] = wished.wish.replay.id
-            running.replay(wished.wish.replay)
+        elif wish.replay is not None and wish.replay.id != topic.replay_id:
+            topic.replay_id = wish.replay.id
+            running.replay(wish.replay)
         else:
-            running.wish(Event.PAUSE if wished.wish.run == "paused" else Event.RESUME)
+            running.wish(Event.PAUSE if wish.run == "paused" else Event.RESUME)
 
     def _open_again(self) -> None:
-        """Closing may have taken so long that the topic is another host's; a poll tells."""
-        reopening, self._reopening = self._reopening, {}
-        for topic, wish in reopening.items():
-            if topic in self._place:
-                self._open(topic, wish)
+        """Closing may have taken so long that the topic is another host's; only a poll notices."""
+        for name, topic in list(self._topics.items()):
+            if topic.reopen is not None:
+                self._open(name, topic.partition, topic.reopen)
 
-    def _open(self, topic: str, wish: TopicWish) -> None:
-        coordinator = Coordinator(topic, wish.settings, self._services)
-        with self._lock:
-            self._coordinators[topic] = coordinator
+    def _open(self, name: str, partition: int, wish: TopicWish) -> None:
+        coordinator = Coordinator(name, wish.settings, self._services)
         # Old requests are not repeated.
-        self._commit_asked_ms[topic] = wish.commit_asked_ms
-        self._replayed[topic] = wish.replay.id if wish.replay else None
+        replay_id = wish.replay.id if wish.replay else None
+        self._keep(name, _Topic(partition, coordinator, wish.commit_asked_ms, replay_id))
         coordinator.start(paused=wish.run == "paused")
 
-    def _close_all(self, topics: list[str]) -> None:
+    def _keep(self, name: str, topic: _Topic) -> None:
+        with self._lock:
+            self._topics[name] = topic
+
+    def _close_all(self, names: list[str]) -> None:
         """Close several at once: each commits what it has staged."""
         with self._lock:
-            closing = {topic: self._coordinators.pop(topic, None) for topic in topics}
-        for topic in topics:
-            self._place.pop(topic, None)
-            for kept in (self._told, self._commit_asked_ms, self._replayed):
-                kept.pop(topic, None)
-        _together([coordinator.close for coordinator in closing.values() if coordinator is not None])
+            closing = [self._topics.pop(name, None) for name in names]
+        _together([one.coordinator.close for one in closing if one and one.coordinator])
 
 
 def _together(calls: list[Callable[[float], bool]]) -> None:
