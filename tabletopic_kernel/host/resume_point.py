@@ -86,13 +86,6 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         raise ActionNeededError(f"the topic {facts.topic} has no partitions {sorted(missing)} any more")
 
 
-def needs_headers(settings: TopicSettings) -> bool:
-    """Whether records must be read with their headers."""
-    names_schema = "by_schema_id" in (settings.value_format, settings.key_format)
-    is_letter = settings.errors == "dead_letter"  # which is the whole record
-    return "header" in settings.metadata_columns or names_schema or is_letter
-
-
 def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> Mapping[int, tuple[int, int]]:
     """Records that are gone and may be skipped, as ``GapError.missing``; raises as ``check_topic``."""
     try:
@@ -107,12 +100,4 @@ def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> M
 
 def source_spec(topic: str, settings: TopicSettings, broker: Broker, start: Offsets) -> SourceSpec:
     """What the worker reads, from ``start`` on."""
-    return SourceSpec(
-        topic=topic,
-        java=java_properties(broker.properties),
-        start=start,
-        commit_interval_ms=settings.commit_interval_ms,
-        headers=needs_headers(settings),
-        errors=settings.errors,
-        max_refused_share=settings.max_refused_share,
-    )
+    return SourceSpec(topic, java_properties(broker.properties), start, settings)

@@ -53,7 +53,7 @@ class KeyReader:
     """Reads the keys of batches; ``target`` is the table's ``file_schema``, None without a table."""
 
     def __init__(self, plan: StagePlan, target: pa.Schema | None) -> None:
-        self._format = plan.key_format
+        self._format = plan.settings.key_format
         self._plan = plan.keys
         self._target = target
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -13,8 +13,8 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode.narrow import MIN_ALIKE
-from tabletopic_kernel.pipeline.transform.columns import Transform
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
@@ -67,27 +67,35 @@ class StagePlan:
     schemas: dict[SchemaKey, WriterSchema]
     refused_schemas: dict[SchemaKey, tuple[str, str]]
     covers_tombstones: bool
-    transform: Transform
-    framed: bool
-    errors: Literal["dead_letter", "skip", "stop"]
-    key_format: str
-    metadata_columns: tuple[str, ...]
+    settings: TopicSettings
     # Of those refused: the registry did not know them when it was last asked, and may by now.
     unknown_schemas: frozenset[SchemaKey] = frozenset()
     # What JSON without a schema is decoded to; columns that it lacks come back as needs.
     inferred: Schema | None = None
     projection: Projection | None = None
-    # The one schema is the newest of a subject, so each batch asks which that is.
-    follows_latest: bool = False
     # Of keys that name their schema; None: they do not, or no column wants them.
     keys: KeyPlan | None = None
     candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
     patient: bool = False
 
+    def with_settings(self, **changes: object) -> StagePlan:
+        """The same plan under other settings."""
+        return replace(self, settings=self.settings.model_copy(update=changes))
+
+    @property
+    def names_schemas(self) -> bool:
+        """Whether each value names its schema."""
+        return self.settings.value_format == "by_schema_id"
+
+    @property
+    def follows_latest(self) -> bool:
+        """Whether the one schema is the newest of a subject, so that each batch asks which that is."""
+        return self.settings.value_format == "by_latest_schema"
+
     @property
     def passes_over_tombstones(self) -> bool:
         """Whether a record without a value tells nothing: it follows a delete, for the sake of compaction."""
-        return self.transform == "flatten_debezium"
+        return self.settings.transform == "flatten_debezium"
 
     @property
     def to_ask_again(self) -> Needs | None:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from tabletopic_kernel.model.errors import InternalError
 from tabletopic_kernel.model.ledger import Offsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 _CONSUMER = {
     "fetch.max.bytes": str(64 * 1024**2),
@@ -36,7 +36,7 @@ _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """What one streaming query reads, and what its bad records do.
+    """What one streaming query reads.
 
     ``java`` holds connection properties of Kafka's Java client, ``max_records`` the most that a batch takes.
     """
@@ -44,11 +44,16 @@ class SourceSpec:
     topic: str
     java: Mapping[str, str] = field(repr=False)  # with the login
     start: Offsets
-    commit_interval_ms: int
-    headers: bool
-    errors: Literal["dead_letter", "skip", "stop"] = "dead_letter"
-    max_refused_share: float = 1.0
+    settings: TopicSettings
     max_records: int = MAX_RECORDS
+
+    @property
+    def headers(self) -> bool:
+        """Whether records must be read with their headers."""
+        settings = self.settings
+        names_schema = "by_schema_id" in (settings.value_format, settings.key_format)
+        is_letter = settings.errors == "dead_letter"  # which is the whole record
+        return "header" in settings.metadata_columns or names_schema or is_letter
 
 
 def reader_options(spec: SourceSpec) -> dict[str, str]:
@@ -65,7 +70,7 @@ def reader_options(spec: SourceSpec) -> dict[str, str]:
         "includeHeaders": str(spec.headers).lower(),
         "failOnDataLoss": "true",  # a gap is never skipped in silence (I8)
         "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
-        "maxTriggerDelay": f"{spec.commit_interval_ms}ms",
+        "maxTriggerDelay": f"{spec.settings.commit_interval_ms}ms",
         "maxOffsetsPerTrigger": str(spec.max_records),
         "groupIdPrefix": f"tabletopic-{spec.topic}",
     }

@@ -109,7 +109,7 @@ class Stage:
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
         values = batch.column("value")
-        groups, unframed = split(values, headers_of(batch)) if self._plan.framed else unsplit(values)
+        groups, unframed = split(values, headers_of(batch)) if self._plan.names_schemas else unsplit(values)
         return _Part(batch, groups, unframed, self._loaded.keys.read(batch))
 
     def _take_part(self, part: _Part) -> None:
@@ -128,7 +128,7 @@ class Stage:
     def _void(self) -> bool:
         """Whether this round's files will be thrown away: then only needs and reasons still matter."""
         result = self._result
-        stops = self._plan.errors == "stop" and bool(result.refused)
+        stops = self._plan.settings.errors == "stop" and bool(result.refused)
         return bool(result.needs or result.stopped) or stops or result.alike
 
     def _known(self, schema_id: SchemaKey | None) -> bool:
@@ -222,7 +222,7 @@ class Stage:
             partition, offset = (batch.column(name)[position].as_py() for name in _PLACE)
             told = (refused.reason(index), refused.message(index))
             result.sample(RefusedRecord(partition, offset, refused.told_id, *told))
-        if self._plan.errors != "dead_letter":
+        if self._plan.settings.errors != "dead_letter":
             return
         result.needs_dead_letters |= self._loaded.letter_target is None
         self._refused.append(refused)

@@ -165,11 +165,7 @@ def test_every_example_of_the_page(name: str, catalog: Catalog, lake: DuckLake) 
         schemas={7 if framed else WHOLE_TOPIC: writer},
         refused_schemas={},
         covers_tombstones=False,
-        transform="flatten",
-        framed=framed,
-        errors="dead_letter",
-        key_format="raw",
-        metadata_columns=(),
+        settings=settings if framed else settings.model_copy(update={"value_format": "json"}),
         inferred=schema if writer.kind == "INFERRED" else None,
     )
     count = 100  # so that the fast engines read them

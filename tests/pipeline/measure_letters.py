@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -91,11 +91,7 @@ def make_plan(root: str, form: Format) -> StagePlan:
         schemas={7: writer, 8: writer} if framed else {WHOLE_TOPIC: writer},
         refused_schemas={9: ("unknown_schema", "the registry has no schema id 9")},
         covers_tombstones=False,
-        transform="flatten",
-        framed=framed,
-        errors="dead_letter",
-        key_format="raw",
-        metadata_columns=("key", "header", "metadata"),
+        settings=TopicSettings(value_format="by_schema_id" if framed else "json"),
         inferred=None if framed else columns,
     )
 
@@ -150,14 +146,16 @@ def measure_format(name: str) -> None:
     with tempfile.TemporaryDirectory() as root:
         plan = make_plan(root, form)
         good = measure(f"{name}, all good", plan, values)
-        if plan.framed:
+        if plan.names_schemas:
             turns = [prefix(8) + value[5:] if at % 2 else value for at, value in enumerate(values)]
             measure(f"{name}, two ids in turns", plan, turns, good)
         for what, damage in form.damage.items():
             measure(f"{name}, 1 of 1,000 {what}", plan, _some(values, damage), good)
         for what, damage in form.damage.items():
             measure(f"{name}, all {what}", plan, list(map(damage, values)))
-        measure(f"{name}, all cut, skipped", replace(plan, errors="skip"), [value[:-3] for value in values])
+        measure(
+            f"{name}, all cut, skipped", plan.with_settings(errors="skip"), [value[:-3] for value in values]
+        )
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -221,7 +221,7 @@ class Topic:
                 for index, position in enumerate(refused.positions.tolist()):
                     into[int(offsets[position]) - begin] = refused.reason(index)
 
-            stage = Stage(LoadedPlan(replace(self.keeper.plan(), errors="skip")), note)
+            stage = Stage(LoadedPlan(self.keeper.plan().with_settings(errors="skip")), note)
             stage.take(batch)
             result = stage.finish()
             if not result.needs:

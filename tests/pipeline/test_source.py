@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tabletopic_kernel.clients import spark
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.source import SourceSpec, reader_options
 
 
 def options(partitions: int, **more: int) -> dict[str, str]:
     """Those of a topic with so many partitions."""
     return reader_options(
-        SourceSpec("t", {}, dict.fromkeys(range(partitions), 0), 1_000, headers=True, **more)
+        SourceSpec(
+            "t", {}, dict.fromkeys(range(partitions), 0), TopicSettings(commit_interval_ms=1_000), **more
+        )
     )
 
 

@@ -86,11 +86,7 @@ def plan(catalog: Catalog) -> StagePlan:
         schemas={7: WRITER},
         refused_schemas={},
         covers_tombstones=False,
-        transform="flatten",
-        framed=True,
-        errors="dead_letter",
-        key_format="raw",
-        metadata_columns=("key", "header", "metadata"),
+        settings=TopicSettings(),
     )
 
 
@@ -189,7 +185,7 @@ def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
 @pytest.mark.parametrize(("errors", "kept"), [("skip", 1), ("stop", 0)])
 def test_skip_counts_and_stop_keeps_nothing(plan: StagePlan, errors: Any, kept: int) -> None:
     """Neither writes letters; the count by reason is there in both."""
-    result = run(replace(plan, errors=errors, dead_letters=None), batch(good(0), b"bad"))
+    result = run(replace(plan.with_settings(errors=errors), dead_letters=None), batch(good(0), b"bad"))
     assert (len(rows(result.files)), result.letters) == (kept, [])
     assert result.refused == {"no_schema_id": 1}
     assert not result.needs
@@ -201,7 +197,7 @@ def test_a_key_that_is_no_text_is_a_letter(plan: StagePlan, catalog: Catalog) ->
     schema = table_schema(make_decoder(7, WRITER).iceberg_schema, chosen)
     name = ("default", "texts")
     table = TopicTable.create(catalog, name, schema, UNPARTITIONED_PARTITION_SPEC, "texts", chosen)
-    texts = replace(plan, table=table.plan(), key_format="string")
+    texts = replace(plan.with_settings(key_format="string"), table=table.plan())
     result = run(
         texts, batch(good(0), key=b"\xff"), batch(good(1), key=b"\xc3\xb6"), batch(good(2), key=None)
     )
@@ -221,10 +217,9 @@ def test_a_value_that_the_column_cannot_hold_is_a_letter(plan: StagePlan, catalo
     )
     longs = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
     chosen = replace(
-        plan,
+        plan.with_settings(metadata_columns=("metadata",)),
         table=table.plan(),
         schemas={7: WriterSchema(json.dumps(longs))},
-        metadata_columns=("metadata",),
     )
     values = [prefix(7) + _zigzag(number) for number in (1, 2**40, 3, -(2**31), 2**31)]
     result = run(chosen, batch(*values))
@@ -253,7 +248,11 @@ def test_values_without_a_schema(plan: StagePlan, catalog: Catalog, kind: str, b
     name = ("default", kind.lower())
     table = TopicTable.create(catalog, name, schema, UNPARTITIONED_PARTITION_SPEC, kind, TopicSettings())
     chosen = replace(
-        plan, table=table.plan(), schemas={-1: whole}, framed=False, covers_tombstones=True, topic=kind
+        plan.with_settings(value_format=kind.lower()),
+        table=table.plan(),
+        schemas={-1: whole},
+        covers_tombstones=True,
+        topic=kind,
     )
     result = run(chosen, batch(b"a", b"\xff\xfe", None, "ö".encode()))
     found = {row["_kafka_metadata"]["offset"]: row["_kafka_value"] for row in rows(result.files)}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.worker import worker as module
@@ -118,7 +119,9 @@ class Rig:
             return path
 
         monkeypatch.setattr(module, "new_checkpoint", checkpoint)
-        self.spec = SourceSpec("clicks", {}, {0: 5}, 3_600_000, headers=False)
+        self.spec = SourceSpec(
+            "clicks", {}, {0: 5}, TopicSettings(commit_interval_ms=3_600_000, max_refused_share=1)
+        )
         self.turns, self.starts = Turns(), Turns()
         self.worker = self.new_worker()
         monkeypatch.setattr(self.worker, "_stage_batch", self._stage)
@@ -309,7 +312,7 @@ class Batches:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *results: StageResult, share: float = 0.5) -> None:
         self.results, self.plans, self.discarded = list(results), list[Any](), 0
         monkeypatch.setattr(module, "new_checkpoint", lambda _: Path("nowhere"))
-        spec = SourceSpec("clicks", {}, {0: 5}, 1_000, headers=False, max_refused_share=share)
+        spec = SourceSpec("clicks", {}, {0: 5}, TopicSettings(max_refused_share=share))
         self.worker = Worker(FakeSpark(), spec, Plan(), self, Turns(), Turns())  # type: ignore[arg-type]
         monkeypatch.setattr(self.worker, "_run_once", self._run_once)
 

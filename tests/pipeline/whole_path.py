@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import fastavro
@@ -77,7 +77,7 @@ class Path:
         self.letters: dict[int, str] = {}
         self.messages: dict[int, str] = {}
         for _ in range(5):
-            loaded = LoadedPlan(replace(self.keeper.plan(), errors="skip"), is_worker=True)
+            loaded = LoadedPlan(self.keeper.plan().with_settings(errors="skip"), is_worker=True)
             stage = Stage(loaded, self._note)
             stage.take(batch)
             self.result = stage.finish()

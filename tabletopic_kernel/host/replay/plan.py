@@ -115,7 +115,7 @@ class _NoFiles(DataFileWriter):
 
 
 def _without_files(plan: StagePlan) -> LoadedPlan:
-    loaded = LoadedPlan(replace(plan, errors="skip", patient=True))
+    loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
     if plan.table is not None:
         loaded.writer = _NoFiles(plan.table.metadata, plan.table.io_properties, plan.epoch)
     return loaded

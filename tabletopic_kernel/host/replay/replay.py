@@ -201,7 +201,7 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
     owner.keeper.forget_unknown()
     plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
-        tried = stage_letters(letters, LoadedPlan(replace(plan, errors="skip", patient=True)))
+        tried = stage_letters(letters, LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True)))
         if tried.result.stopped is not None:
             owner.discard(tried.result.files, ())
             raise ActionNeededError(tried.result.stopped)

@@ -75,7 +75,8 @@ class GroupRows:
         if self._loaded.target is None or not len(positions):  # no table: they tell of no column
             return made
         source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
-        columns.update(kafka_columns(source, self._plan.metadata_columns, self._plan.key_format))
+        settings = self._plan.settings
+        columns.update(kafka_columns(source, settings.metadata_columns, settings.key_format))
         columns.update(keys.at(positions, len(batch)))
         self._conform(columns, positions, group.schema_id, self._loaded.target, made)
         return made

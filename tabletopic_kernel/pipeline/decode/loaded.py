@@ -60,7 +60,7 @@ class LoadedPlan:
             return cached_decoder(schema_id, self.schema(schema_id))
         if self._inferring is None:
             self._inferring = inferring_decoder(
-                self.plan.inferred or Schema(), reserved_in_rows(self.plan.transform)
+                self.plan.inferred or Schema(), reserved_in_rows(self.plan.settings.transform)
             )
         return self._inferring
 
@@ -73,7 +73,7 @@ class LoadedPlan:
         """The transform of rows that were decoded by ``decoder``."""
         if schema_id not in self._steps:
             decoded = self.decoder(schema_id).iceberg_schema
-            self._steps[schema_id] = make_step(self.plan.transform, decoded)
+            self._steps[schema_id] = make_step(self.plan.settings.transform, decoded)
         return self._steps[schema_id]
 
 

@@ -81,7 +81,7 @@ class Worker:
         self._plan = plan
         self._listener = listener
         self._position = dict(spec.start)
-        self._share = RefusedShare(spec.max_refused_share)
+        self._share = RefusedShare(spec.settings.max_refused_share)
         self._checkpoint = new_checkpoint(spark)
         self._cores = int(spark.sparkContext.defaultParallelism)
         self._stopping = threading.Event()
@@ -133,7 +133,7 @@ class Worker:
                 .writeStream.foreachBatch(self._on_batch)
                 .option("checkpointLocation", str(self._checkpoint))
                 .queryName(f"{self._spec.topic} {self._checkpoint.name}")
-                .trigger(processingTime=f"{poll_interval_ms(self._spec.commit_interval_ms)} milliseconds")
+                .trigger(processingTime=f"{poll_interval_ms(spec.settings.commit_interval_ms)} milliseconds")
                 .start()
             )
         except Exception as error:  # Py4J wraps whatever the JVM throws
@@ -298,11 +298,11 @@ class Worker:
 
     def _check(self, result: StageResult) -> None:
         """See that the batch may be committed; its files go if not."""
-        if result.all_fail_alike and self._spec.max_refused_share < 1:
+        if result.all_fail_alike and self._spec.settings.max_refused_share < 1:
             self._discard(result)
             self._tell_failed(result)
             raise BadRecordError(explain_alike(self._spec.topic, result))
-        if result.refused_count and self._spec.errors == "stop":
+        if result.refused_count and self._spec.settings.errors == "stop":
             self._discard(result)
             raise BadRecordError(explain_refused(self._spec.topic, result))
         if self._share.is_over(result.records, result.refused_count):
@@ -319,13 +319,13 @@ class Worker:
 
     def _check_share(self, result: StageResult) -> None:
         """As the last check of ``_check``, before a dead-letter table is made for this batch."""
-        alone = RefusedShare(self._spec.max_refused_share)
+        alone = RefusedShare(self._spec.settings.max_refused_share)
         if alone.is_over(result.records, result.refused_count):
             raise BadRecordError(self._explain_share(alone, result))
 
     def _explain_share(self, watch: RefusedShare, result: StageResult) -> str:
         newest = f"the newest {watch.records:,} records of {self._spec.topic}"
-        share = f"more than {self._spec.max_refused_share:.0%} of {newest} cannot become rows"
+        share = f"more than {self._spec.settings.max_refused_share:.0%} of {newest} cannot become rows"
         if watch.share == 1:
             share = f"none of {newest} can become a row"
         return (
@@ -340,7 +340,7 @@ class Worker:
     def _run(self, frame: DataFrame, records: int) -> StageResult:
         """Stage the batch; where all its records seem to fail alike and do not, one by one if need be."""
         result = self._run_once(frame, records, self._plan)
-        stops = result.all_fail_alike and self._spec.max_refused_share < 1
+        stops = result.all_fail_alike and self._spec.settings.max_refused_share < 1
         if not result.alike or result.needs.of_table or stops:
             return result
         self._discard(result)

@@ -171,13 +171,12 @@ class SchemaKeeper:
 
     def plan(self) -> StagePlan:
         """What tasks need to stage records of the schemas known so far."""
-        table, ledger, settings = self._columns.table, self._columns.ledger, self._settings
+        table, ledger = self._columns.table, self._columns.ledger
         columns = table.table.schema().fields if table else ()
         covered = table.covered() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in covered}
         if self._whole is not None:
             known = {WHOLE_TOPIC: self._whole}
-        framed = settings.value_format == "by_schema_id"
         return StagePlan(
             topic=self._topic,
             table=table.plan() if table else None,
@@ -188,14 +187,9 @@ class SchemaKeeper:
             unknown_schemas=frozenset(self._unknown.refused),
             candidates={one: self._writer(found) for one, found in self._candidates.items()},
             covers_tombstones=not any(column.required for column in columns),
-            transform=settings.transform,
             inferred=self._inferred(),
             projection=self._projection(),
-            framed=framed,
-            follows_latest=self._follows_latest,
-            errors=settings.errors,
-            key_format=settings.key_format,
-            metadata_columns=settings.metadata_columns,
+            settings=self._settings,
             keys=self._keys.plan(),
         )
 
