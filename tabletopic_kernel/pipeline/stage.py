@@ -79,10 +79,16 @@ class StageTask:
 
 
 class Stage:
-    """One task's work under way; ``on_refused`` is told of records that become no row."""
+    """One task's work under way; ``on_refused`` hears of records that become no row.
 
-    def __init__(self, loaded: LoadedPlan, on_refused: OnRefused | None = None) -> None:
+    Without ``writes`` rows are counted and no file is made: what a plan asks for.
+    """
+
+    def __init__(
+        self, loaded: LoadedPlan, on_refused: OnRefused | None = None, *, writes: bool = True
+    ) -> None:
         self._on_refused = on_refused
+        self._writes = writes
         self._loaded = loaded
         self._plan = loaded.plan
         self._made = GroupRows(loaded)
@@ -180,7 +186,8 @@ class Stage:
         for rows in made.rows:
             if not self._void:
                 result.rows += len(rows)
-                result.files += self._rows.add(rows)
+                if self._writes:
+                    result.files += self._rows.add(rows)
 
     def _failed(
         self, batch: pa.RecordBatch, schema_id: SchemaKey | None, positions: Positions, found: Narrowed[Any]

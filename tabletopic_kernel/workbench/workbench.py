@@ -249,7 +249,7 @@ class Workbench(Clients):
         from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
 
         settings = self.wish(topic).settings
-        return plan_replay(topic, settings, where, self.broker, self.registry, self.open_catalog())
+        return plan_replay(topic, settings, where, self.registry, self.open_catalog())
 
     def wishes(self) -> dict[str, TopicWish]:
         """What is enabled, by topic."""

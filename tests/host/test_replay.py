@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.replay.plan import plan_replay
 from tabletopic_kernel.host.replay.replay import letters_that
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import Replayed
 from tabletopic_kernel.model.settings.sections import ReplayWish
 from tests.host.rig import Rig, drain
-from tests.table.samples import AVRO, answer_lost, never_arrived, refused
+from tests.table.samples import AVRO, TOPIC, answer_lost, never_arrived, refused
 from tests.table.test_dead_letters import LETTERS, _fine, commit, letters, rows, running, stage, staged
 
 LATE = 9  # a schema that is registered after its records
@@ -65,6 +67,19 @@ def test_letters_become_rows_or_stay(rig: Rig) -> None:
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
     assert (rows(rig)[-1], letters(rig)[-1], rig.offset()) == (10, 11, 12)
+
+
+def test_a_plan_says_what_a_replay_does_and_changes_nothing(rig: Rig, tmp_path: Path) -> None:
+    """The same letters become rows in both, and before the replay no file has come or gone."""
+    coordinator = with_letters(rig)
+    rig.registry.schemas[LATE] = AVRO.replace("int", "long")
+    before = (set(tmp_path.rglob("*")), rig.table.table.metadata, len(rig.control.written))
+    plan = plan_replay(TOPIC, coordinator.settings, None, rig.registry, rig.catalog.real)  # type: ignore[arg-type]
+    assert (plan.letters, plan.rows, plan.stayed) == (8, 5, {"no_schema_id": 3})
+    assert plan.changes == ["widen a int → long"]
+    assert (set(tmp_path.rglob("*")), rig.table.table.metadata, len(rig.control.written)) == before
+    event = replay(rig, coordinator)
+    assert (event.rows, event.stayed) == (plan.rows, plan.stayed)
 
 
 def test_a_letter_without_a_timestamp(rig: Rig) -> None:

@@ -34,7 +34,6 @@ from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
@@ -408,7 +407,7 @@ def test_letters_of_bare_records_are_replayed(topic: Topic) -> None:
     assert letters["reason"].to_pylist() == ["key_incompatible_schema"]
     topic.settings = TopicSettings(key_format="by_schema_id", on_incompatible="new_column")
     topic.take_over()
-    while (tried := stage_letters(letters, LoadedPlan(topic.keeper.plan()))).result.needs:
+    while (tried := stage_letters(letters, topic.keeper.plan())).result.needs:
         needs = tried.result.needs
         topic.keeper.cover(needs)
     assert (tried.result.rows, tried.stayed) == (1, {})

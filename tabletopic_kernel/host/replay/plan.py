@@ -1,29 +1,29 @@
-"""What a replay would do, found out by doing it without writing anything."""
+"""What a replay would do: letters are staged without files, on a draft of the table.
+
+Why nothing changes: this module has neither an owner nor a worker. The draft keeps its changes to itself and
+takes no commits, staging writes no files, and events of the draft are collected instead of sent.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile
-from pyiceberg.table.update import TableUpdate, update_table_metadata
 
-from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry import Registry
-from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.replay.replay import letters_that, stage_letters
-from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.model.ledger import Ledger, added
+from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
-from tabletopic_kernel.pipeline.plan import Needs, StagePlan
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.draft import TableDraft
+from tabletopic_kernel.table.schema_services import EventWriter
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable
 
@@ -47,7 +47,6 @@ def plan_replay(
     topic: str,
     settings: TopicSettings,
     where: str | None,
-    broker: Broker,
     registry: Registry,
     catalog: Catalog,
 ) -> ReplayPlan:
@@ -65,27 +64,21 @@ def plan_replay(
     ledger = found.ledger if found else None
     if not letters.load() or found is None or ledger is None:
         raise UsageError(f"{topic} has no dead letters")
-    plan, heard = ReplayPlan(topic), _Heard()
-    services = Services(
-        catalog=lambda: catalog,
-        spark=_no_spark,
-        broker=broker,
-        registry=registry,
-        control=cast(ControlLog, heard),
-        host="",
-    )
+    changes = _Changes()
+    services = _PlanServices(registry, changes)
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
-    keeper.adopt(_Unwritten(found.table), ledger)
+    keeper.adopt(TableDraft.of(found), ledger)
     keeper.cover(Needs(), recheck=True)
+    plan = ReplayPlan(topic)
     for task in letters.tasks(chosen):
         _try(plan, keeper, letters.read(task, chosen))
-    plan.changes = heard.changes
+    plan.changes = changes.noted
     return plan
 
 
 def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
     while True:
-        tried = stage_letters(letters, _without_files(keeper.plan()))
+        tried = stage_letters(letters, keeper.plan(), writes=False)
         if tried.result.stopped is not None:
             raise ActionNeededError(tried.result.stopped)
         needs = tried.result.needs
@@ -98,40 +91,23 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
         plan.stayed = added(plan.stayed, {reason: 1})
 
 
-class _Unwritten(TopicTable):
-    """A table whose changes of columns stay in this process."""
-
-    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
-        self.table.metadata = update_table_metadata(self.table.metadata, updates)
-
-    def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
-        """Nobody is fenced by a plan."""
-
-
-class _NoFiles(DataFileWriter):
-    def write(self, table: pa.Table) -> list[DataFile]:
-        """Nothing is written."""
-        return []
-
-
-def _without_files(plan: StagePlan) -> LoadedPlan:
-    loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
-    if plan.table is not None:
-        loaded.writer = _NoFiles(plan.table.metadata, plan.table.io_properties, plan.epoch)
-    return loaded
-
-
-class _Heard:
-    """Takes the place of the control topic: keeps the changes of columns."""
+class _Changes:
+    """Collects what the table would become: the events of a draft are read here, and sent to nobody."""
 
     def __init__(self) -> None:
-        self.changes: list[str] = []
+        self.noted: list[str] = []
 
     def write(self, event: ControlEvent) -> None:
-        """Keep what a plan tells."""
+        """Note the changes of columns."""
         if isinstance(event, SchemaEvolved):
-            self.changes += event.changes
+            self.noted += event.changes
 
 
-def _no_spark() -> Any:
-    raise AssertionError("a plan needs no Spark")
+@dataclass(frozen=True)
+class _PlanServices:
+    """What a keeper of schemas needs that plans."""
+
+    registry: Registry
+    control: EventWriter
+    host: str = ""
+    now_ms: Callable[[], int] = now_ms

@@ -31,7 +31,7 @@ from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.sections import ReplayWish
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
-from tabletopic_kernel.pipeline.plan import Needs, StageResult
+from tabletopic_kernel.pipeline.plan import Needs, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
 from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.pipeline.write.dead_letters import Refusals
@@ -201,7 +201,7 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
     owner.keeper.forget_unknown()
     plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
-        tried = stage_letters(letters, LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True)))
+        tried = stage_letters(letters, plan)
         if tried.result.stopped is not None:
             owner.discard(tried.result.files, ())
             raise ActionNeededError(tried.result.stopped)
@@ -212,15 +212,16 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
         plan = owner.meet(needs, recheck=False)
 
 
-def stage_letters(letters: pa.Table, loaded: LoadedPlan) -> Tried:
-    """Stage letters by a plan, in this process."""
+def stage_letters(letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:
+    """Stage letters by a plan, in this process; without ``writes`` no file is made."""
+    loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
     stayed: dict[Place, str] = {}
 
     def note(batch: pa.RecordBatch, refused: Refusals) -> None:
         for index, place in enumerate(_places_at(batch, refused.positions)):
             stayed[place] = refused.reason(index)
 
-    stage = Stage(loaded, note)
+    stage = Stage(loaded, note, writes=writes)
     for batch in source_batches(letters):
         stage.take(batch)
     return Tried(stage.finish(), stayed)
