@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tabletopic_kernel.local.processes.hosts import HostProcess
 from tabletopic_kernel.local.processes.processes import ProcessTree
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import UsageError
@@ -68,7 +68,7 @@ class Stage:
         self.tree = ProcessTree()
         self.hosts: list[HostProcess] = []
         self.killed: list[str] = []  # what did not end by itself
-        self._leash = Leash(self.folder, temporary=self.temporary and not keep)
+        self._watchdog = Watchdog(self.folder, temporary=self.temporary and not keep)
         self._started: tuple[str, ...] = ()
         self._closed = False
 
@@ -93,7 +93,7 @@ class Stage:
 
     def start_host(self) -> HostProcess:
         """One more host."""
-        host = HostProcess(self.folder, len(self.hosts) + 1, self._leash)
+        host = HostProcess(self.folder, len(self.hosts) + 1, self._watchdog)
         self.hosts.append(host)
         return host
 
@@ -106,7 +106,7 @@ class Stage:
         for host in self.hosts:
             host.wait()
         LocalStack(self.folder).down(self._started)
-        self.killed = self.tree.end_what_is_left(_LEFT_LIMIT_S, frozenset({self._leash.pid}))
+        self.killed = self.tree.end_what_is_left(_LEFT_LIMIT_S, frozenset({self._watchdog.pid}))
         self.tree.stop()
-        self._leash.release()
+        self._watchdog.release()
         self._closed = True

@@ -24,7 +24,7 @@ from tabletopic_kernel.drill.tables import Sampler
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.processes.hosts import HostProcess
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
@@ -85,7 +85,7 @@ class Arena:
         self.points = CrashPoints(folder / "drill")
         self._rate, self.interval_ms = rate, interval_ms
         self._stack = LocalStack(folder)
-        self._leash = Leash(folder, temporary=temporary)
+        self._watchdog = Watchdog(folder, temporary=temporary)
         self._lock = threading.Lock()  # which hosts there are, and what happened
         self._closed = False
 
@@ -173,7 +173,7 @@ class Arena:
                 more = self.points.environment()
                 if self.own is not None:
                     more["TABLETOPIC_CONFIG"] = str(self.own.write_settings(self.folder))
-                self.hosts.append(HostProcess(self.folder, number, self._leash, more))
+                self.hosts.append(HostProcess(self.folder, number, self._watchdog, more))
 
     @property
     def alive(self) -> list[HostProcess]:
@@ -229,7 +229,7 @@ class Arena:
         for host in self.hosts:
             host.wait()
         self._stack.down()
-        self._leash.release()
+        self._watchdog.release()
 
 
 def tree(pid: int) -> list[psutil.Process]:

@@ -2,6 +2,12 @@
 
 The thread is a loop of ``step()``. A step takes one event, decides under the lock by the protocol in
 ``model/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
+
+Why this is safe: one thread makes every change of the table, so no two commits of this process are under
+way at a time. Other threads only put events and requests into the inbox. A batch counts as staged once this
+thread took it from there, and stays staged until its commit is known to be in the table: a commit whose
+outcome is unknown is kept with its id, and tried again as the same commit (I4). An exception that nobody
+foresaw ends this topic alone; what it staged is swept by the next owner (I8, I10).
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ from tabletopic_kernel.model.errors import (
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.progress.events import Progress
-from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, table_identifier
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.worker.explain import explain_trouble, reason_of
 from tabletopic_kernel.pipeline.worker.listener import StagedBatch
@@ -68,7 +74,7 @@ class Coordinator:
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._worker: Worker | None = None
-        self._may_be_fine = False  # what was wrong may be over, and people are still told of it
+        self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.now_ms)
         self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
@@ -76,14 +82,14 @@ class Coordinator:
     def __repr__(self) -> str:
         return f"<Coordinator {self.topic} {self.state} staged={len(self._staged)}>"
 
-    # -- wishes and questions, from any thread
+    # -- orders and questions, from any thread
 
     def start(self, *, paused: bool = False) -> None:
         """Begin; the first step takes ownership of the table, or pauses at once."""
-        self.wish(Event.PAUSE if paused else Event.START)
+        self.order(Event.PAUSE if paused else Event.START)
         self._thread.start()
 
-    def wish(self, event: Event) -> None:
+    def order(self, event: Event) -> None:
         """START, PAUSE, RESUME or STOP."""
         self._inbox.put((event, None))
 
@@ -92,15 +98,15 @@ class Coordinator:
         self._inbox.put(CommitRequest())
         self._report.commit_asked()
 
-    def replay(self, wish: ReplayWish) -> None:
+    def replay(self, request: ReplayRequest) -> None:
         """Try dead letters again, as soon as the topic runs; a ``Replayed`` event tells the outcome."""
-        self._inbox.put(wish)
+        self._inbox.put(request)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Commit what is staged, stop, end the thread; whether it ended within the time."""
         self._ending = True
-        self.wish(Event.STOP)
-        # At once: each batch that began before this thread comes to the wish would be one more to wait for.
+        self.order(Event.STOP)
+        # At once: each batch that began before this thread comes to the order would be one more to wait for.
         if (worker := self._worker) is not None:
             worker.wind_down()
         self._thread.join(timeout_s)
@@ -141,7 +147,7 @@ class Coordinator:
             item = None
         if isinstance(item, PlanRequest):
             self._answer(item)
-        elif isinstance(item, ReplayWish):
+        elif isinstance(item, ReplayRequest):
             self._replays.ask(item)
         elif isinstance(item, CommitRequest):
             self._read_and_commit()
@@ -152,9 +158,9 @@ class Coordinator:
         elif self._can_replay():
             self._replay_some()
         self._sweep_if_due()
-        if self._may_be_fine and self.state is State.RUNNING and not self._schedule.is_in_doubt:
-            self._may_be_fine = False
-            self._report.fine()
+        if self._may_have_recovered and self.state is State.RUNNING and not self._schedule.is_in_doubt:
+            self._may_have_recovered = False
+            self._report.clear_error()
 
     def _wait_s(self) -> float:
         if self._due() is not None or self._can_replay():
@@ -180,7 +186,7 @@ class Coordinator:
         while pending:
             event, payload = pending.popleft()
             if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
-                self._report.trouble(payload, waits=event is Event.WORKER_DIED)
+                self._report.error(payload, waits=event is Event.WORKER_DIED)
             if isinstance(payload, StagedBatch):
                 self._staged.add(payload)
             with self._lock:
@@ -196,7 +202,7 @@ class Coordinator:
                 if outcome is not None:
                     pending.append((outcome, None))
             if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
-                self._may_be_fine = True
+                self._may_have_recovered = True
 
     def _perform(self, action: Action) -> Event | None:
         return {
@@ -214,7 +220,7 @@ class Coordinator:
         """The event that an error of an action stands for, which people are told of."""
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
-            self._report.trouble(error, waits=event is not Event.REFUSED)
+            self._report.error(error, waits=event is not Event.REFUSED)
         if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
             self._schedule.lost()
         return event
@@ -231,7 +237,7 @@ class Coordinator:
         self._owner = owner
         self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
-        self._report.stands(owner)
+        self._report.sync(owner)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
@@ -251,7 +257,7 @@ class Coordinator:
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
             told = explain_trouble(f"Spark does not start the worker of {self.topic}", error)
-            self._report.trouble(error if isinstance(error, TableTopicError) else told, waits=True)
+            self._report.error(error if isinstance(error, TableTopicError) else told, waits=True)
             self._worker = None
             return Event.WORKER_DIED
         self._schedule.started()
@@ -297,7 +303,7 @@ class Coordinator:
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self._staged.remove(len(done.batches))
         if self._state is State.COMMITTING:  # on the way out the trouble is still why
-            self._report.fine()
+            self._report.clear_error()
         self._report.committed(done.batches, owner, began_ms)
         if self._schedule.asked and self._worker is not None:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
@@ -322,7 +328,7 @@ class Coordinator:
     def _replay_some(self) -> None:
         assert self._owner is not None
         batch = self._replays.step(self._owner)
-        self._report.stands(self._owner)
+        self._report.sync(self._owner)
         if batch is not None:
             self._schedule.ask_commit()
             self._fire(Event.STAGE, batch)
@@ -368,18 +374,18 @@ class Coordinator:
             request.answer.set_exception(StartOverError("the topic is being stopped"))
             return
         try:
-            plan = owner.meet(request.needs, recheck=request.recheck)
+            plan = owner.satisfy(request.needs, recheck=request.recheck)
         except Exception as error:  # the worker raises it and ends with it
             request.answer.set_exception(error)
             return
-        self._report.stands(owner)
+        self._report.sync(owner)
         request.answer.set_result(plan)
 
     def _crash(self, error: Exception) -> None:
         self._crashed = True
         with self._lock:
             self._state = State.FAILED
-        self._report.trouble(
+        self._report.error(
             f"an error of this program stopped the topic ({type(error).__name__}: {reason_of(error)}); the "
             "host's log has its trace. Resume the topic to try again",
             waits=False,

@@ -18,11 +18,16 @@ from tabletopic_kernel.host.control_topic import ensure_control_topic
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.report import HostReporter
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, Wished, ensure_settings_topic, parse_wish
+from tabletopic_kernel.host.settings_topic import (
+    SETTINGS_TOPIC,
+    SettingsMessage,
+    ensure_settings_topic,
+    parse_desired,
+)
 from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 _LOG = logging.getLogger(__name__)
 GROUP = "tabletopic-hosts"
@@ -51,7 +56,7 @@ class _Topic:
     commit_asked_ms: int = 0
     replay_id: str | None = None
     reported: State | None = None
-    reopen: TopicWish | None = None
+    reopen: DesiredTopic | None = None
 
 
 class Host:
@@ -66,7 +71,7 @@ class Host:
         self._lock = threading.Lock()  # guards which topics are in _topics; the rest is the host's thread's
         self._topics: dict[str, _Topic] = {}
         self._held: set[int] = set()
-        self._catching_up: dict[int, dict[str, Wished]] = {}
+        self._catching_up: dict[int, dict[str, SettingsMessage]] = {}
         self._ends: dict[int, int] = {}  # of those partitions, when they came here
         self._last_poll = time.monotonic()
         self.error: Exception | None = None
@@ -223,25 +228,25 @@ class Host:
         here = self._topics.get(topic)
         return here is not None and here.partition in self._held and alive
 
-    # -- wishes
+    # -- desired state
 
     def _take(self, message: Message) -> None:
-        wished = parse_wish(message)
+        change = parse_desired(message)
         partition = message.partition()
-        if wished is None or partition is None:
+        if change is None or partition is None:
             what = (
                 f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
             )
             why = message.error() or "not what `tabletopic enable` of this version writes"
-            _LOG.warning("host %s: a message is passed over: %s: %s", self.id, what, why)
+            _LOG.warning("host %s: a message is skipped: %s: %s", self.id, what, why)
             return
         if partition in self._catching_up:
-            self._catching_up[partition][wished.topic] = wished  # only the newest of a topic counts
+            self._catching_up[partition][change.topic] = change  # only the newest of a topic counts
         else:
-            self._apply(wished, partition)
+            self._apply(change, partition)
 
     def _finish_catching_up(self, consumer: Consumer) -> None:
-        """Apply a new partition's wishes once all of them are read: only the newest counts."""
+        """Apply a new partition's desired state once all of them are read: only the newest counts."""
         if not self._catching_up:
             return
         places = [TopicPartition(SETTINGS_TOPIC, partition) for partition in self._catching_up]
@@ -258,30 +263,30 @@ class Host:
             if end == 0 or positions.get(partition, -1) >= end:
                 del self._catching_up[partition]
                 self._ends.pop(partition, None)
-                for wished in newest.values():
-                    self._apply(wished, partition)
+                for change in newest.values():
+                    self._apply(change, partition)
 
-    def _apply(self, wished: Wished, partition: int) -> None:
-        name, wish = wished.topic, wished.wish
-        if wish is None:
+    def _apply(self, change: SettingsMessage, partition: int) -> None:
+        name, desired = change.topic, change.desired
+        if desired is None:
             self._close_all([name])
             return
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
         if topic is None or running is None:
-            self._open(name, partition, wish)
-        elif running.settings != wish.settings or running.has_died:
+            self._open(name, partition, desired)
+        elif running.settings != desired.settings or running.has_died:
             self._close_all([name])
-            self._keep(name, _Topic(partition, reopen=wish))
-        elif wish.commit_asked_ms > topic.commit_asked_ms:
+            self._keep(name, _Topic(partition, reopen=desired))
+        elif desired.commit_asked_ms > topic.commit_asked_ms:
             # No more than that: it must not resume a topic that failed.
-            topic.commit_asked_ms = wish.commit_asked_ms
+            topic.commit_asked_ms = desired.commit_asked_ms
             running.commit_now()
-        elif wish.replay is not None and wish.replay.id != topic.replay_id:
-            topic.replay_id = wish.replay.id
-            running.replay(wish.replay)
+        elif desired.replay is not None and desired.replay.id != topic.replay_id:
+            topic.replay_id = desired.replay.id
+            running.replay(desired.replay)
         else:
-            running.wish(Event.PAUSE if wish.run == "paused" else Event.RESUME)
+            running.order(Event.PAUSE if desired.run == "paused" else Event.RESUME)
 
     def _open_again(self) -> None:
         """Closing may have taken so long that the topic is another host's; only a poll notices."""
@@ -289,12 +294,12 @@ class Host:
             if topic.reopen is not None:
                 self._open(name, topic.partition, topic.reopen)
 
-    def _open(self, name: str, partition: int, wish: TopicWish) -> None:
-        coordinator = Coordinator(name, wish.settings, self._services)
+    def _open(self, name: str, partition: int, desired: DesiredTopic) -> None:
+        coordinator = Coordinator(name, desired.settings, self._services)
         # Old requests are not repeated.
-        replay_id = wish.replay.id if wish.replay else None
-        self._keep(name, _Topic(partition, coordinator, wish.commit_asked_ms, replay_id))
-        coordinator.start(paused=wish.run == "paused")
+        replay_id = desired.replay.id if desired.replay else None
+        self._keep(name, _Topic(partition, coordinator, desired.commit_asked_ms, replay_id))
+        coordinator.start(paused=desired.run == "paused")
 
     def _keep(self, name: str, topic: _Topic) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.staged import StagedBatches
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
-from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.pipeline.plan import Needs, StagePlan
 from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker
@@ -40,7 +40,7 @@ class CommitRequest:
 
 
 # What a coordinator's thread takes in: events with what they carry, and requests.
-Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayWish | CommitRequest]
+Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayRequest | CommitRequest]
 
 
 @dataclass

@@ -1,4 +1,12 @@
-"""What the owner of a table topic holds: the table, its dead letters, the ledger and the commit under way."""
+"""What the owner of a table topic holds: the table, its dead letters, the ledger and the commit under way.
+
+Why taking over is safe: the claim is a commit, and a commit arrives only on the ledger that it was planned
+on (I3). So of two hosts that take a topic one has the epoch, and the other is told that it lost. Until the
+claim arrives the owner of before may commit; then the claim is planned again on what it left. Once it has
+arrived no older epoch commits, whatever is still under way (I5). Dead letters are adopted after that, so
+whoever comes too late with some sees the higher epoch (I7). A worker starts last, and reads from the ledger
+that was claimed (I1).
+"""
 
 from __future__ import annotations
 
@@ -135,7 +143,7 @@ class Owner:
         """What tasks need."""
         return replace(self.keeper.plan(), dead_letters=self.letters.plan())
 
-    def meet(self, needs: Needs, *, recheck: bool) -> StagePlan:
+    def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
         """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
         self.keeper.cover(needs, recheck=recheck)
         if needs.dead_letters:

@@ -19,7 +19,7 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 
 _RATE_WINDOW_S = 10.0
@@ -55,7 +55,7 @@ class Reporter:
                 }
             )
 
-    def stands(self, owner: Owner, **more: object) -> None:
+    def sync(self, owner: Owner, **more: object) -> None:
         """Bring the record in step with what the owner holds."""
         ledger, letters = owner.ledger, owner.letters
         update: dict[str, object] = {
@@ -96,7 +96,7 @@ class Reporter:
         now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
         with self._lock:
             self._rates.append((time.monotonic(), rows))
-        self.stands(owner, last_commit_ms=now)
+        self.sync(owner, last_commit_ms=now)
         progress = self.progress(State.RUNNING, ())
         self.write(
             events.Committed(
@@ -128,7 +128,7 @@ class Reporter:
             )
         )
 
-    def replayed(self, wish: ReplayWish, rows: int, stayed: dict[str, int], error: str | None) -> None:
+    def replayed(self, wish: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
         """A replay is over."""
         self.write(events.Replayed(**self._stamp(), replay_id=wish.id, rows=rows, stayed=stayed, error=error))
 
@@ -144,13 +144,13 @@ class Reporter:
         """Records were gone before they were read (I8)."""
         self.write(events.GapDetected(**self._stamp(), missing=dict(missing), skipped=skipped))
 
-    def trouble(self, error: Exception | str, *, waits: bool) -> None:
+    def error(self, error: Exception | str, *, waits: bool) -> None:
         """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
         reason = redact(str(error))
         self._update({"error": reason})
         self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
 
-    def fine(self) -> None:
+    def clear_error(self) -> None:
         """Whatever the trouble was, it is over."""
         self._update({"error": None})
 

@@ -1,4 +1,10 @@
-"""Where a table topic goes on: the first ledger, and the checks before an old one is believed (I8)."""
+"""Where a table topic resumes: the first ledger, and the checks before an old one is believed (I8).
+
+Why this is safe: offsets mean nothing by themselves. A ledger is believed only for the cluster id and topic
+id that it was written for, and only where the topic still has the records that come next. Less than that
+stops the topic: a topic made anew, a topic that lost its end, a partition that is gone, and, unless the
+settings skip it, a gap. No checkpoint, consumer group or event is read (I6).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The settings topic: what should run, one message by topic, compacted."""
+"""The settings topic: what should run, one message by topic, compacted.
+
+Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
+one twice changes nothing. A topic's messages are in one partition, so all hosts see them in one order, and
+whoever holds that partition runs the topic. Messages are hints, the table decides: two hosts that both
+believe to hold a partition cannot both commit (I5).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from pydantic import ValidationError
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 SETTINGS_TOPIC = "__tabletopic.settings"
 # A host owns whole partitions, so there can be as many hosts as partitions.
@@ -20,11 +26,11 @@ _CONFIG = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True)
-class Wished:
-    """A message of the settings topic; ``wish`` None switches the topic off."""
+class SettingsMessage:
+    """A message of the settings topic; ``desired`` None switches the topic off."""
 
     topic: str
-    wish: TopicWish | None
+    desired: DesiredTopic | None
 
 
 def ensure_settings_topic(broker: Broker) -> None:
@@ -37,7 +43,7 @@ def partition_of(topic: str, partitions: int) -> int:
     return zlib.crc32(topic.encode()) % partitions
 
 
-def write_wish(broker: Broker, topic: str, wish: TopicWish | None) -> None:
+def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> None:
     """Send one message and wait until the broker has it; None switches the topic off.
 
     Raises:
@@ -55,7 +61,7 @@ def write_wish(broker: Broker, topic: str, wish: TopicWish | None) -> None:
     producer.produce(
         SETTINGS_TOPIC,
         key=topic,
-        value=wish.to_json() if wish else None,
+        value=desired.to_json() if desired else None,
         partition=partition_of(topic, partitions),
         on_delivery=delivered,
     )
@@ -65,18 +71,18 @@ def write_wish(broker: Broker, topic: str, wish: TopicWish | None) -> None:
         )
 
 
-def read_wishes(broker: Broker) -> dict[str, TopicWish]:
+def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
     """What should run now, by topic; empty where nothing was ever switched on."""
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
-    wishes: dict[str, TopicWish] = {}
+    desired: dict[str, DesiredTopic] = {}
     with Reader(broker.properties, "tabletopic-readers") as reader:
         for messages in reader.read_range(SETTINGS_TOPIC, dict.fromkeys(ends, 0), ends):
             for message in messages:
-                _apply(message, wishes)
-    return wishes
+                _apply(message, desired)
+    return desired
 
 
-def parse_wish(message: Message) -> Wished | None:
+def parse_desired(message: Message) -> SettingsMessage | None:
     """What a message of the settings topic says; None for what is no message of ours, whoever wrote it."""
     key = message.key()
     if message.error() is not None or key is None:
@@ -84,16 +90,16 @@ def parse_wish(message: Message) -> Wished | None:
     value = message.value()
     try:
         topic = bytes(key).decode()
-        return Wished(topic, None if value is None else TopicWish.from_json(bytes(value)))
+        return SettingsMessage(topic, None if value is None else DesiredTopic.from_json(bytes(value)))
     except (UnicodeDecodeError, ValidationError):
         return None
 
 
-def _apply(message: Message, wishes: dict[str, TopicWish]) -> None:
-    wished = parse_wish(message)
-    if wished is None:
+def _apply(message: Message, desired: dict[str, DesiredTopic]) -> None:
+    change = parse_desired(message)
+    if change is None:
         return
-    if wished.wish is None:
-        wishes.pop(wished.topic, None)
+    if change.desired is None:
+        desired.pop(change.topic, None)
     else:
-        wishes[wished.topic] = wished.wish
+        desired[change.topic] = change.desired

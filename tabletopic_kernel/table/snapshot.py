@@ -2,6 +2,13 @@
 
 One commit is one Iceberg transaction: data files, ledger and tag together (I2). Longer than other modules, as
 every transaction of the table stands here: what makes one safe is to be read in one place.
+
+Why a commit is safe: it looks for its own id in the newest metadata first, so that a second try is no
+second commit (I4). Then it compares epoch and ledger with what it was planned on (I3, I5). The request
+asserts the head and the tag of that look, so the catalog refuses it if anything came in between, a rollback
+after a claim included. What fails before the request was sent is tried again; what fails later is unknown
+until the history says it is there or not. A refusal counts only after a look at the table, as a proxy may
+have sent the request twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Removal of data files, with the proof that nobody needs them (I10): the one door for it.
 
-Nothing else in this package deletes a data file. ADR 0015 tells the proof and what it costs.
+Nothing else in this package deletes a data file. ADR 0015 has the proof and what it costs; in short: an
+epoch that has ended commits no more (I5), so a file of it that no snapshot of newer metadata reaches is
+never needed again.
 
 Entry points: ``sweep`` for what finished epochs left, ``remove_unsent`` for what its own writer gives up.
 Neither has state of its own, so both may be driven by any history of a table.

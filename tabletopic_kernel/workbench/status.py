@@ -21,7 +21,7 @@ from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST
 from tabletopic_kernel.model.progress.standing import delay_of
-from tabletopic_kernel.model.settings.sections import TopicWish, table_identifier
+from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
 
 if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
@@ -101,7 +101,7 @@ def heard_lately(broker: Broker) -> dict[str, Heard]:
 
 
 def statuses(
-    broker: Broker, wishes: Mapping[str, TopicWish], catalog: Callable[[], Catalog]
+    broker: Broker, wishes: Mapping[str, DesiredTopic], catalog: Callable[[], Catalog]
 ) -> list[TopicStatus]:
     """The status of every wished topic, by name.
 
@@ -126,7 +126,7 @@ def statuses(
 
 
 def _told(
-    wish: TopicWish, heard: Heard | None, catalog: Callable[[], Catalog]
+    wish: DesiredTopic, heard: Heard | None, catalog: Callable[[], Catalog]
 ) -> tuple[Progress, str, str | None]:
     if heard is not None and heard.progress.state is not State.STOPPED:
         progress, state = heard.progress, heard.progress.state
@@ -140,7 +140,7 @@ def _told(
     return progress.model_copy(update={"error": _NO_HOST_HINT}), NO_HOST, None
 
 
-def progress_of_table(wish: TopicWish, catalog: Catalog) -> Progress:
+def progress_of_table(wish: DesiredTopic, catalog: Catalog) -> Progress:
     """What the table alone says (I6)."""
     from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415 - PyIceberg costs a second
 

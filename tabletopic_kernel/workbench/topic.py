@@ -11,7 +11,7 @@ from tabletopic_kernel.model.settings.sections import table_identifier
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
-    from tabletopic_kernel.model.settings.sections import TopicSettings, TopicWish
+    from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.table.snapshot import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
@@ -49,11 +49,11 @@ class TableTopic:
         """What ``enable``, or a schema of a file, would do; see ``Workbench.plan``."""
         return self._workbench.plan(self.name, settings, schema=schema, schema_type=schema_type)
 
-    def enable(self, **settings: Any) -> TopicWish:
+    def enable(self, **settings: Any) -> DesiredTopic:
         """Enable the topic; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
         return self._workbench.enable(self.name, settings)
 
-    def alter(self, **settings: Any) -> TopicWish:
+    def alter(self, **settings: Any) -> DesiredTopic:
         """Change settings while the topic is enabled; see ``Workbench.alter``."""
         return self._workbench.alter(self.name, settings)
 

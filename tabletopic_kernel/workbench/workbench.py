@@ -17,10 +17,10 @@ from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.alter import altered, validated
 from tabletopic_kernel.model.settings.cluster import out_of_reach
 from tabletopic_kernel.model.settings.sections import (
-    ReplayWish,
+    DesiredTopic,
+    ReplayRequest,
     Settings,
     TopicSettings,
-    TopicWish,
     table_identifier,
 )
 from tabletopic_kernel.model.topic_names import (
@@ -131,7 +131,7 @@ class Workbench(Clients):
             settings = self.settings_for(topic, given)
         return self._plan(topic, settings, wishes, candidate)
 
-    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
+    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
         """Enable a topic: check everything, then write one message; nothing is left half-made.
 
         Args:
@@ -142,16 +142,16 @@ class Workbench(Clients):
             UsageError: no such topic, a bad setting or partition expression, a foreign table.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         check_table_topic(topic)
         settings = self.settings_for(topic, given)
         self._plan(topic, settings, self.wishes()).check()
         wish = self._wish(topic, settings, "on")
-        write_wish(self.broker, topic, wish)
+        write_desired(self.broker, topic, wish)
         return wish
 
-    def alter(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+    def alter(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
         """Change settings of a topic that is enabled; the others stay as they are.
 
         Its host commits what is staged and goes on with the new settings from the ledger, within seconds.
@@ -165,7 +165,7 @@ class Workbench(Clients):
                 of it.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         if not given:
             raise UsageError("there is nothing to change: name a setting")
@@ -176,21 +176,21 @@ class Workbench(Clients):
             return wish
         self._plan(topic, settings, wishes).check()
         wish = self._wish(topic, settings, wish.run)
-        write_wish(self.broker, topic, wish)
+        write_desired(self.broker, topic, wish)
         return wish
 
     def disable(self, topic: str) -> None:
         """Disable a topic: its host commits what is staged and lets go. The table stays."""
-        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         self.wish(topic)
-        write_wish(self.broker, topic, None)
+        write_desired(self.broker, topic, None)
 
-    def pause(self, topic: str) -> TopicWish:
+    def pause(self, topic: str) -> DesiredTopic:
         """Stop reading for a while; the topic stays enabled."""
         return self._rewrite(topic, "paused")
 
-    def resume(self, topic: str) -> TopicWish:
+    def resume(self, topic: str) -> DesiredTopic:
         """Go on after a pause or after a failure."""
         return self._rewrite(topic, "on")
 
@@ -200,10 +200,10 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled.
         """
-        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         wish = self.wish(topic)
-        write_wish(self.broker, topic, wish.model_copy(update={"commit_asked_ms": now_ms()}))
+        write_desired(self.broker, topic, wish.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
         """Try a topic's dead letters again with the settings of today; its host does it, and this waits.
@@ -228,20 +228,20 @@ class Workbench(Clients):
                 return event
         return None
 
-    def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayWish:
+    def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayRequest:
         """Ask for a replay and do not wait: a ``Replayed`` event with the wish's ``id`` tells its outcome.
 
         Arguments and errors as ``replay``.
         """
         from tabletopic_kernel.host.replay.replay import letters_that  # noqa: PLC0415
-        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         wish = self.wish(topic)
-        asked = ReplayWish(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
+        asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         letters_that(where, asked.asked_ms)
         if not self.hosts():
             raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
-        write_wish(self.broker, topic, wish.model_copy(update={"replay": asked}))
+        write_desired(self.broker, topic, wish.model_copy(update={"replay": asked}))
         return asked
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
@@ -251,13 +251,13 @@ class Workbench(Clients):
         settings = self.wish(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog())
 
-    def wishes(self) -> dict[str, TopicWish]:
+    def wishes(self) -> dict[str, DesiredTopic]:
         """What is enabled, by topic."""
-        from tabletopic_kernel.host.settings_topic import read_wishes  # noqa: PLC0415
+        from tabletopic_kernel.host.settings_topic import read_desired  # noqa: PLC0415
 
-        return read_wishes(self.broker)
+        return read_desired(self.broker)
 
-    def wish(self, topic: str) -> TopicWish:
+    def wish(self, topic: str) -> DesiredTopic:
         """What is wished of one topic; raises UsageError if it is not enabled."""
         return self._wish_of(topic, self.wishes())
 
@@ -382,7 +382,7 @@ class Workbench(Clients):
         )
         return Host(services)
 
-    def _wish_of(self, topic: str, wishes: Mapping[str, TopicWish]) -> TopicWish:
+    def _wish_of(self, topic: str, wishes: Mapping[str, DesiredTopic]) -> DesiredTopic:
         if topic in wishes:
             return wishes[topic]
         check_topic_name(topic)
@@ -400,7 +400,7 @@ class Workbench(Clients):
         self,
         topic: str,
         settings: TopicSettings,
-        wishes: Mapping[str, TopicWish],
+        wishes: Mapping[str, DesiredTopic],
         candidate: Candidate | None = None,
     ) -> Plan:
         from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
@@ -414,15 +414,15 @@ class Workbench(Clients):
         """Why the executors of a Spark cluster could not run table topics; empty where they can."""
         return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog)
 
-    def _rewrite(self, topic: str, run: str) -> TopicWish:
-        from tabletopic_kernel.host.settings_topic import write_wish  # noqa: PLC0415
+    def _rewrite(self, topic: str, run: str) -> DesiredTopic:
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         wish = self._wish(topic, self.wish(topic).settings, run)
-        write_wish(self.broker, topic, wish)
+        write_desired(self.broker, topic, wish)
         return wish
 
-    def _wish(self, topic: str, settings: TopicSettings, run: str) -> TopicWish:
-        return TopicWish.model_validate(
+    def _wish(self, topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
+        return DesiredTopic.model_validate(
             {
                 "topic": topic,
                 "run": run,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect, sync_playwright
 
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
 
@@ -35,11 +35,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterat
     assert sidebar.exists(), "the sidebar is not installed here; `make` installs it"
     server = Lab(tmp_path_factory.mktemp("lab"))
     # Tests that are killed leave nothing behind.
-    leash = Leash(server.state_dir, temporary=False)
-    leash.hold(server.start())
+    watchdog = Watchdog(server.state_dir, temporary=False)
+    watchdog.hold(server.start())
     yield server
     server.stop()
-    leash.release()
+    watchdog.release()
 
 
 # For each file: while Playwright runs, no other test can have an event loop.

@@ -17,7 +17,7 @@ import pytest
 
 from tabletopic_kernel.demo import run
 from tabletopic_kernel.local.processes import hosts
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.model.errors import StackError, UsageError
 
 
@@ -25,16 +25,16 @@ from tabletopic_kernel.model.errors import StackError, UsageError
 def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
     """Without servers a host cannot run: the error has its output and says where the rest is."""
     (tmp_path / "logs").mkdir()
-    leash = Leash(tmp_path, temporary=False)
+    watchdog = Watchdog(tmp_path, temporary=False)
     try:
-        host = hosts.HostProcess(tmp_path, 1, leash)
+        host = hosts.HostProcess(tmp_path, 1, watchdog)
         host.wait()
         with pytest.raises(StackError, match=r"host 1 .* ended by itself") as caught:
             host.check()
         assert "no servers" in str(caught.value)
         assert str(tmp_path / "logs") in str(caught.value)
     finally:
-        leash.release()
+        watchdog.release()
 
 
 _ORPHAN = """

@@ -83,7 +83,7 @@ class Rig:
     def running(self, **settings: Any) -> Coordinator:
         """A coordinator that has taken its topic."""
         coordinator = self.make(**settings)
-        coordinator.wish(Event.START)
+        coordinator.order(Event.START)
         drain(coordinator)
         assert coordinator.state is State.RUNNING
         return coordinator

@@ -99,7 +99,7 @@ def test_a_commit_on_request_needs_no_broker_and_resumes_nothing(rig: Rig) -> No
     coordinator.commit_now()
     drain(coordinator)
     assert (coordinator.state, rig.offset(), rig.worker.asked) == (State.RUNNING, 3, [{}])
-    coordinator.wish(Event.PAUSE)
+    coordinator.order(Event.PAUSE)
     drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
     coordinator.commit_now()
     drain(coordinator)
@@ -129,13 +129,13 @@ def test_pause_and_stop_commit_what_is_staged(rig: Rig) -> None:
     """Neither a pause nor a stop throws work away."""
     coordinator = rig.running(commit_interval_ms="1h")
     rig.stage(0, 2)
-    coordinator.wish(Event.PAUSE)
+    coordinator.order(Event.PAUSE)
     drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
     assert rig.rows() == 2
-    coordinator.wish(Event.RESUME)
+    coordinator.order(Event.RESUME)
     drain(coordinator)
     rig.stage(2, 5, epoch=2)
-    coordinator.wish(Event.STOP)
+    coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
     assert rig.rows() == 5
 
@@ -171,7 +171,7 @@ def test_a_last_commit_of_the_old_owner_stops_nobody(rig: Rig) -> None:
     old._owner.plan_commit(old._staged.now())
     last = [old._owner.send]
     new = rig.make()
-    new.wish(Event.START)
+    new.order(Event.START)
     remove = steps.install(lambda step: last.pop()() if step is Step.CLAIM and last else None)
     try:
         drain(new)
@@ -230,10 +230,10 @@ def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[s
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
     drain(coordinator)
-    coordinator.wish(Event.PAUSE)
+    coordinator.order(Event.PAUSE)
     drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
     rig.broker.change(**change)
-    coordinator.wish(Event.RESUME)
+    coordinator.order(Event.RESUME)
     drain(coordinator)
     assert coordinator.state is State.FAILED
     assert told in str(coordinator.progress().error)

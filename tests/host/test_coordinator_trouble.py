@@ -46,11 +46,11 @@ def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) 
         assert (coordinator.state, 100 - len(rig.catalog.faults)) == (State.STAGED, tries)
         assert "did not confirm" in str(coordinator.progress().error)
         rig.now_ms += 500 << (tries - 1)
-    coordinator.wish(Event.STOP)
+    coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
     assert len(rig.catalog.faults) > 80
     rig.catalog.faults = []
-    coordinator.wish(Event.START)
+    coordinator.order(Event.START)
     drain(coordinator)
     assert (coordinator.state, rig.offset()) == (State.RUNNING, 0)
     rig.stage(0, 4, epoch=2)
@@ -141,7 +141,7 @@ def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
     rig.now_ms += 10**9
     drain(coordinator)
     assert coordinator.state is State.FAILED
-    coordinator.wish(Event.RESUME)
+    coordinator.order(Event.RESUME)
     drain(coordinator)
     assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
 
@@ -150,7 +150,7 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
     """Starting tries again with growing waits until it works (I9)."""
     rig.broker.trouble = [RetryableError("down")] * 3
     coordinator = rig.make()
-    coordinator.wish(Event.START)
+    coordinator.order(Event.START)
     drain(coordinator)
     assert (coordinator.state, coordinator.progress().error) == (State.WAITING, "down")
     for _ in range(3):
@@ -192,7 +192,7 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
     away = False
     rig.now_ms += 60_000
     if stop:
-        coordinator.wish(Event.STOP)
+        coordinator.order(Event.STOP)
     drain(coordinator)
     rig.now_ms += 60_000  # a commit that is not there is made again after a while
     drain(coordinator, until=lambda: coordinator.state is (State.STOPPED if stop else State.RUNNING))
@@ -213,7 +213,7 @@ def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
 
     coordinator = rig.make()
     monkeypatch.setattr(FakeWorker, "start", start)
-    coordinator.wish(Event.START)
+    coordinator.order(Event.START)
     drain(coordinator, until=lambda: bool(coordinator.progress().error))
     error = coordinator.progress().error
     assert error == (

@@ -12,9 +12,9 @@ from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.settings_topic import parse_wish
+from tabletopic_kernel.host.settings_topic import parse_desired
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3
@@ -61,7 +61,7 @@ class Clock:
 class Message:
     """One of the settings topic."""
 
-    def __init__(self, wish: TopicWish | None) -> None:
+    def __init__(self, wish: DesiredTopic | None) -> None:
         self._wish = wish
 
     def key(self) -> bytes:
@@ -147,7 +147,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 def _wish(interval_ms: int) -> Message:
-    return Message(TopicWish(topic="clicks", settings=TopicSettings(commit_interval_ms=interval_ms)))
+    return Message(DesiredTopic(topic="clicks", settings=TopicSettings(commit_interval_ms=interval_ms)))
 
 
 def _run(host: Host, *script: Any) -> None:
@@ -173,7 +173,7 @@ def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) ->
 
 def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
     """Of thousands that come and go a host remembers those it has."""
-    wish = TopicWish(topic="clicks", commit_asked_ms=7, replay=ReplayWish(id="first", asked_ms=7))
+    wish = DesiredTopic(topic="clicks", commit_asked_ms=7, replay=ReplayRequest(id="first", asked_ms=7))
     _run(host, Message(wish), Message(None))
     assert FakeCoordinator.began
     kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
@@ -228,10 +228,10 @@ def test_what_others_write_to_the_settings_topic_is_passed_over(
 ) -> None:
     """It ends no host and no question, is logged, and what comes behind it counts."""
     foreign: Any = Foreign(key, value)
-    assert parse_wish(foreign) is None
+    assert parse_desired(foreign) is None
     _run(host, foreign, _wish(100))
     assert [interval for interval, _ in FakeCoordinator.began] == [100]
-    assert "a message is passed over" in caplog.text
+    assert "a message is skipped" in caplog.text
 
 
 class AskedForEnds(FakeBroker):

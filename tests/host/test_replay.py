@@ -16,7 +16,7 @@ from tabletopic_kernel.host.replay.replay import letters_that
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import Replayed
-from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tests.host.rig import Rig, drain
 from tests.table.samples import AVRO, TOPIC, answer_lost, never_arrived, refused
 from tests.table.test_dead_letters import LETTERS, _fine, commit, letters, rows, running, stage, staged
@@ -46,7 +46,7 @@ def rows_but_nulls(rig: Rig) -> list[int]:
 def replay(rig: Rig, coordinator: Coordinator, where: str | None = None) -> Replayed:
     """Ask for a replay and wait for its end."""
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayWish(id="r", asked_ms=rig.now_ms, where=where))
+    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms, where=where))
     for _ in range(4):
         drain(coordinator)
         rig.now_ms += 60_000
@@ -121,7 +121,7 @@ def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, die
     """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayWish(id="r", asked_ms=rig.now_ms))
+    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
     rig.catalog.faults = [_fine] * place + [fault]
     for _ in range(60):
         if not rig.catalog.faults:
@@ -147,8 +147,8 @@ def test_a_stop_in_the_middle_loses_nothing(rig: Rig) -> None:
     """Rows that a replay staged are committed on the way out, as all that is staged."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayWish(id="r", asked_ms=rig.now_ms))
+    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
     coordinator.step()
-    coordinator.wish(Event.STOP)
+    coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
     assert sorted([*rows(rig), *letters(rig)]) == list(range(10))

@@ -128,5 +128,5 @@ def test_a_commit_that_landed_is_not_looked_at_again(rig: Rig) -> None:
     table.overwrite(table.scan().to_arrow())
     place(pending.files[0]).unlink()
     owner.send()
-    coordinator.wish(Event.STOP)
+    coordinator.order(Event.STOP)
     assert rig.rows() == 4

@@ -11,7 +11,7 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, Commit, Record
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 T0 = 1_700_000_000_000
 
@@ -88,10 +88,10 @@ def test_a_host_that_is_silent_is_gone() -> None:
     """After three heartbeats the topic has no host; a pause that was wished is one all the same."""
     record = Record()
     record.fold([beat(T0)])
-    topic, on = record.topic("clicks"), TopicWish(topic="clicks")
+    topic, on = record.topic("clicks"), DesiredTopic(topic="clicks")
     assert topic.state(on, T0 + FRESH_MS) == "running"
     assert topic.state(on, T0 + FRESH_MS + 1) == NO_HOST
-    assert topic.state(TopicWish(topic="clicks", run="paused"), T0 + FRESH_MS + 1) == "paused"
+    assert topic.state(DesiredTopic(topic="clicks", run="paused"), T0 + FRESH_MS + 1) == "paused"
     assert topic.state(None, T0 + FRESH_MS + 1) == "off"
 
 
@@ -99,7 +99,7 @@ def test_a_host_that_lets_go_is_gone_at_once() -> None:
     """A Stopped ends it; the next host's heartbeat begins anew."""
     record = Record()
     record.fold([beat(T0), events.Stopped(topic="clicks", at_ms=T0 + 1, host="a-1")])
-    topic, on = record.topic("clicks"), TopicWish(topic="clicks")
+    topic, on = record.topic("clicks"), DesiredTopic(topic="clicks")
     assert topic.state(on, T0 + 2) == NO_HOST
     record.fold([beat(T0 + 3, host="b-2")])
     assert topic.state(on, T0 + 4) == "running"
@@ -158,7 +158,7 @@ def test_what_a_table_says_gives_way_to_a_host() -> None:
     topic = record.topic("clicks")
     assert topic.progress is not None
     assert topic.progress.commits == 3
-    assert topic.state(TopicWish(topic="clicks"), T0) == NO_HOST
+    assert topic.state(DesiredTopic(topic="clicks"), T0) == NO_HOST
     record.fold([beat(T0, commits=4)])
     assert topic.progress.commits == 4
 

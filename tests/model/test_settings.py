@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tabletopic_kernel.model.settings.sections import (
+    DesiredTopic,
     Settings,
     TopicSettings,
-    TopicWish,
     default_table_name,
     flatten_properties,
     parse_duration_ms,
@@ -109,8 +109,8 @@ def test_repr_hides_secrets() -> None:
 
 def test_a_wish_survives_its_message() -> None:
     """What is written to the settings topic is read back equal."""
-    wish = TopicWish(topic="web.clicks", settings=TopicSettings(start="latest", partition_by="hour(ts)"))
-    assert TopicWish.from_json(wish.to_json()) == wish
+    wish = DesiredTopic(topic="web.clicks", settings=TopicSettings(start="latest", partition_by="hour(ts)"))
+    assert DesiredTopic.from_json(wish.to_json()) == wish
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 import pytest
 
 from tabletopic_kernel.faces.cli.event_text import event_line
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -37,11 +37,11 @@ def bench(stack: StackInfo) -> Workbench:
 @pytest.fixture(scope="package")
 def hosts(stack: StackInfo, bench: Workbench) -> Iterator[Hosts]:
     """Starts hosts, and ends them even if the tests are killed."""
-    leash = Leash(stack.state_dir, temporary=False)
-    started = Hosts(stack.state_dir, bench, leash)
+    watchdog = Watchdog(stack.state_dir, temporary=False)
+    started = Hosts(stack.state_dir, bench, watchdog)
     yield started
     started.end_all()
-    leash.release()
+    watchdog.release()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.waiting import wait_until
@@ -26,7 +26,13 @@ class HostProcess:
     """``tabletopic serve`` on the servers of ``folder``; what it prints is in ``output``."""
 
     def __init__(
-        self, folder: Path, number: int, leash: Leash, environment: Mapping[str, str], *, quiet: bool = True
+        self,
+        folder: Path,
+        number: int,
+        watchdog: Watchdog,
+        environment: Mapping[str, str],
+        *,
+        quiet: bool = True,
     ) -> None:
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -48,7 +54,7 @@ class HostProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        leash.hold(self.pid)
+        watchdog.hold(self.pid)
         self._tree: set[psutil.Process] = set()
 
     def __repr__(self) -> str:
@@ -122,16 +128,16 @@ class HostProcess:
 class Hosts:
     """All hosts of these tests: one group, on one set of servers. Tests share them, a start takes 8 s."""
 
-    def __init__(self, folder: Path, bench: Workbench, leash: Leash) -> None:
+    def __init__(self, folder: Path, bench: Workbench, watchdog: Watchdog) -> None:
         self._folder = folder
         self._bench = bench
-        self._leash = leash
+        self._watchdog = watchdog
         self.everyone: list[HostProcess] = []
 
     def start(self, *, quiet: bool = True, **environment: str) -> HostProcess:
         """One more host."""
         number = len(self.everyone) + 1
-        host = HostProcess(self._folder, number, self._leash, environment, quiet=quiet)
+        host = HostProcess(self._folder, number, self._watchdog, environment, quiet=quiet)
         self.everyone.append(host)
         return host
 

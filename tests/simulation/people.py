@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.model.settings.sections import ReplayWish, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest
 from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.simulation.faults import OUTAGES
@@ -114,7 +114,7 @@ def replay(world: World, dice: random.Random) -> None:
     """%topic replay, at times after a look at why these are letters."""
     if dice.random() < 0.5:
         learn(world, dice)
-    _wish(world, replay=ReplayWish(id=f"replay-{world.now_ms}", asked_ms=world.now_ms))
+    _wish(world, replay=ReplayRequest(id=f"replay-{world.now_ms}", asked_ms=world.now_ms))
 
 
 def alter(world: World, dice: random.Random) -> None:
@@ -137,7 +137,7 @@ def disable(world: World, dice: random.Random) -> None:
 
 def enable(world: World, dice: random.Random) -> None:
     """%topic enable."""
-    world.wish = TopicWish(topic="clicks", settings=world.settings)
+    world.wish = DesiredTopic(topic="clicks", settings=world.settings)
 
 
 def neighbour(world: World, dice: random.Random) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.model.steps import Step
 from tests.simulation.faults import Died, Fault
 from tests.simulation.kafka import TOPIC, ModelBroker, ModelControl
@@ -49,7 +49,7 @@ class Process:
         self.tasks: list[tuple[str, Callable[[], None]]] = []
         self.running: Coordinator | None = None
         self._closing: list[tuple[Coordinator, int]] = []  # with the virtual time when nobody waits any more
-        self._wish: TopicWish | None = None
+        self._wish: DesiredTopic | None = None
         self.control = ModelControl()
         call = world.outside.call
         self._services = Services(
@@ -118,7 +118,7 @@ class Process:
         elif wish is not self._wish:
             self._follow(wish)
 
-    def _follow(self, wish: TopicWish) -> None:
+    def _follow(self, wish: DesiredTopic) -> None:
         """A new message of the same settings, as ``Host._apply`` reads it."""
         before, self._wish = self._wish, wish
         running = self.running
@@ -129,17 +129,17 @@ class Process:
         elif wish.replay is not None and (before.replay is None or wish.replay.id != before.replay.id):
             running.replay(wish.replay)
         else:
-            running.wish(Event.PAUSE if wish.run == "paused" else Event.RESUME)
+            running.order(Event.PAUSE if wish.run == "paused" else Event.RESUME)
 
-    def _open(self, wish: TopicWish) -> None:
+    def _open(self, wish: DesiredTopic) -> None:
         coordinator = Coordinator(TOPIC, wish.settings, self._services)
         coordinator._inbox = _Inbox()
-        coordinator.wish(Event.PAUSE if wish.run == "paused" else Event.START)
+        coordinator.order(Event.PAUSE if wish.run == "paused" else Event.START)
         self.running, self._wish = coordinator, wish
 
     def _close(self) -> None:
         if self.running is not None:
-            self.running.wish(Event.STOP)
+            self.running.order(Event.STOP)
             self._closing.append((self.running, self.world.now_ms + _CLOSE_MS))
             self.running = None
 

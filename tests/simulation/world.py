@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 
 from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.settings.sections import ReplayWish, TopicSettings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
@@ -81,7 +81,7 @@ class World:
             on_gap=setting.on_gap,
             table_properties={"write.data.path": self.shared_folder} if setting.shares_folder else {},
         )
-        self.wish: TopicWish | None = TopicWish(topic="clicks", settings=self.settings)
+        self.wish: DesiredTopic | None = DesiredTopic(topic="clicks", settings=self.settings)
         self._moves: deque[Move] = deque()
         self._deletions = 0
 
@@ -235,7 +235,7 @@ class World:
         there = set(self.lake.store.files)
         self.holder = "C"
         settings = self.wish.settings if self.wish else self.settings
-        self.wish = TopicWish(topic="clicks", settings=settings)
+        self.wish = DesiredTopic(topic="clicks", settings=settings)
         last = Process(self, "C", 0)
         dice = random.Random(self.setting.seed)
         self._go_on(last, dice, lambda: self.reader.is_complete() and not last.tasks)
@@ -261,7 +261,9 @@ class World:
         """The registry knows all schemas now: each letter that can be a row must become one."""
         assert self.wish is not None
         self.learned |= set(LEARNED)
-        self.wish = self.wish.model_copy(update={"replay": ReplayWish(id="at the end", asked_ms=self.now_ms)})
+        self.wish = self.wish.model_copy(
+            update={"replay": ReplayRequest(id="at the end", asked_ms=self.now_ms)}
+        )
         self._go_on(last, dice, lambda: any(one.type == "Replayed" for one in last.control.written))
         self.reader.look()
         self.reader.replayed()

@@ -264,7 +264,7 @@ def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest
 
     monkeypatch.setattr(DeadLetters, "_commit", after_those)
     new = rig.make()
-    new.wish(Event.START)
+    new.order(Event.START)
     drain(new)
     assert (new.state, letters(rig)) == (State.WAITING, [1])
     rig.now_ms += 30_000
@@ -278,7 +278,7 @@ def test_an_old_owner_that_makes_the_table_too_late_is_told(rig: Rig) -> None:
     rig.running(commit_interval_ms="100ms")
     assert old._owner is not None
     with pytest.raises(LostOwnershipError):
-        old._owner.meet(Needs(dead_letters=True), recheck=False)
+        old._owner.satisfy(Needs(dead_letters=True), recheck=False)
 
 
 def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
@@ -286,7 +286,7 @@ def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
     first = running(rig)
     stage(rig, first, 0, 4, {1, 3})
     commit(rig, first)
-    first.wish(Event.STOP)
+    first.order(Event.STOP)
     drain(first, until=lambda: first.state is State.STOPPED)
     rig.catalog.real.drop_table(("default", "clicks"))
     second = running(rig)
@@ -314,7 +314,7 @@ def test_a_table_that_is_not_this_topics_stops_it(rig: Rig, make: Any, told: str
         rig.catalog.real.drop_table(("default", "clicks"))
         make(rig)
         coordinator = rig.make()
-        coordinator.wish(Event.START)
+        coordinator.order(Event.START)
         drain(coordinator)
         assert coordinator.state is State.FAILED
         assert told in str(coordinator.progress().error)

@@ -67,7 +67,7 @@ class Lane:
         result = _run(owner.plan(), batch)
         while needs := result.needs:
             owner.discard(result.files, result.letters)
-            result = _run(owner.meet(needs, recheck=False), batch)
+            result = _run(owner.satisfy(needs, recheck=False), batch)
         start, self._offset = self._offset, self._offset + len(records)
         offsets = StagedOffsets({0: start}, {0: self._offset}, result.newest_ms)
         staged = StagedBatch(

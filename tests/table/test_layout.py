@@ -20,10 +20,10 @@ def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
     rig.stage(0, 4)
     drain(coordinator)
-    coordinator.wish(Event.PAUSE)
+    coordinator.order(Event.PAUSE)
     drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
     rig.broker.change(first={0: 10, 1: 0})
-    coordinator.wish(Event.RESUME)
+    coordinator.order(Event.RESUME)
     drain(coordinator)
     assert coordinator.state is State.RUNNING
     gaps = [event for event in rig.control.written if event.type == "GapDetected"]
@@ -44,10 +44,10 @@ def test_what_a_gap_hides_still_stops(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
     rig.stage(0, 4)
     drain(coordinator)
-    coordinator.wish(Event.PAUSE)
+    coordinator.order(Event.PAUSE)
     drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
     rig.broker.change(first={0: 10}, end={0: 100})
-    coordinator.wish(Event.RESUME)
+    coordinator.order(Event.RESUME)
     drain(coordinator)
     assert coordinator.state is State.FAILED
     assert "no partitions [1]" in str(coordinator.progress().error)
@@ -58,7 +58,7 @@ def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
     """Partitions and properties follow the settings of the next owner; rows of both specs are there."""
     first = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
-    first.wish(Event.STOP)
+    first.order(Event.STOP)
     drain(first, until=lambda: first.state is State.STOPPED)
     settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"x": "y"}}
     second = rig.running(commit_interval_ms="100ms", target_file_size_bytes="2MB", **settings)
@@ -99,10 +99,10 @@ def test_partitions_that_came_and_went_meanwhile_are_another_writers(
 def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
     """The reason names the column, and the table stays as it is."""
     first = rig.running()
-    first.wish(Event.STOP)
+    first.order(Event.STOP)
     drain(first, until=lambda: first.state is State.STOPPED)
     second = rig.make(partition_by=("day(nowhere)",))
-    second.wish(Event.START)
+    second.order(Event.START)
     drain(second)
     assert second.state is State.FAILED
     assert "no column 'nowhere'" in str(second.progress().error)

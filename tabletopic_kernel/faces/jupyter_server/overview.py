@@ -14,7 +14,7 @@ from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.redact import mask, redact
-from tabletopic_kernel.model.settings.sections import TopicWish, table_identifier
+from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
 
 if TYPE_CHECKING:  # loads the Kafka client
     from tabletopic_kernel.workbench.servers import Away
@@ -163,7 +163,7 @@ def rows(workbench: Workbench) -> list[Row]:
     return [*enabled, *others]
 
 
-def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
+def row_of(status: TopicStatus, wish: DesiredTopic, partitions: int) -> Row:
     """An enabled topic."""
     return {
         "topic": status.topic,
@@ -188,7 +188,7 @@ def row_of(status: TopicStatus, wish: TopicWish, partitions: int) -> Row:
     }
 
 
-def row_of_wish(wish: TopicWish, partitions: int) -> Row:
+def row_of_wish(wish: DesiredTopic, partitions: int) -> Row:
     """A topic that was enabled just now: how it does is not known yet."""
     table = ".".join(table_identifier(wish.topic, wish.settings))
     known = {"enabled": True, "run": wish.run, "table": table}

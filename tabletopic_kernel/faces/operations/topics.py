@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.faces.render.grid import Grid
     from tabletopic_kernel.host.replay.plan import ReplayPlan
     from tabletopic_kernel.model.progress.events import Replayed
-    from tabletopic_kernel.model.settings.sections import TopicWish
+    from tabletopic_kernel.model.settings.sections import DesiredTopic
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -54,18 +54,18 @@ def _plan_grid(plan: Plan, _: Arguments) -> Grid:
     return plan_table(plan)
 
 
-def _settings_json(wish: TopicWish) -> dict[str, Any]:
+def _settings_json(wish: DesiredTopic) -> dict[str, Any]:
     return {"topic": wish.topic, "settings": wish.settings.model_dump(mode="json")}
 
 
-def table_of(wish: TopicWish) -> str:
+def table_of(wish: DesiredTopic) -> str:
     """The dotted name of the table of a topic that was just enabled."""
     from tabletopic_kernel.model.settings.sections import table_identifier
 
     return ".".join(table_identifier(wish.topic, wish.settings))
 
 
-def _enabled(wish: TopicWish, _: Arguments) -> list[Message]:
+def _enabled(wish: DesiredTopic, _: Arguments) -> list[Message]:
     from tabletopic_kernel.faces.render.amounts import clock, interval
 
     settings = wish.settings

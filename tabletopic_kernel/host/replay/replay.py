@@ -4,6 +4,11 @@ A round takes some letters. Those that are rows now are staged; then they are ma
 table with the round's id; then the rows are committed as any staged batch is, with that id in the ledger;
 then the marked letters go. Whoever settles the letters later finishes or forgets the round by the ledger:
 ADR 0007.
+
+Why this is safe: a marked letter is still a letter. Its fate hangs on one fact, whether the table's ledger
+names its round: if so the rows are there and the letters go, else the rows never came and the letters stay.
+Both are decided from the tables alone, by this owner or the next, so a crash at any step neither loses nor
+doubles a record (I1, I7).
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
-from tabletopic_kernel.model.settings.sections import ReplayWish
+from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs, StagePlan, StageResult
@@ -75,7 +80,7 @@ def letters_that(where: str | None, asked_ms: int) -> BooleanExpression:
 class Replay:
     """One replay under way; used by the coordinator's thread alone."""
 
-    def __init__(self, wish: ReplayWish, owner: Owner) -> None:
+    def __init__(self, wish: ReplayRequest, owner: Owner) -> None:
         self.wish = wish
         self.rows = 0
         self.stayed: dict[str, int] = {}
@@ -86,7 +91,7 @@ class Replay:
     def round(self) -> StagedBatch | None:
         """Try some letters; the rows to commit, None when no letters are left to try.
 
-        Raises: as ``Owner.meet`` and ``TopicTable.commit``; letters stay letters then.
+        Raises: as ``Owner.satisfy`` and ``TopicTable.commit``; letters stay letters then.
         """
         while tasks := self._next_tasks():
             batch = self._round(tasks)
@@ -151,13 +156,13 @@ class Replay:
 class Replays:
     """The replays that a coordinator was asked for, one after the other; its thread alone uses them."""
 
-    def __init__(self, told: Callable[[ReplayWish, int, dict[str, int], str | None], None]) -> None:
+    def __init__(self, told: Callable[[ReplayRequest, int, dict[str, int], str | None], None]) -> None:
         self._told = told  # wish, letters that are rows now, those that stay by reason, what went wrong
-        self._asked: deque[ReplayWish] = deque()
+        self._asked: deque[ReplayRequest] = deque()
         self._current: Replay | None = None
         self._staged: StagedBatch | None = None  # of a round that is not committed yet
 
-    def ask(self, wish: ReplayWish) -> None:
+    def ask(self, wish: ReplayRequest) -> None:
         """Replay when there is time."""
         self._asked.append(wish)
 
@@ -187,7 +192,7 @@ class Replays:
             self._current.rows += self._staged.rows
         self._staged = None
 
-    def interrupt(self, error: str | None, wish: ReplayWish | None = None) -> None:
+    def interrupt(self, error: str | None, wish: ReplayRequest | None = None) -> None:
         """The replay under way is over; ``error`` says why it did not come to its end."""
         current, self._current, self._staged = self._current, None, None
         wish = current.wish if current else wish
@@ -196,10 +201,10 @@ class Replays:
 
 
 def try_letters(letters: pa.Table, owner: Owner) -> Tried:
-    """Stage letters as records of the topic, with today's settings; raises as ``Owner.meet``."""
+    """Stage letters as records of the topic, with today's settings; raises as ``Owner.satisfy``."""
     # The registry may know by now what it did not when these became letters.
     owner.keeper.forget_unknown()
-    plan = owner.meet(owner.plan().to_ask_again or Needs(), recheck=True)
+    plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
         tried = stage_letters(letters, plan)
         if tried.result.stopped is not None:
@@ -209,7 +214,7 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
         if not needs:
             return tried
         owner.discard(tried.result.files, ())
-        plan = owner.meet(needs, recheck=False)
+        plan = owner.satisfy(needs, recheck=False)
 
 
 def stage_letters(letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:

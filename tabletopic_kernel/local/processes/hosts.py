@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tabletopic_kernel.local.files import tail
-from tabletopic_kernel.local.processes.watchdog import Leash
+from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.model.errors import StackError
 
 _STOP_LIMIT_S = 30.0
@@ -38,7 +38,7 @@ class HostProcess:
     """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder. ``more``: variables."""
 
     def __init__(
-        self, folder: Path, number: int, leash: Leash, more: Mapping[str, str] = MappingProxyType({})
+        self, folder: Path, number: int, watchdog: Watchdog, more: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self.number = number
         self.ending = False
@@ -54,7 +54,7 @@ class HostProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        leash.hold(self.pid)
+        watchdog.hold(self.pid)
 
     def __str__(self) -> str:
         return f"host {self.number} (pid {self.pid})"

@@ -22,7 +22,7 @@ from tabletopic_kernel.local.processes.process import ProcessId, stop
 _DONE = "done"
 
 
-class Leash:
+class Watchdog:
     """The demo's end of the pipe. ``folder`` is the state folder, removed if it is ``temporary``."""
 
     def __init__(self, folder: Path, *, temporary: bool) -> None:

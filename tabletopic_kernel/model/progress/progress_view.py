@@ -16,7 +16,7 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import ControlEvent, Progress
 from tabletopic_kernel.model.progress.standing import Delay, delay_of
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 # A host that has not been heard of for this long is gone: three heartbeats.
 FRESH_MS = 7_000
@@ -159,7 +159,7 @@ class TopicRecord:
             and now_ms - self.heard.at_ms <= FRESH_MS
         )
 
-    def state(self, wish: TopicWish | None, now_ms: int) -> str:
+    def state(self, wish: DesiredTopic | None, now_ms: int) -> str:
         """The coordinator's state; of a topic that nobody runs, what that means."""
         if self.progress is not None and self.is_heard(now_ms):
             return str(self.progress.state)

@@ -267,7 +267,7 @@ class Settings(_Model):
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
 
-class ReplayWish(_Model):
+class ReplayRequest(_Model):
     """Somebody asked for a replay of dead letters: those there were then, and that ``where`` names."""
 
     id: str
@@ -275,7 +275,7 @@ class ReplayWish(_Model):
     where: str | None = None
 
 
-class TopicWish(_Model):
+class DesiredTopic(_Model):
     """One message of the settings topic: what should run. Key = topic; a tombstone = disabled."""
 
     topic: str
@@ -287,14 +287,14 @@ class TopicWish(_Model):
     # When somebody last asked for a commit before it is due; a host acts on a newer one than it knows.
     commit_asked_ms: int = 0
     # As long as no later wish replaces this one, hosts remember it; each acts on it once.
-    replay: ReplayWish | None = None
+    replay: ReplayRequest | None = None
 
     def to_json(self) -> bytes:
         """The message's value."""
         return self.model_dump_json().encode()
 
     @classmethod
-    def from_json(cls, raw: bytes) -> TopicWish:
+    def from_json(cls, raw: bytes) -> DesiredTopic:
         """Read a message's value; raises pydantic's ValidationError."""
         return cls.model_validate_json(raw)
 

@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.host.replay.plan import ReplayPlan
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
@@ -82,24 +82,24 @@ class FakeWorkbench:
         if self.error is not None:
             raise self.error
 
-    def enable(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+    def enable(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
         """Checks the settings, as the real one does."""
         self._ask("enable", (topic, dict(given)))
-        return TopicWish(topic=topic, settings=TopicSettings.model_validate(dict(given)))
+        return DesiredTopic(topic=topic, settings=TopicSettings.model_validate(dict(given)))
 
     def disable(self, topic: str) -> None:
         """Switch off."""
         self._ask("disable", topic)
 
-    def pause(self, topic: str) -> TopicWish:
+    def pause(self, topic: str) -> DesiredTopic:
         """Pause."""
         self._ask("pause", topic)
-        return TopicWish(topic=topic, run="paused")
+        return DesiredTopic(topic=topic, run="paused")
 
-    def resume(self, topic: str) -> TopicWish:
+    def resume(self, topic: str) -> DesiredTopic:
         """Go on."""
         self._ask("resume", topic)
-        return TopicWish(topic=topic)
+        return DesiredTopic(topic=topic)
 
     def replay(self, topic: str, where: str | None, *, timeout_s: float) -> events.Replayed | None:
         """The outcome that the test told, None if it told none."""

@@ -15,7 +15,7 @@ from tabletopic_kernel.host.replay.plan import ReplayPlan
 from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress
-from tabletopic_kernel.model.settings.sections import ReplayWish, Settings, TopicSettings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, Settings, TopicSettings
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
@@ -60,7 +60,7 @@ class FakeWorkbench:
     """Answers at once. ``trouble`` is raised by questions and orders; ``waits`` is called in each plan."""
 
     topics_there: dict[str, int] = field(default_factory=lambda: {"clicks": 4, "web.orders/ü": 1})
-    on: dict[str, TopicWish] = field(default_factory=dict)
+    on: dict[str, DesiredTopic] = field(default_factory=dict)
     live: list[str] = field(default_factory=list)
     trouble: TableTopicError | None = None
     waits: Callable[[], object] = bool
@@ -79,11 +79,11 @@ class FakeWorkbench:
         if self.trouble is not None:
             raise self.trouble
 
-    def wishes(self) -> dict[str, TopicWish]:
+    def wishes(self) -> dict[str, DesiredTopic]:
         self._check("wishes")
         return dict(self.on)
 
-    def wish(self, topic: str) -> TopicWish:
+    def wish(self, topic: str) -> DesiredTopic:
         if topic not in self.wishes():
             raise UnknownTopicError(f"{topic} is not enabled")
         return self.on[topic]
@@ -101,11 +101,11 @@ class FakeWorkbench:
     def table_of(self, topic: str) -> str:
         return f"default.{topic}"
 
-    def enable(self, topic: str, given: dict[str, Any]) -> TopicWish:
+    def enable(self, topic: str, given: dict[str, Any]) -> DesiredTopic:
         self._check("enable", topic, given)
         if topic not in self.topics_there:
             raise UnknownTopicError(f"there is no topic {topic!r}")
-        self.on[topic] = TopicWish(topic=topic, settings=TopicSettings.model_validate(given))
+        self.on[topic] = DesiredTopic(topic=topic, settings=TopicSettings.model_validate(given))
         return self.on[topic]
 
     def plan(self, topic: str, given: dict[str, Any]) -> Plan:
@@ -134,10 +134,10 @@ class FakeWorkbench:
         self._check("plan_replay", topic, where)
         return ReplayPlan(topic, 5, 3, {"no_schema_id": 2}, ["add price decimal(9, 2)"])
 
-    def ask_for_replay(self, topic: str, where: str | None) -> ReplayWish:
+    def ask_for_replay(self, topic: str, where: str | None) -> ReplayRequest:
         self.wish(topic)
         self._check("replay", topic, where)
-        return ReplayWish(id="r1", asked_ms=1, where=where)
+        return ReplayRequest(id="r1", asked_ms=1, where=where)
 
     def topic(self, name: str) -> FakeTopic:
         return FakeTopic(name, self)

@@ -35,7 +35,7 @@ from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.progress.standing import Delay
-from tabletopic_kernel.model.settings.sections import Settings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.faces.jupyter_server.live_server import until
 from tests.faces.jupyter_server.server_fakes import status
@@ -338,7 +338,7 @@ def test_hosts_and_rows_agree(place: Place, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_topic_that_is_late_says_why() -> None:
     """A word for the sign, and the sentence below it."""
     late = status("clicks", delay=Delay.WAITING_FOR_TURN, delay_reason=Delay.WAITING_FOR_TURN.reason)
-    row = row_of(late, TopicWish(topic="clicks"), 1)
+    row = row_of(late, DesiredTopic(topic="clicks"), 1)
     assert (row["delay"], row["delay_reason"]) == ("waiting_for_turn", Delay.WAITING_FOR_TURN.reason)
     assert row_of_other("views", 1)["delay"] is None
 

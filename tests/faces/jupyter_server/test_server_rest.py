@@ -23,7 +23,7 @@ from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
 from tabletopic_kernel.faces.jupyter_server.routes import ROUTES
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.sections import TopicSettings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
 from tabletopic_kernel.workbench import status as status_module
 from tests.faces.jupyter_server.live_server import (
     BASE_URL,
@@ -57,7 +57,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 @pytest.fixture
 def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
     """What the server's workbench is for this test: one topic is on and a host is live."""
-    fake = FakeWorkbench(on={"clicks": TopicWish(topic="clicks")}, live=["elsewhere-1-ab"])
+    fake = FakeWorkbench(on={"clicks": DesiredTopic(topic="clicks")}, live=["elsewhere-1-ab"])
     monkeypatch.setattr(Place, "workbench", lambda _: fake)
     monkeypatch.setattr(status_module, "statuses", lambda _b, wishes, _c: [status(t) for t in wishes])
     return fake

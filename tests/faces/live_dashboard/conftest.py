@@ -9,7 +9,7 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress, SchemaVersion
 from tabletopic_kernel.model.progress.progress_view import Record
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 NOW = 1_700_000_600_000
 V1 = SchemaVersion(id=1, subject="clicks-value", version=1)
@@ -103,7 +103,7 @@ def view(record: Record) -> View:
     return View(
         record=record,
         now_ms=NOW,
-        wishes={name: TopicWish(topic=name) for name in ("clicks", "orders", "views")},
+        wishes={name: DesiredTopic(topic=name) for name in ("clicks", "orders", "views")},
         hosts=("vm-1",),
         tables={"clicks": TableFacts("default.clicks", 60_000, 240, 4_800_000, 121, (snapshot, foreign))},
         retention={"clicks": Retention(604_800_000, -1, "delete")},

@@ -21,11 +21,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK, LIGHT
 from tabletopic_kernel.host.control_topic import ControlLog, ensure_control_topic
-from tabletopic_kernel.host.settings_topic import write_wish
+from tabletopic_kernel.host.settings_topic import write_desired
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import Settings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 
 pytestmark = pytest.mark.integration
@@ -120,9 +120,9 @@ def topic(stack: StackInfo) -> Iterator[Told]:
     admin.create_topics([NewTopic(name, 1, 1)])[name].result()
     told = Told(name, ControlLog(properties), Producer(properties))
     told.taken_over(now_ms() - 1_800_000)
-    write_wish(bench.broker, name, TopicWish(topic=name, run="paused"))
+    write_desired(bench.broker, name, DesiredTopic(topic=name, run="paused"))
     yield told
-    write_wish(bench.broker, name, None)
+    write_desired(bench.broker, name, None)
     told.control.close()
 
 

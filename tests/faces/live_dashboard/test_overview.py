@@ -15,7 +15,7 @@ from tabletopic_kernel.faces.live_dashboard.record.view import View
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.progress.standing import Delay
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tests.faces.live_dashboard.conftest import NOW, progress, told
 
 
@@ -135,7 +135,7 @@ def test_a_new_topic_appears(view: View) -> None:
     """Topics that are enabled join the table."""
     made = OverviewPage()
     made.show(view)
-    view.wishes = {**(view.wishes or {}), "baskets": TopicWish(topic="baskets")}
+    view.wishes = {**(view.wishes or {}), "baskets": DesiredTopic(topic="baskets")}
     made.show(view)
     (table,) = made.panel.select(TopicTable)
     assert [one["topic"] for one in table.all["rows"]] == ["baskets", "clicks", "orders", "views"]
@@ -153,7 +153,9 @@ def test_what_to_do_first() -> None:
 def test_names_from_outside_are_escaped(record: Record) -> None:
     """Text of a topic, an error or a host is text, never markup."""
     record.fold(told("x", error="<img src=x>"))
-    away = View(record, NOW, wishes={"x": TopicWish(topic="x")}, hosts=("<b>h</b>",), troubles={"a": "<i>"})
+    away = View(
+        record, NOW, wishes={"x": DesiredTopic(topic="x")}, hosts=("<b>h</b>",), troubles={"a": "<i>"}
+    )
     html = texts(page(away, DARK))
     assert "<b>h</b>" not in html
     assert "<i>" not in html

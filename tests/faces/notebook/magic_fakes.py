@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import Settings, TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
 from tabletopic_kernel.workbench.status import TopicStatus
@@ -84,29 +84,29 @@ class FakeWorkbench(Workbench):
         column = PlanColumn("url", "string", True, "<b>the page</b>", "new")
         return Plan(topic, f"default.{topic}", True, [column], ["hour(at)"], refused=["it is too late"])
 
-    def alter(self, topic: str, given: Mapping[str, Any]) -> TopicWish:
+    def alter(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
         """Checks the settings, as the real one does."""
         self._ask("alter", (topic, dict(given)))
-        return TopicWish(topic=topic, settings=self.settings_for(topic, given))
+        return DesiredTopic(topic=topic, settings=self.settings_for(topic, given))
 
-    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicWish:
+    def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
         """Checks the settings, as the real one does."""
         self._ask("enable", (topic, dict(given or {})))
-        return TopicWish(topic=topic, settings=self.settings_for(topic, given))
+        return DesiredTopic(topic=topic, settings=self.settings_for(topic, given))
 
     def disable(self, topic: str) -> None:
         """Switch off."""
         self._ask("disable", topic)
 
-    def pause(self, topic: str) -> TopicWish:
+    def pause(self, topic: str) -> DesiredTopic:
         """Pause."""
         self._ask("pause", topic)
-        return TopicWish(topic=topic, run="paused")
+        return DesiredTopic(topic=topic, run="paused")
 
-    def resume(self, topic: str) -> TopicWish:
+    def resume(self, topic: str) -> DesiredTopic:
         """Go on."""
         self._ask("resume", topic)
-        return TopicWish(topic=topic)
+        return DesiredTopic(topic=topic)
 
     def commit(self, topic: str) -> None:
         """Commit now."""
@@ -116,10 +116,10 @@ class FakeWorkbench(Workbench):
         """The table's name."""
         return f"default.{topic}"
 
-    def wishes(self) -> dict[str, TopicWish]:
+    def wishes(self) -> dict[str, DesiredTopic]:
         """One is enabled."""
         self._ask("wishes")
-        return {"clicks": TopicWish(topic="clicks")}
+        return {"clicks": DesiredTopic(topic="clicks")}
 
     def status(self, topic: str | None = None) -> list[TopicStatus]:
         """All, or one."""

@@ -20,7 +20,7 @@ from tabletopic_kernel.faces.notebook.kernel_host import KernelHost
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.progress.standing import Delay
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.query.answer import Answer
 from tests.faces.notebook.magic_fakes import FakeWorkbench, status
 
@@ -398,7 +398,7 @@ def test_the_dashboard_is_a_frame_on_the_server(
     monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
     assert 'src="/lab/tabletopic/dashboard/?theme=default"' in run("%dashboard")._repr_html_()
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ann")
-    monkeypatch.setattr(FakeWorkbench, "wish", lambda self, topic: TopicWish(topic="clicks"))
+    monkeypatch.setattr(FakeWorkbench, "wish", lambda self, topic: DesiredTopic(topic="clicks"))
     frame = run('%dashboard --theme dark "a\\"b&c"')
     assert frame.url == "/user/ann/tabletopic/dashboard/?theme=dark&topic=a%22b%26c"
     assert "&amp;topic" in frame._repr_html_()

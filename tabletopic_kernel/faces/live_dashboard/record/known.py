@@ -13,7 +13,7 @@ from tabletopic_kernel.faces.live_dashboard.record.view import Retention, TableF
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Known:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     record: Record = field(default_factory=Record)
-    wishes: Mapping[str, TopicWish] | None = None
+    wishes: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
     tables: dict[str, TableFacts] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)

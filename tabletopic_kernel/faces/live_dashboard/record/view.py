@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
 from tabletopic_kernel.model.progress.standing import Delay
-from tabletopic_kernel.model.settings.sections import TopicWish
+from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 UNKNOWN = "unknown"  # a state: nobody who could tell can be asked
 
@@ -59,14 +59,14 @@ class View:
 
     record: Record
     now_ms: int
-    wishes: Mapping[str, TopicWish] | None = None
+    wishes: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     retention: Mapping[str, Retention] = field(default_factory=dict)
     troubles: Mapping[str, str] = field(default_factory=dict)
     history_read: float = 1.0
 
-    def wish(self, topic: str) -> TopicWish | None:
+    def wish(self, topic: str) -> DesiredTopic | None:
         """What is wished of a topic; None where it is disabled."""
         return (self.wishes or {}).get(topic)
 
