@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tabletopic_kernel.clients.kafka.broker import broker as kafka
+from tabletopic_kernel.clients.kafka import broker as kafka
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))

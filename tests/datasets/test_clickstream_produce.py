@@ -16,7 +16,7 @@ from tabletopic_kernel._datasets.clickstream import produce as module
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import produce
-from tabletopic_kernel.clients.kafka.broker import broker as kafka
+from tabletopic_kernel.clients.kafka import broker as kafka
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 
