@@ -21,7 +21,8 @@ def topic(stack: StackInfo) -> tuple[Broker, str]:
     """Two partitions: three records and a transaction that was given up, and one that went through."""
     properties = {"bootstrap.servers": stack.bootstrap_servers}
     name = f"range-{uuid.uuid4().hex[:8]}"
-    AdminClient(properties).create_topics([NewTopic(name, 2, 1)])[name].result()
+    admin = AdminClient(properties)
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
     producer = Producer({**properties, "transactional.id": name})
     producer.init_transactions()
     for partition, values, keep in ((0, b"abc", True), (0, b"xx", False), (1, b"d", True)):
