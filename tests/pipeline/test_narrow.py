@@ -252,7 +252,7 @@ def test_trouble_is_no_records_fault(
         topic.send(*(FORMS["avro"].value(text) for text in ("a", POISON, "b")))
 
 
-def _staged(topic: Path, texts: list[str], **more: Any) -> StageResult:
+def _staged(topic: Path, texts: list[str], errors: str = "skip", **more: Any) -> StageResult:
     batch = pa.RecordBatch.from_pylist(
         [
             {"value": FORMS["avro"].value(text), "partition": 0, "offset": 10_000 + at, "timestamp": at}
@@ -260,7 +260,7 @@ def _staged(topic: Path, texts: list[str], **more: Any) -> StageResult:
         ],
         schema=SOURCE,
     )
-    work = stage.Stage(LoadedPlan(replace(topic.keeper.plan(), **{"errors": "skip", **more})))
+    work = stage.Stage(LoadedPlan(replace(topic.keeper.plan().with_settings(errors=errors), **more)))
     work.take(batch)
     return work.finish()
 

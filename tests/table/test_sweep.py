@@ -74,6 +74,8 @@ def expire_all(table: Table) -> None:
 def next_owner(rig: Rig) -> Coordinator:
     """The host was killed; another owner takes the topic, and its sweep comes to an end."""
     other = rig.running()
+    rig.now_ms += 10_000  # it waits for a first commit, and then no longer
+    other.step()
     for thread in threading.enumerate():
         if thread.name == "sweep":
             thread.join()
