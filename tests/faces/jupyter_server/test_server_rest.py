@@ -60,6 +60,7 @@ def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
     fake = FakeWorkbench(on={"clicks": DesiredTopic(topic="clicks")}, live=["elsewhere-1-ab"])
     monkeypatch.setattr(Place, "workbench", lambda _: fake)
     monkeypatch.setattr(status_module, "statuses", lambda _b, wishes, _c: [status(t) for t in wishes])
+    live.backend._refresher.wait(60)  # what it keeps is of another test's workbench
     return fake
 
 
