@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
@@ -34,7 +34,7 @@ class ControlLog:
                 CONTROL_TOPIC, key=event.topic, value=event_json(event).encode(), timestamp=event.at_ms
             )
             self._producer.poll(0)
-        except BufferError:
+        except (BufferError, KafkaException):  # the second: it is known that the user may not write there
             with self._lock:
                 self.dropped += 1
 

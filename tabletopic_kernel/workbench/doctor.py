@@ -81,6 +81,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     if away.names:
         yield Check("servers", "warn", str(away), _START)
     yield _checked("broker", lambda: _broker(servers.kafka))
+    yield _checked("rights", lambda: _rights(servers.kafka))
     yield _checked("registry", lambda: _registry(servers.registry))
     yield _checked("catalog", lambda: _catalog(servers.catalog))
     yield _checked("storage", lambda: _storage(servers))
@@ -242,6 +243,25 @@ def _broker(properties: Mapping[str, str]) -> str:
     broker = Broker(properties)
     topics = [topic for topic in broker.topics() if internal_owner(topic) is None]
     return f"{broker.address} answers, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
+
+
+def _rights(properties: Mapping[str, str]) -> str:
+    """Whether the user may do on the broker what hosts and faces do there."""
+    from tabletopic_kernel.clients.kafka.broker import Broker
+    from tabletopic_kernel.clients.kafka.rights import DESCRIBE, READ, WRITE, missing_rights
+    from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
+    from tabletopic_kernel.host.host import GROUP
+    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_wishes
+
+    broker = Broker(properties)
+    there = set(broker.topics())
+    enabled = sorted(read_wishes(broker)) if SETTINGS_TOPIC in there else []
+    ours = dict.fromkeys((SETTINGS_TOPIC, CONTROL_TOPIC), (READ, WRITE, DESCRIBE))
+    topics = ours | dict.fromkeys(enabled, (READ, DESCRIBE))
+    if missing := missing_rights(broker, topics, {GROUP: (READ, DESCRIBE)}):
+        lines = "; ".join(f"kafka-acls --bootstrap-server {broker.address} --add {line}" for line in missing)
+        raise _Trouble(f"{_count(len(missing), 'right')} of the user missing on {broker.address}", lines)
+    return "the user may read and write what hosts need"
 
 
 def _registry(properties: Mapping[str, str]) -> str:

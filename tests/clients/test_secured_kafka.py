@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation
 
 from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.rights import DESCRIBE, READ, WRITE, missing_rights
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.servers.certificates import Authority
-from tests.servers.secured_kafka import SecuredKafka
+from tests.servers.secured_kafka import PLAIN_USER, SecuredKafka
 from tests.servers.token_server import TokenServer
 
 pytestmark = pytest.mark.integration
@@ -118,3 +120,33 @@ def test_a_secured_listener_and_no_protocol(kafka: SecuredKafka, listener: str) 
     """It accepts connections and answers nothing: the protocol is the first thing to look at."""
     with pytest.raises(RetryableError, match=r"security\.protocol is not set"):
         Broker({"bootstrap.servers": kafka.address(listener)}).topics()
+
+
+def test_rights_that_are_missing(kafka: SecuredKafka) -> None:
+    """As arguments of `kafka-acls`; no more than needed, and none once they are given."""
+    topic, ours = f"t{uuid.uuid4().hex[:8]}", f"c{uuid.uuid4().hex[:8]}"
+    for name in (topic, ours):
+        kafka.create_topic(name)
+    broker = Broker(kafka.login("PLAIN", sasl_username=PLAIN_USER))
+    wanted = {topic: (READ, DESCRIBE), ours: (READ, WRITE, DESCRIBE), "not-there": (READ,)}
+    who = f"--allow-principal User:{PLAIN_USER}"
+    assert missing_rights(broker, wanted, {"g": (READ,)}) == [
+        f"{who} --operation Read --operation Describe --topic {topic}",
+        f"{who} --operation Read --operation Write --operation Describe --topic {ours}",
+        f"{who} --operation Read --topic not-there",
+        f"{who} --operation Read --group g",
+    ]
+    for name in (topic, ours, "not-there"):
+        kafka.allow(AclOperation.READ, topic=name)
+    kafka.allow(AclOperation.WRITE, topic=ours)
+    kafka.allow(AclOperation.READ, group="g")
+    assert missing_rights(broker, wanted, {"g": (READ,)}) == []  # to read or write a topic is to describe it
+    with pytest.raises(ActionNeededError, match="--operation Create --topic new"):
+        broker.ensure_topic("new", 1, {})
+
+
+def test_a_broker_that_asks_for_nothing(kafka: SecuredKafka, stack: StackInfo) -> None:
+    """Everything is allowed there, and to super users."""
+    wanted = ({"__tabletopic.control": (READ, WRITE)}, {"tabletopic-hosts": (READ,)})
+    for properties in ({"bootstrap.servers": stack.bootstrap_servers}, kafka.login("PLAIN")):
+        assert missing_rights(Broker(properties), *wanted) == []

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tabletopic_kernel.local import ports
 from tabletopic_kernel.local.java import jvm
@@ -19,6 +27,8 @@ from tests.servers.certificates import STORE_PASSWORD, Authority, Identity
 from tests.servers.token_server import AUDIENCE, CLIENT, SECRET, TokenServer
 
 USER, PASSWORD = "ann", "ann-secret"
+# May do nothing but what ACLs allow; the others may do all.
+PLAIN_USER = "bob"
 # name → protocol, in the order of the listeners.
 _LISTENERS = {
     "PLAINTEXT": "PLAINTEXT",
@@ -46,6 +56,8 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:CN=client;User:{user};User:{token_user};User:broker
 ssl.keystore.type=PKCS12
 ssl.keystore.location={keystore}
 ssl.keystore.password={store_password}
@@ -56,7 +68,7 @@ listener.name.mtls.ssl.client.auth=required
 listener.name.login.ssl.client.auth=none
 listener.name.login.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
 listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
-user_{user}="{password}";
+user_{user}="{password}" user_{plain_user}="{password}";
 listener.name.login.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
 required;
 listener.name.login.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
@@ -100,6 +112,14 @@ class SecuredKafka:
         """Create a topic."""
         admin = self.admin
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+
+    def allow(self, operation: AclOperation, *, topic: str | None = None, group: str | None = None) -> None:
+        """Let PLAIN_USER do something."""
+        kind = ResourceType.TOPIC if topic else ResourceType.GROUP
+        what = (kind, topic or group, ResourcePatternType.LITERAL)
+        rule = AclBinding(*what, f"User:{PLAIN_USER}", "*", operation, AclPermissionType.ALLOW)
+        admin = self.admin
+        admin.create_acls([rule])[rule].result()
 
     def clients(self) -> dict[str, dict[str, str]]:
         """[kafka] properties by the name of what they log in with."""
@@ -235,6 +255,8 @@ class SecuredKafka:
             ca=self.authority.path,
             user=USER,
             password=PASSWORD,
+            plain_user=PLAIN_USER,
+            token_user=CLIENT,
             tokens=self._tokens.url,
             audience=AUDIENCE,
         )

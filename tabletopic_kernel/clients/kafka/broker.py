@@ -52,6 +52,7 @@ _NO_LEADER = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
 }
+_MAY_NOT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
@@ -182,7 +183,7 @@ class Broker:
             except KafkaException as error:
                 if error.args[0].code() in _UNKNOWN_TOPIC:
                     continue
-                raise self._trouble(error) from error
+                raise self.explain(error) from error
             for partition in description.partitions:
                 asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
         result: dict[str, dict[int, int]] = {}
@@ -206,8 +207,14 @@ class Broker:
         try:
             self._result(self.admin.create_topics([new], request_timeout=TIMEOUT_S)[topic])
         except KafkaException as error:
+            if error.args[0].code() in _MAY_NOT:
+                user = self.properties.get("sasl.username") or "<name>"
+                raise ActionNeededError(
+                    f"the user may not create the topic {topic} on {self.address}; create it, or run "
+                    f"kafka-acls --add --allow-principal User:{user} --operation Create --topic {topic}"
+                ) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._trouble(error) from error
+                raise self.explain(error) from error
         deadline = time.monotonic() + TIMEOUT_S
         while topic not in self.end_offsets([topic]):  # the answer comes before every broker knows
             if time.monotonic() > deadline:
@@ -234,7 +241,7 @@ class Broker:
             except KafkaException as error:
                 # After a restart the first question only finds out that the connection is gone.
                 if error.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > deadline:
-                    raise self._trouble(error) from error
+                    raise self.explain(error) from error
             time.sleep(0.1)
         return [(member.client_id, assigned(member.assignment)) for one in found for member in one.members]
 
@@ -248,7 +255,7 @@ class Broker:
                 raise UnknownTopicError(
                     f"there is no topic {topic!r} at {self.address}; create it first, or check the name"
                 ) from None
-            raise self._trouble(error) from error
+            raise self.explain(error) from error
 
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, partition): spec for partition in partitions}
@@ -268,7 +275,7 @@ class Broker:
                 except KafkaException as error:
                     # A new topic's partitions have no leader for a moment.
                     if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
-                        raise self._trouble(error) from error
+                        raise self.explain(error) from error
             waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
             if waiting:
                 time.sleep(0.1)
@@ -278,7 +285,7 @@ class Broker:
         try:
             return self._result(future)
         except KafkaException as error:
-            raise self._trouble(error) from error
+            raise self.explain(error) from error
 
     def _metadata(self) -> Any:
         self._check_gate()
@@ -289,7 +296,7 @@ class Broker:
             admin.poll(0)  # runs the callback of errors
             return self._listed(admin, 0 if self._met.is_hopeless else TIMEOUT_S)
         except KafkaException as error:
-            raise self._trouble(error) from error
+            raise self.explain(error) from error
 
     def _listed(self, admin: AdminClient, timeout_s: float) -> Any:
         answer = admin.list_topics(timeout=timeout_s)
@@ -335,7 +342,8 @@ class Broker:
                 self._worn_out.append(worn_out)
                 self.admin = fresh
 
-    def _trouble(self, error: KafkaException) -> RetryableError | ActionNeededError:
+    def explain(self, error: KafkaException) -> RetryableError | ActionNeededError:
+        """The error of a request, with its remedy."""
         problem = error.args[0]
         self.admin.poll(0)  # runs the callback of errors
         if problem.code() == KafkaError._TIMED_OUT and self._met.refused() is None:
