@@ -66,11 +66,9 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         ActionNeededError: the topic is another one than the ledger's, or has fewer records.
     """
     check_same_topic(before, facts.topic_id, facts.cluster_id)
-    gaps = {
-        p: (offset, facts.first[p])
-        for p, offset in before.next_offsets.items()
-        if p in facts.first and facts.first[p] > offset
-    }
+    # A partition that the ledger does not name was added since, and began at 0.
+    next_offsets = {p: before.next_offsets.get(p, 0) for p in facts.first}
+    gaps = {p: (offset, facts.first[p]) for p, offset in next_offsets.items() if facts.first[p] > offset}
     if gaps:
         told = ", ".join(
             f"partition {p}: {first - at} records from offset {at}" for p, (at, first) in gaps.items()

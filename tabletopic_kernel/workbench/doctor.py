@@ -251,11 +251,11 @@ def _rights(properties: Mapping[str, str]) -> str:
     from tabletopic_kernel.clients.kafka.rights import DESCRIBE, READ, WRITE, missing_rights
     from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
     from tabletopic_kernel.host.host import GROUP
-    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_wishes
+    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired
 
     broker = Broker(properties)
     there = set(broker.topics())
-    enabled = sorted(read_wishes(broker)) if SETTINGS_TOPIC in there else []
+    enabled = sorted(read_desired(broker)) if SETTINGS_TOPIC in there else []
     ours = dict.fromkeys((SETTINGS_TOPIC, CONTROL_TOPIC), (READ, WRITE, DESCRIBE))
     topics = ours | dict.fromkeys(enabled, (READ, DESCRIBE))
     if missing := missing_rights(broker, topics, {GROUP: (READ, DESCRIBE)}):

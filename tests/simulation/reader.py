@@ -176,7 +176,7 @@ class Reader:
             return "a topic that was made anew"
         if any(ledger.offsets.get(p, 0) > end for p, end in topic.end().items()):
             return "a topic that lost records"
-        gap = any(first > ledger.offsets.get(p, first) for p, first in topic.first.items())
+        gap = any(first > ledger.offsets.get(p, 0) for p, first in topic.first.items())
         return "a gap" if gap and self.world.settings.on_gap == "stop" else None
 
     def _ids_are_single(self, table: Table) -> None:

@@ -39,6 +39,25 @@ def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
     assert (rig.rows(), rig.offset()) == (6, 12)
 
 
+@pytest.mark.parametrize(("on_gap", "state"), [("stop", State.FAILED), ("go_on", State.RUNNING)])
+def test_a_partition_that_was_added_and_emptied_is_a_gap(rig: Rig, on_gap: str, state: State) -> None:
+    """It began at 0, after the table did: what retention took of it was never read, and is counted (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms", on_gap=on_gap)
+    rig.stage(0, 4)
+    drain(coordinator)
+    coordinator.order(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.broker.change(first={0: 0, 1: 0, 2: 7}, end={0: 4, 1: 0, 2: 9})
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is state
+    if state is State.FAILED:
+        assert "partition 2: 7 records from offset 0" in str(coordinator.progress().error)
+    else:
+        assert coordinator.progress().lost == {2: 7}
+        assert rig.worker.spec.start[2] == 7
+
+
 def test_what_a_gap_hides_still_stops(rig: Rig) -> None:
     """A topic that lost records elsewhere, too, is not gone on with."""
     coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
