@@ -160,7 +160,7 @@ def come_and_go(world: World, dice: random.Random, table: Table) -> None:
                 if back:
                     spec.remove_field(name)
                 else:
-                    spec.add_field("a", BucketTransform(dice.choice([3, 5])), name)
+                    spec.add_field("a", BucketTransform(dice.choice([7, 11])), name)  # of nobody else
             continue
         with table.update_schema() as columns:
             if what == "a name":
