@@ -11,13 +11,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StructType
 
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
-from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.columns.iceberg_types import spell
 from tabletopic_kernel.model.columns.sanitize_names import tidy
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
+from tabletopic_kernel.table.schemas.writers import value_writer
 from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, summary
 
 
@@ -183,5 +183,5 @@ def _version(registry: Registry, subject: str, number: int) -> RegisteredSchema:
 
 
 def _columns(registered: RegisteredSchema) -> WriterColumns:
-    schema = WriterSchema(registered.text, registered.references, registered.kind)
-    return writer_columns(registered.id, schema, TopicSettings())
+    settings = TopicSettings()
+    return writer_columns(registered.id, value_writer(registered, settings), settings)

@@ -29,8 +29,9 @@ from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write.dead_letters import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
-from tabletopic_kernel.table.schemas.key_types import key_subject, key_writer
+from tabletopic_kernel.table.schemas.key_types import key_subject
 from tabletopic_kernel.table.schemas.subjects import why_foreign
+from tabletopic_kernel.table.schemas.writers import key_writer, value_writer, whole_writer
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def _decode(
     if kind == "INFERRED":
         return _infer(group.values, settings)
     if kind is not None:
-        return make_decoder(WHOLE_TOPIC, WriterSchema(kind=kind, framed=False)).decode(group.values)
+        return make_decoder(WHOLE_TOPIC, whole_writer(kind)).decode(group.values)
     framed = settings.value_format == "by_schema_id"
     subject = settings.subject_of(topic)
     key = group.schema_id or 0
@@ -183,15 +184,7 @@ def _decode(
     if found is None:
         raise ActionNeededError(f"the subject {subject} has no schema yet")
     _check_own(found, topic, settings, registry)
-    schema = WriterSchema(
-        found.text,
-        found.references,
-        found.kind,
-        message=settings.value_message,
-        framed=framed,
-        nanos=settings.value_nanos,
-    )
-    return _by_schema(group, found, schema)
+    return _by_schema(group, found, value_writer(found, settings))
 
 
 def _decode_keys(

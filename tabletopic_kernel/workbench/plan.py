@@ -13,7 +13,6 @@ from pyiceberg.types import IcebergType, NestedField
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry import Registry
-from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.host.resume_point import check_topic
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE, Change
 from tabletopic_kernel.model.columns.iceberg_types import spell
@@ -34,6 +33,7 @@ from tabletopic_kernel.table.schemas.versions import (
     outcome,
     writer_columns,
 )
+from tabletopic_kernel.table.schemas.writers import value_writer, whole_writer
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.newest_record import check_newest
 
@@ -167,12 +167,12 @@ def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[W
     if kind == "INFERRED":
         return None, "JSON without a schema: the columns come with the records"
     if kind is not None:
-        return writer_columns(WHOLE_TOPIC, WriterSchema(kind=kind), settings), "one column for the value"
+        return writer_columns(WHOLE_TOPIC, whole_writer(kind), settings), "one column for the value"
     subject = settings.subject_of(topic)
     latest = registry.latest(subject)
     if latest is None:
         return None, f"no schema is registered as {subject} yet: the columns come with the first record"
-    writer = WriterSchema(latest.text, latest.references, latest.kind, settings.value_message)
+    writer = value_writer(latest, settings)
     origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
     return writer_columns(latest.id, writer, settings), origin
 

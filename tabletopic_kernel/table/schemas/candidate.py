@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -10,6 +10,7 @@ from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.writers import value_writer
 
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 _BY_SUFFIX: Final[dict[str, SchemaType]] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
@@ -19,11 +20,15 @@ UNREGISTERED: Final = 0
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schema's text, its type as registries call it, and the file's name for people."""
+    """A schema's text, its type as registries call it, and the file's name for people.
+
+    ``references`` are those of the subject's newest version, once they are known.
+    """
 
     name: str
     kind: SchemaType
     text: str
+    references: tuple[tuple[str, str], ...] = ()
 
 
 def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
@@ -68,11 +73,4 @@ def candidate_writer(
         verdict = registry.verdict(subject, candidate.kind, candidate.text)
     except RetryableError as error:
         verdict = f"the registry was not asked: {error}"
-    writer = WriterSchema(
-        candidate.text,
-        references,
-        candidate.kind,
-        settings.value_message,
-        nanos=settings.value_nanos,
-    )
-    return writer, verdict
+    return value_writer(replace(candidate, references=references), settings), verdict

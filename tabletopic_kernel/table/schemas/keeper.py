@@ -47,6 +47,7 @@ from tabletopic_kernel.table.schemas.projection_columns import batch_columns
 from tabletopic_kernel.table.schemas.subjects import why_foreign
 from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
 from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
+from tabletopic_kernel.table.schemas.writers import value_writer, whole_writer
 from tabletopic_kernel.table.snapshot import TopicTable
 
 _LOG = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class SchemaKeeper:
             UsageError: the schema cannot be a table with these settings.
         """
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
-            self._whole = WriterSchema(kind=kind, framed=False)
+            self._whole = whole_writer(kind)
             if kind == "INFERRED":
                 return None
             return self._columns.create(self._columns_of(WHOLE_TOPIC, self._whole), None)
@@ -137,7 +138,7 @@ class SchemaKeeper:
         self._columns.table, self._columns.ledger = table, ledger
         self._keys.adopt()
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
-            self._whole = WriterSchema(kind=kind, framed=False)
+            self._whole = whole_writer(kind)
             if table is not None and self._settings.projection and kind != "INFERRED":
                 self._columns.fit(self._columns_of(WHOLE_TOPIC, self._whole), None)
             return
@@ -307,14 +308,7 @@ class SchemaKeeper:
         return Projection(self._settings.projection, batch_columns(self.table))
 
     def _writer(self, registered: RegisteredSchema) -> WriterSchema:
-        return WriterSchema(
-            registered.text,
-            registered.references,
-            registered.kind,
-            self._settings.value_message,
-            framed=not self._follows_latest,
-            nanos=self._settings.value_nanos,
-        )
+        return value_writer(registered, self._settings)
 
     def _columns_of(self, schema_id: SchemaKey, writer: WriterSchema) -> WriterColumns:
         columns = writer_columns(schema_id, writer, self._settings)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from pyiceberg.types import IcebergType
 
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry
+from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
-from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.columns.table_columns import key_type
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.writers import key_writer
 
 
 def key_subject(topic: str) -> str:
     """Where the schema of a topic's keys is looked for before there is one (TopicNameStrategy)."""
     return f"{topic}-key"
-
-
-def key_writer(registered: RegisteredSchema, settings: TopicSettings) -> WriterSchema:
-    """A schema as tasks get it."""
-    return WriterSchema(registered.text, registered.references, registered.kind, nanos=settings.value_nanos)
 
 
 def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
