@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from tabletopic_kernel.clients.kafka.broker import make_consumer
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.host.control_topic import ensure_control_topic
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.report import HostReporter
@@ -40,6 +41,8 @@ _GROUP_BEAT_MS = 500
 _FETCH_WAIT_MS = 100
 _HEARTBEAT_S = 2.0
 _POLL_S = 0.2
+# librdkafka tries a broker again every 10 s at most.
+_REFUSED_LATELY_S = 25.0
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
 
@@ -75,7 +78,9 @@ class Host:
         self._ends: dict[int, int] = {}  # of those partitions, when they came here
         self._last_poll = time.monotonic()
         self.error: Exception | None = None
-        self.waits_for: str | None = None  # why it has not joined the group yet
+        self.waits_for: str | None = None  # why it is not in the group
+        self._met = ConnectionErrors()  # of the group's consumer
+        self._denied: str | None = None  # a right that it lacks for the group
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
 
     def __repr__(self) -> str:
@@ -132,6 +137,7 @@ class Host:
                 heartbeat_interval_ms=_GROUP_BEAT_MS,
                 fetch_wait_max_ms=_FETCH_WAIT_MS,
                 partition_assignment_strategy="cooperative-sticky",
+                error_cb=self._met,
             )
         except Exception as error:
             self.error = error
@@ -178,10 +184,18 @@ class Host:
             if message is not None:
                 self._take(message)
             self._finish_catching_up(consumer)
+            self._tell_refusal()
             now = time.monotonic()
             self._beat(everyone=now >= next_beat)
             if now >= next_beat:
                 next_beat = now + _HEARTBEAT_S
+
+    def _tell_refusal(self) -> None:
+        """Say so where the broker lets this host's consumer in no more, or not into the group."""
+        if self._met.refused(_REFUSED_LATELY_S) is not None:
+            self.waits_for = str(explain_silence(self._services.broker.properties, self._met, "no answer"))
+        else:
+            self.waits_for = self._denied
 
     def _beat(self, *, everyone: bool) -> None:
         """Heartbeats: of host and topics now and then, of a topic whose state has changed at once."""
@@ -205,6 +219,7 @@ class Host:
             self._catching_up[place.partition] = {}
             self._held.add(place.partition)
         consumer.incremental_assign(partitions)
+        self._denied = None
         self._joined.set()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -231,6 +246,12 @@ class Host:
     # -- desired state
 
     def _take(self, message: Message) -> None:
+        if (error := message.error()) is not None and "AUTHORIZATION" in error.name():
+            self._denied = (
+                f"the broker does not allow it ({error.str()}): the user needs READ on the group {GROUP} and "
+                f"on {SETTINGS_TOPIC}; `tabletopic doctor` has the commands"
+            )
+            return
         change = parse_desired(message)
         partition = message.partition()
         if change is None or partition is None:

@@ -14,12 +14,15 @@ from confluent_kafka.admin import AclOperation
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.rights import DESCRIBE, READ, WRITE, missing_rights
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, ensure_control_topic
+from tabletopic_kernel.host.host import GROUP
+from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, ensure_settings_topic
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.servers.certificates import Authority
-from tests.servers.secured_kafka import PLAIN_USER, SecuredKafka
+from tests.servers.secured_kafka import PASSWORD, PLAIN_USER, SecuredKafka
 from tests.servers.token_server import TokenServer
 
 pytestmark = pytest.mark.integration
@@ -45,6 +48,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         yield broker
 
 
+def _bench(properties: dict[str, str], stack: StackInfo, folder: Path) -> Workbench:
+    """A workbench on the secured broker, with the stack's registry and catalog."""
+    settings = {"registry": {"url": stack.registry_url}, "catalog": dict(stack.catalog)}
+    return Workbench(Settings(state_dir=str(folder), kafka=properties, **settings))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path, way: str) -> None:
     """Each record once: hosts, their group, the control topic and Spark's source log in by one section."""
@@ -55,14 +64,7 @@ def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Pa
     for number in range(RECORDS):
         producer.produce(topic, json.dumps({"n": number}).encode())
     assert producer.flush(30) == 0
-    bench = Workbench(
-        Settings(
-            state_dir=str(tmp_path),
-            kafka=properties,
-            registry={"url": stack.registry_url},
-            catalog=dict(stack.catalog),
-        )
-    )
+    bench = _bench(properties, stack, tmp_path)
     host = bench.host()
     host.start()
     try:
@@ -150,3 +152,46 @@ def test_a_broker_that_asks_for_nothing(kafka: SecuredKafka, stack: StackInfo) -
     wanted = ({"__tabletopic.control": (READ, WRITE)}, {"tabletopic-hosts": (READ,)})
     for properties in ({"bootstrap.servers": stack.bootstrap_servers}, kafka.login("PLAIN")):
         assert missing_rights(Broker(properties), *wanted) == []
+
+
+def _until(look: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 240
+    while not look():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.2)
+
+
+def test_a_host_that_may_not_join_says_so(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path) -> None:
+    """It waits with the right that is missing, and goes on once it is given."""
+    ensure_settings_topic(Broker(kafka.login("PLAIN")))
+    ensure_control_topic(Broker(kafka.login("PLAIN")))
+    for name in (SETTINGS_TOPIC, CONTROL_TOPIC):
+        kafka.allow(AclOperation.READ, topic=name)
+    host = _bench(kafka.login("PLAIN", sasl_username=PLAIN_USER), stack, tmp_path).host()
+    host.start()
+    try:
+        _until(lambda: f"READ on the group {GROUP}" in (host.waits_for or ""), lambda: host.waits_for)
+        assert host.error is None  # nor did the control topic, which it may not write, end it
+        kafka.allow(AclOperation.READ, group=GROUP)
+        _until(lambda: host.waits_for is None, lambda: host.waits_for)
+        assert host.wait_until_joined(60)
+    finally:
+        host.stop()
+
+
+def test_a_password_that_is_right_no_more(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path) -> None:
+    """A host that runs says so, logs in seldom, and goes on once the password is right again."""
+    host = _bench(kafka.login("SCRAM-SHA-512"), stack, tmp_path).host()
+    host.start()
+    try:
+        assert host.wait_until_joined(60)
+        kafka.scram_password("another")
+        kafka.stop()
+        kafka.start()
+        _until(lambda: "refuses the login" in (host.waits_for or ""), lambda: host.waits_for)
+        kafka.scram_password(PASSWORD)
+        _until(lambda: host.waits_for is None, lambda: host.waits_for)
+        assert host.error is None
+    finally:
+        kafka.scram_password(PASSWORD)
+        host.stop()

@@ -7,6 +7,7 @@ apart from requests, by a callback that runs while the client is polled.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import time
@@ -36,9 +37,15 @@ class ConnectionErrors:
         if kind := _kind(error):
             self._met[kind] = (time.monotonic(), _plain(error.str()))
 
-    def refused(self) -> tuple[str, str] | None:
-        """("login" or "TLS", what the broker or OpenSSL said) of the newest refusal; None without one."""
-        found = [(*self._met[kind], kind) for kind in ("login", "TLS") if kind in self._met]
+    def refused(self, within_s: float = math.inf) -> tuple[str, str] | None:
+        """("login" or "TLS", what the broker or OpenSSL said) of the newest refusal; None without one.
+
+        Args:
+            within_s: only those of the last so many seconds.
+        """
+        since = time.monotonic() - within_s
+        met = dict(self._met)  # another thread may add to it
+        found = [(*met[kind], kind) for kind in ("login", "TLS") if kind in met and met[kind][0] >= since]
         if not found:
             return None
         _, said, kind = max(found)

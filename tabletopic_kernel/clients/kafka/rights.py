@@ -5,6 +5,7 @@ Brokers tell a user's rights on what he describes; one without an authorizer tel
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,11 @@ from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 _NOT_THERE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+_NOT_YET = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -62,13 +68,18 @@ def _of_topic(broker: Broker, topic: str) -> set[AclOperation] | None:
 
 
 def _of_group(broker: Broker, group: str) -> set[AclOperation] | None:
-    described = broker.admin.describe_consumer_groups(
-        [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
-    )
-    try:
-        return _operations(described[group].result())
-    except KafkaException as error:
-        return _refused(broker, error)
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        described = broker.admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
+        )
+        try:
+            return _operations(described[group].result())
+        except KafkaException as error:
+            # A broker that has just started does not know yet who coordinates the group.
+            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                return _refused(broker, error)
+        time.sleep(0.2)
 
 
 def _operations(described: Any) -> set[AclOperation] | None:
