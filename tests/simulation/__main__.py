@@ -117,7 +117,6 @@ def _end_with_parent() -> None:
 
 def chunk(first: int, end: int) -> Total:
     """The histories of some seeds, in this process."""
-    # What is loaded stays, and a history leaves little: looking for garbage took a tenth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     total, began = Total(first), time.process_time()
