@@ -94,9 +94,10 @@ class Owner:
         if not services.still_mine(topic):
             raise StartOverError("another host runs this topic now")
         reach(Step.TAKE_OVER)
-        facts = services.broker.facts(topic)
         catalog, identifier = services.catalog(), table_identifier(topic, settings)
         table = TopicTable.load(catalog, identifier, topic)
+        # After that: the owner before may still commit, and the topic must not seem shorter than its ledger.
+        facts = services.broker.facts(topic)
         letters = before.letters if before is not None else DeadLetters(catalog, identifier, topic)
         letters.load()
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)

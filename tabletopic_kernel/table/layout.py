@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table import TableProperties
 from pyiceberg.table.update import (
@@ -58,6 +58,8 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
             table.table.catalog.commit_table(table.table, same_specs(metadata), tuple(updates))
     except CommitFailedException as error:
         raise HeadMovedError(str(error)) from error
+    except NoSuchTableError as error:  # dropped since it was made or looked at
+        raise table.gone() from error
     table.reload()
     return [change] if change else []
 

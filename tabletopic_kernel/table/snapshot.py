@@ -125,9 +125,7 @@ class TopicTable:
             with reachable("the catalog"):
                 fresh = self.table.catalog.load_table(self.table.name())
         except NoSuchTableError as error:
-            raise ActionNeededError(
-                f"the table {self.identifier} is gone; resume the topic to fill a new one from the start"
-            ) from error
+            raise self.gone() from error
         if fresh.metadata.table_uuid != uuid:
             raise ActionNeededError(
                 f"the table {self.identifier} was replaced by another one; resume to adopt it"
@@ -331,6 +329,12 @@ class TopicTable:
         noted = covered_property(covered.values(), KEY_SCHEMAS_PROPERTY)
         self._change(self._schema_updates(schema, noted), epoch)
 
+    def gone(self) -> ActionNeededError:
+        """The error of a table that is no longer in the catalog."""
+        return ActionNeededError(
+            f"the table {self.identifier} is gone; resume the topic to fill a new one from the start"
+        )
+
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         if self.newest_epoch > epoch:
             raise LostOwnershipError(f"{self.identifier} has epoch {self.newest_epoch}, ours is {epoch}")
@@ -340,6 +344,8 @@ class TopicTable:
                 self.table.catalog.commit_table(self.table, same_schemas(self.table.metadata), updates)
         except CommitFailedException as error:
             raise HeadMovedError(str(error)) from error
+        except NoSuchTableError as error:  # since it was made or looked at
+            raise self.gone() from error
         reach(Step.EVOLVED)
         self.reload()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 
 from tabletopic_kernel.model import steps
 from tabletopic_kernel.model.commit_cycle import Event, State
@@ -15,6 +16,7 @@ from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.table.snapshot import TopicTable
 from tests.host.rig import Rig, drain
 from tests.table.samples import (
     batch,
@@ -289,3 +291,47 @@ def test_on_the_way_out_no_batch_begins_and_one_commit_takes_all(rig: Rig) -> No
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
     assert rig.offset() == 4
     assert coordinator.progress().commits == 1
+
+
+def test_what_the_owner_before_commits_meanwhile_is_no_lost_record(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic's end is asked for after the ledger is read: it cannot seem shorter than what was read."""
+    first = rig.running(commit_interval_ms="1s")
+    rig.broker.change(end={0: 4, 1: 0})
+    rig.stage(0, 4)
+    real = TopicTable.load
+
+    def load(*where: Any) -> TopicTable | None:
+        monkeypatch.setattr(TopicTable, "load", real)
+        rig.broker.change(end={0: 9, 1: 0})  # it came, and was committed, while the next owner began
+        rig.stage(4, 9)
+        for _ in range(2):
+            rig.now_ms += 1_000
+            drain(first)
+        assert rig.offset() == 9
+        return real(*where)
+
+    monkeypatch.setattr(TopicTable, "load", load)
+    second = rig.running()
+    assert second.state is State.RUNNING, second.progress().error
+
+
+def test_a_table_that_is_dropped_as_it_is_made(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is for a person to know, and no error of this program."""
+    real = TopicTable.create
+
+    def create(catalog: Any, identifier: Any, *rest: Any) -> TopicTable:
+        made = real(catalog, identifier, *rest)
+        monkeypatch.setattr(made.table.catalog, "commit_table", refuse)
+        return made
+
+    def refuse(*_: Any) -> None:
+        raise NoSuchTableError("Table does not exist")  # as a REST catalog answers
+
+    monkeypatch.setattr(TopicTable, "create", create)
+    coordinator = rig.make()
+    coordinator.order(Event.START)
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "is gone; resume the topic" in str(coordinator.progress().error)
