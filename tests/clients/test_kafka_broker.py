@@ -40,7 +40,7 @@ def test_a_client_that_finds_no_controller_is_replaced(
     late: Future[Any] = Future()
     late.set_exception(TIMED_OUT)
     with pytest.raises(RetryableError, match="does not answer"):
-        broker._wait(late)
+        broker._wait(lambda: late)
     assert (broker.admin is not before) is answers
     assert broker._worn_out == ([before] if answers else [])
 
@@ -54,3 +54,17 @@ def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.Monk
         getattr(broker, ask)("no'such")
     with pytest.raises(UsageError, match="no topic name"):
         broker.ensure_topic("no'such", 1, {})
+
+
+def test_a_connection_that_is_lost_under_way_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker closes connections that were idle; a second loss is told."""
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    lost: Future[str] = Future()
+    lost.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport failure")))
+    fine: Future[str] = Future()
+    fine.set_result("cluster")
+    answers = iter([lost, fine, lost, lost])
+    assert broker._wait(lambda: next(answers)) == "cluster"
+    with pytest.raises(RetryableError, match="does not answer"):
+        broker._wait(lambda: next(answers))

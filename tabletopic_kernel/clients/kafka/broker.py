@@ -145,7 +145,7 @@ class Broker:
 
     def cluster_id(self) -> str:
         """The cluster's id."""
-        described = self._wait(self.admin.describe_cluster(request_timeout=TIMEOUT_S))
+        described = self._wait(lambda: self.admin.describe_cluster(request_timeout=TIMEOUT_S))
         return str(described.cluster_id)
 
     def facts(self, topic: str) -> TopicFacts:
@@ -224,7 +224,9 @@ class Broker:
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's configuration, e.g. ``retention.ms``."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        found = self._wait(self.admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource])
+        found = self._wait(
+            lambda: self.admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
+        )
         return {name: entry.value for name, entry in found.items()}
 
     def group_members(self, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
@@ -247,9 +249,9 @@ class Broker:
 
     def _describe(self, topic: str) -> Any:
         check_topic_name(topic)  # librdkafka tells a bad name by an error like that of a broker that is away
-        asked = self.admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
+        wanted = TopicCollection([topic])
         try:
-            return self._result(asked[topic])
+            return self._asked(lambda: self.admin.describe_topics(wanted, request_timeout=TIMEOUT_S)[topic])
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 raise UnknownTopicError(
@@ -263,7 +265,7 @@ class Broker:
 
     def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
         found: dict[tuple[str, int], int] = {}
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline, was_lost = time.monotonic() + TIMEOUT_S, False
         waiting = dict(asked)
         while waiting:
             futures = self.admin.list_offsets(
@@ -274,18 +276,30 @@ class Broker:
                     found[place.topic, place.partition] = self._result(future).offset
                 except KafkaException as error:
                     # A new topic's partitions have no leader for a moment.
-                    if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                    lost = error.args[0].code() == KafkaError._TRANSPORT and not was_lost
+                    was_lost = was_lost or lost
+                    is_passing = lost or error.args[0].code() in _NO_LEADER
+                    if not is_passing or time.monotonic() > deadline:
                         raise self.explain(error) from error
             waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
             if waiting:
                 time.sleep(0.1)
         return found
 
-    def _wait(self, future: concurrent.futures.Future[T]) -> T:
+    def _wait(self, ask: Callable[[], concurrent.futures.Future[T]]) -> T:
         try:
-            return self._result(future)
+            return self._asked(ask)
         except KafkaException as error:
             raise self.explain(error) from error
+
+    def _asked(self, ask: Callable[[], concurrent.futures.Future[T]]) -> T:
+        """The answer; asked once more where the connection was lost under way: a broker closes idle ones."""
+        try:
+            return self._result(ask())
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TRANSPORT:
+                raise
+        return self._result(ask())
 
     def _metadata(self) -> Any:
         self._check_gate()
