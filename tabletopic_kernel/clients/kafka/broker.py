@@ -265,7 +265,7 @@ class Broker:
 
     def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
         found: dict[tuple[str, int], int] = {}
-        deadline, was_lost = time.monotonic() + TIMEOUT_S, False
+        deadline, lost_in, turn = time.monotonic() + TIMEOUT_S, -1, 0  # when the connection was lost
         waiting = dict(asked)
         while waiting:
             futures = self.admin.list_offsets(
@@ -276,12 +276,13 @@ class Broker:
                     found[place.topic, place.partition] = self._result(future).offset
                 except KafkaException as error:
                     # A new topic's partitions have no leader for a moment.
-                    lost = error.args[0].code() == KafkaError._TRANSPORT and not was_lost
-                    was_lost = was_lost or lost
-                    is_passing = lost or error.args[0].code() in _NO_LEADER
+                    is_lost = error.args[0].code() == KafkaError._TRANSPORT and lost_in in (-1, turn)
+                    lost_in = turn if is_lost else lost_in
+                    is_passing = is_lost or error.args[0].code() in _NO_LEADER
                     if not is_passing or time.monotonic() > deadline:
                         raise self.explain(error) from error
             waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
+            turn += 1
             if waiting:
                 time.sleep(0.1)
         return found
