@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,4 +121,11 @@ class Lab:
         """Processes that the server started and whose command has all these words."""
         assert self.process is not None
         found = psutil.Process(self.process.pid).children(recursive=True)
-        return [one for one in found if all(word in " ".join(one.cmdline()) for word in words)]
+        return [one for one in found if all(word in _command(one) for word in words)]
+
+
+def _command(process: psutil.Process) -> str:
+    """Its words; none once it has ended, as the chmod that Hadoop's file system starts for each file."""
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return " ".join(process.cmdline())
+    return ""
