@@ -172,10 +172,13 @@ class Coordinator:
         # On the way out one commit takes all that is staged.
         return None if due is Event.COMMIT_DUE and self._ending else due
 
-    def _sweep_if_due(self) -> None:
+    def _can_sweep(self) -> bool:
         """After the first commit, or where none comes: before, it would only hold up the first records."""
+        return not self._ending and self._schedule.is_time_to_sweep(self.state)
+
+    def _sweep_if_due(self) -> None:
         owner = self._owner
-        if owner is None or self._ending or not self._schedule.is_time_to_sweep(self.state):
+        if owner is None or not self._can_sweep():
             return
         self._schedule.swept()
         # With a catalog of its own: this thread uses the owner's.

@@ -88,6 +88,7 @@ class Owner:
         Raises:
             StartOverError: another host runs the topic.
             GapError, ActionNeededError: see ``check_topic`` (I8); a gap only where the settings say stop.
+                Or the dead letters are another topic's.
             UsageError: the table cannot have the partitions of the settings.
             RetryableError: broker, registry or catalog do not answer (I9).
         """
@@ -100,15 +101,15 @@ class Owner:
         facts = services.broker.facts(topic)
         letters = before.letters if before is not None else DeadLetters(catalog, identifier, topic)
         letters.load()
+        found = table.ledger if table else None
+        gap = gap_to_skip(found, facts, settings) if found else {}
+        letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         if table is None:
             table = keeper.create()
-        found = table.ledger if table else None
-        gap: Mapping[int, tuple[int, int]] = {}
         if found is None:  # a table that was dropped may have left letters of its last epoch
             ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
         else:
-            gap = gap_to_skip(found, facts, settings)
             newest = max(table.newest_epoch if table else 0, letters.epoch)
             is_ours = before is not None and before._still_owns(found, newest)
             ledger = found if is_ours else next_ledger(found, newest)

@@ -80,6 +80,26 @@ class DeadLetters:
         self.table = TopicTable(table)
         return True
 
+    def check_same_topic(self, topic_id: str, cluster_id: str) -> None:
+        """See that what lies there are letters of this topic (I8).
+
+        Those of a topic that had the name before are all that is left of its records: they are not removed.
+        Nor can they stay among this one's, as their offsets mean other records. A table without letters is
+        taken over, whoever had it.
+
+        Raises:
+            ActionNeededError: they are another topic's.
+            RetryableError: the storage does not answer.
+        """
+        found = self.table.ledger if self.table else None
+        if found is None or (found.topic_id, found.cluster_id) == (topic_id, cluster_id):
+            return
+        if self.tasks(AlwaysTrue()):
+            raise ActionNeededError(
+                f"the letters in {self.name} are of another topic that was also called {self._topic}; "
+                "rename that table, or enable the topic with another --table"
+            )
+
     def adopt(self, owned: Ledger) -> None:
         """Take over the letters, if there are any, for the owner of the table's ledger ``owned``.
 
@@ -117,7 +137,7 @@ class DeadLetters:
             table.reload()
         found = table.ledger
         if found is not None:
-            self._check(found, owned)
+            self._check(owned)
             settled = found.replay_id is None and not found.is_ahead_of(owned)
             if settled and found.epoch == owned.epoch and found == self._ledger:
                 return
@@ -204,14 +224,10 @@ class DeadLetters:
         assert plan is not None
         return DataFileWriter(plan.metadata, plan.io_properties, epoch).write(letters)
 
-    def _check(self, found: Ledger, owned: Ledger) -> None:
+    def _check(self, owned: Ledger) -> None:
         if self.epoch > owned.epoch:
             raise LostOwnershipError(f"{self.name} has epoch {self.epoch}, ours is {owned.epoch}")
-        if (found.topic_id, found.cluster_id) != (owned.topic_id, owned.cluster_id):
-            raise ActionNeededError(
-                f"the letters in {self.name} are of another topic that was also called {self._topic}; "
-                "rename that table, or enable the topic with another --table"
-            )
+        self.check_same_topic(owned.topic_id, owned.cluster_id)
 
 
 def _above(next_offsets: Offsets) -> BooleanExpression:

@@ -234,6 +234,9 @@ MUTANTS: dict[str, Patch] = {
     "a topic made anew is not noticed": _all(
         _put(start, "check_same_topic", _nothing), _put(listener, "check_same_topic", _nothing)
     ),
+    "letters of a topic that had the name before are taken over": _put(
+        DeadLetters, "check_same_topic", _nothing
+    ),
     "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
@@ -245,4 +248,5 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "only the head is searched for a commit": scenes.lost_and_built_upon,
     "settle always finds the commit": scenes.lost_and_not_done,
     "PyIceberg tries a refused commit again": scenes.overtaken,
+    "letters of a topic that had the name before are taken over": scenes.made_anew_beside_letters,
 }

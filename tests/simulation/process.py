@@ -83,6 +83,11 @@ class Process:
         """All that have steps to take: the running one, and those that are being closed."""
         return ([self.running] if self.running else []) + [one for one, _ in self._closing]
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing that it began, or will do when its time comes, is left: sweeps, ends of workers."""
+        return not self.tasks and all(one._schedule._sweep_at_ms is None for one in self.coordinators)
+
     def act(self, what: Callable[[], None]) -> None:
         """Let the product's code run as this process; a death in the middle ends it."""
         if not self.alive or self.busy:
@@ -166,9 +171,9 @@ class Process:
 
 
 def has_work(coordinator: Coordinator) -> bool:
-    """Whether a step would do anything."""
-    inbox = coordinator._inbox
-    return not inbox.empty() or coordinator._due() is not None or coordinator._can_replay()
+    """Whether a step would do anything: the thread in the real host looks each second."""
+    by_time = coordinator._due() is not None or coordinator._can_replay() or coordinator._can_sweep()
+    return by_time or not coordinator._inbox.empty()
 
 
 def step(coordinator: Coordinator, world: World) -> None:

@@ -94,7 +94,13 @@ class Reader:
             return
         self.snapshots_seen.add(head.snapshot_id)
         ledger = LedgerRead.of(head)
-        if ledger is None or who is None or after.name() != MAIN:
+        if ledger is None or who is None:
+            return
+        if after.name() == LETTERS and before and self._is_anothers(before, ledger.topic_id):
+            raise BrokenError(
+                "I8 letters of another topic are taken over", f"for {ledger.topic_id}, by {who}"
+            )
+        if after.name() != MAIN:
             return
         uuid = str(after.metadata.table_uuid)
         then = self.tables.ledger(before) if before else None
@@ -129,7 +135,7 @@ class Reader:
         ledger = self.tables.ledger(main) if main else None
         state = last.running.state if last.running else None
         told = last.running.progress().error if last.running else None
-        if ledger is not None and (why := self._must_stop(ledger)):
+        if why := self._must_stop(ledger):
             if state is not State.FAILED:
                 raise BrokenError(f"I8 {why} is not noticed", f"the topic is {state}")
             return
@@ -170,14 +176,26 @@ class Reader:
             if name.startswith(root) and (found := _EPOCH.search(name)) and int(found[1]) < epoch
         )  # fmt: skip
 
-    def _must_stop(self, ledger: LedgerRead) -> str | None:
-        topic = self.world.topic
+    def _must_stop(self, ledger: LedgerRead | None) -> str | None:
+        """What only a person can decide on, if there is such a thing."""
+        topic, letters = self.world.topic, self.world.lake.look(LETTERS)
+        if (ledger is None or ledger.topic_id == topic.id) and letters and self._is_anothers(letters):
+            return "the letters of a topic that was made anew"
+        if ledger is None:
+            return None
         if ledger.topic_id != topic.id:
             return "a topic that was made anew"
         if any(ledger.offsets.get(p, 0) > end for p, end in topic.end().items()):
             return "a topic that lost records"
         gap = any(first > ledger.offsets.get(p, 0) for p, first in topic.first.items())
         return "a gap" if gap and self.world.settings.on_gap == "stop" else None
+
+    def _is_anothers(self, letters: Table, topic_id: str | None = None) -> bool:
+        """Whether there are letters, and they are of another topic than that one (None: than the topic)."""
+        ledger, head = self.tables.ledger(letters), letters.current_snapshot()
+        if ledger is None or head is None or ledger.topic_id == (topic_id or self.world.topic.id):
+            return False
+        return any(self.tables.letters(name) for name, _ in self.tables.data(head))
 
     def _ids_are_single(self, table: Table) -> None:
         for what, ids in (

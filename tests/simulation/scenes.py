@@ -101,15 +101,20 @@ def _first_of_some() -> int:
 def registry_away(seed: int = 0) -> list[Move]:
     """The registry does not answer for the first records of some schemas."""
     plain = [at for at in range(seed * 100, seed * 100 + 100) if not _is_mixed(at)][:3]
-    mixed = [at for at in range(seed * 100, seed * 100 + 100) if _is_mixed(at)][:3]
     return [
         *(Move("A", "start"), give("A")),
         *(Move("circumstances", "produce", at) for at in plain),
         *go_on("A", 20, seed),
         *[fault("A", "registry", "fails")] * 3,
-        *(Move("circumstances", "produce", at) for at in mixed),
+        *mixed(seed),
         *go_on("A", 20, seed + 1),
     ]
+
+
+def mixed(seed: int) -> list[Move]:
+    """Records of all kinds come in."""
+    chosen = [at for at in range(seed * 100, seed * 100 + 100) if _is_mixed(at)][:3]
+    return [Move("circumstances", "produce", at) for at in chosen]
 
 
 def _is_mixed(seed: int) -> bool:
@@ -117,6 +122,30 @@ def _is_mixed(seed: int) -> bool:
     dice = random.Random(seed)
     dice.randint(1, 1500)
     return dice.random() < 0.5
+
+
+def made_anew_beside_letters(seed: int = 0) -> list[Move]:
+    """The topic is made anew and its table dropped, and the letters of the topic before are still there."""
+    return [
+        *begin(seed),
+        *mixed(seed),
+        *go_on("A", 30, seed + 1),
+        Move("circumstances", "make the topic anew"),
+        Move("foreign", "drop"),
+        *produce(seed + 2),
+        *mixed(seed + 1),
+    ]
+
+
+def nothing_but_files(seed: int = 0) -> list[Move]:
+    """A dies with files that nobody committed, and retention takes their records: nothing is left to do."""
+    return [
+        *begin(seed),
+        *produce(seed + 1),
+        fault("A", "commit", "dies"),
+        *go_on("A", 12, seed + 1),
+        *(Move("circumstances", "retention", at) for at in range(40)),  # each takes some, or all
+    ]
 
 
 def overtaken(seed: int = 0) -> list[Move]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import scenes
 from tests.simulation.__main__ import chunk
 from tests.simulation.mutants import MUTANTS, SCENES
 from tests.simulation.run import run_history, run_seed
@@ -59,6 +60,17 @@ def test_a_scene_shows_a_broken_rule(name: str) -> None:
     assert run_history(setting, moves).broken is None
     with MUTANTS[name]():
         assert run_history(setting, moves).broken is not None
+
+
+def test_an_owner_with_nothing_to_commit_sweeps() -> None:
+    """Its time comes with no event, as a thread of the real host looks each second: no file is left.
+
+    The model took steps for events alone, and ended a history whose records were all gone before the sweep.
+    """
+    setting = Setting(0, on_sqlite=False, on_gap="go_on")
+    history = run_history(setting, scenes.nothing_but_files())
+    assert history.broken is None
+    assert history.counts.sweeps == 1
 
 
 def _trace(seed: int) -> list[str]:

@@ -238,7 +238,7 @@ class World:
         self.wish = DesiredTopic(topic="clicks", settings=settings)
         last = Process(self, "C", 0)
         dice = random.Random(self.setting.seed)
-        self._go_on(last, dice, lambda: self.reader.is_complete() and not last.tasks)
+        self._go_on(last, dice, lambda: self.reader.is_complete() and last.is_at_rest)
         self.reader.look()
         self.reader.at_the_end(last, there)
         if last.running is not None and last.running.state in (State.RUNNING, State.STAGED):
