@@ -13,7 +13,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 
 from tabletopic_kernel.clients.kafka.broker import make_consumer, make_producer
 from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan
@@ -23,10 +22,8 @@ from tabletopic_kernel.drill.verdict import (
     TopicVerdict,
     check_files,
     check_ledger,
-    letters_in,
-    rows_in,
+    read_tables,
 )
-from tabletopic_kernel.model.dead_letter import SUFFIX
 from tabletopic_kernel.model.errors import InternalError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -238,18 +235,10 @@ def judge_copies(
     as many as the ledger counts. ``forgiven_files`` as of ``judge``.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
-    try:
-        table = catalog.load_table(table_name)
-    except NoSuchTableError:
-        verdict.differences.append(f"there is no table {table_name}")
+    found = read_tables(catalog, table_name, sent, verdict)
+    if found is None:
         return verdict
-    rows = rows_in(table, verdict)
-    letters = letters_in(catalog, f"{table_name}{SUFFIX}", verdict)
-    both = rows.keys() & letters
-    verdict.twice += len(both)
-    verdict.differ("copies are a row and a dead letter", both)
-    known = {(one.partition, one.offset) for one in sent}
-    verdict.differ("rows or dead letters are of no copy", (rows.keys() | letters) - known)
+    table, rows, letters = found
     became = _became(rows, letters)
     first: dict[int, str | None] = {}
     lost: list[Place] = []

@@ -79,18 +79,10 @@ def judge(
             missing there must be what the ledger counts.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
-    try:
-        table = catalog.load_table(table_name)
-    except NoSuchTableError:
-        verdict.differences.append(f"there is no table {table_name}")
+    found = read_tables(catalog, table_name, sent, verdict)
+    if found is None:
         return verdict
-    rows = rows_in(table, verdict)
-    letters = letters_in(catalog, f"{table_name}{SUFFIX}", verdict)
-    both = rows.keys() & letters
-    verdict.twice += len(both)
-    verdict.differ("records are a row and a dead letter", both)
-    known = {(one.partition, one.offset) for one in sent}
-    verdict.differ("rows or dead letters are of no acknowledged record", (rows.keys() | letters) - known)
+    table, rows, letters = found
     lost, wrong, changed = [], [], []
     for one in sent:
         place = (one.partition, one.offset)
@@ -113,7 +105,29 @@ def judge(
     return verdict
 
 
-def rows_in(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
+def read_tables(
+    catalog: Catalog, table_name: str, sent: Sequence[Sent], verdict: TopicVerdict
+) -> tuple[Table, dict[Place, dict[str, Any]], set[Place]] | None:
+    """The table, its rows and its dead letters by place; None where there is no table.
+
+    Differences that need no look at what was sent are noted: what is there twice, or is of no record.
+    """
+    try:
+        table = catalog.load_table(table_name)
+    except NoSuchTableError:
+        verdict.differences.append(f"there is no table {table_name}")
+        return None
+    rows = _rows_in(table, verdict)
+    letters = _letters_in(catalog, f"{table_name}{SUFFIX}", verdict)
+    both = rows.keys() & letters
+    verdict.twice += len(both)
+    verdict.differ("records are a row and a dead letter", both)
+    known = {(one.partition, one.offset) for one in sent}
+    verdict.differ("rows or dead letters are of no acknowledged record", (rows.keys() | letters) - known)
+    return table, rows, letters
+
+
+def _rows_in(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
     """Rows of records by place; those that are there more than once are noted."""
     found: dict[Place, dict[str, Any]] = {}
     times: Counter[Place] = Counter()
@@ -133,7 +147,7 @@ def rows_in(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
 
 
 def _scan(table: Table, columns: Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of the head whose files are there: `_check_files` names those that are gone."""
+    """The rows of the head whose files are there: `check_files` names those that are gone."""
     tasks = [task for task in table.scan().plan_files() if Path(path_of(task.file.file_path)).is_file()]
     yield from ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_record_batches(tasks)
 
@@ -147,7 +161,7 @@ def letters_of(table: Table) -> list[Place]:
     return places
 
 
-def letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
+def _letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
     """Places of the dead letters; those that are there more than once are noted."""
     try:
         table = catalog.load_table(name)

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabletopic_kernel.model import redact
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.workbench.config import (
     DEFAULT,
@@ -95,7 +96,8 @@ alphanumeric = st.text(st.sampled_from("abcXYZ0189-_.~+/%!$*()"), max_size=12)
 
 
 def outputs(overrides: dict[str, Any]) -> list[str]:
-    """Everything that is ever shown of loaded settings."""
+    """Everything that is ever shown of loaded settings, by a process that knows no other secrets."""
+    redact.forget()
     loaded = load_settings(overrides, environ={}, cwd=Path("/"))
     shown = [repr(loaded), str(loaded), repr(loaded.settings), str(loaded.settings), str(describe(loaded))]
     for topic in loaded.settings.topics.values():

@@ -175,11 +175,10 @@ class Broker:
         wanted = list(topics)
         if not wanted:
             return {}
-        described = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
         asked: dict[TopicPartition, OffsetSpec] = {}
-        for topic, future in described.items():
+        for topic, future in self._descriptions(wanted).items():
             try:
-                description = self._result(future)
+                description = self._description(topic, future)
             except KafkaException as error:
                 if error.args[0].code() in _UNKNOWN_TOPIC:
                     continue
@@ -249,15 +248,23 @@ class Broker:
 
     def _describe(self, topic: str) -> Any:
         check_topic_name(topic)  # librdkafka tells a bad name by an error like that of a broker that is away
-        wanted = TopicCollection([topic])
         try:
-            return self._asked(lambda: self.admin.describe_topics(wanted, request_timeout=TIMEOUT_S)[topic])
+            return self._description(topic)
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 raise UnknownTopicError(
                     f"there is no topic {topic!r} at {self.address}; create it first, or check the name"
                 ) from None
             raise self.explain(error) from error
+
+    def _description(self, topic: str, under_way: concurrent.futures.Future[Any] | None = None) -> Any:
+        return self._asked(lambda: self._descriptions([topic])[topic], under_way)
+
+    def _descriptions(self, topics: list[str]) -> dict[str, concurrent.futures.Future[Any]]:
+        described: dict[str, concurrent.futures.Future[Any]] = self.admin.describe_topics(
+            TopicCollection(topics), request_timeout=TIMEOUT_S
+        )
+        return described
 
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, partition): spec for partition in partitions}
@@ -293,10 +300,14 @@ class Broker:
         except KafkaException as error:
             raise self.explain(error) from error
 
-    def _asked(self, ask: Callable[[], concurrent.futures.Future[T]]) -> T:
+    def _asked(
+        self,
+        ask: Callable[[], concurrent.futures.Future[T]],
+        under_way: concurrent.futures.Future[T] | None = None,
+    ) -> T:
         """The answer; asked once more where the connection was lost under way: a broker closes idle ones."""
         try:
-            return self._result(ask())
+            return self._result(under_way or ask())
         except KafkaException as error:
             if error.args[0].code() != KafkaError._TRANSPORT:
                 raise
