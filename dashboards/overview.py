@@ -86,7 +86,7 @@ def trouble(view: View, name: str) -> str | None:
 
 def summary(view: View) -> str:
     """The topics, their lag and the hosts in a sentence."""
-    names = sorted(view.wishes or {})
+    names = sorted(view.desired_topics or {})
     lags = [view.topic(name).lag_records for name in names]
     states = Counter(parts.word_of(view.standing(name)) for name in names)
     told = ", ".join(f"{count} {state}" for state, count in states.most_common())
@@ -114,9 +114,9 @@ def empty_note(view: View) -> str | None:
     """What to do first, where there is nothing to show."""
     if view.troubles.get("servers") or view.troubles.get("broker"):
         return None
-    if view.wishes is None:
+    if view.desired_topics is None:
         return "Asking the broker …"
-    if not view.wishes:
+    if not view.desired_topics:
         return (
             "No topic is enabled yet. Enable one with a click in JupyterLab's sidebar, with "
             "`tabletopic enable NAME`."
@@ -127,7 +127,7 @@ def empty_note(view: View) -> str | None:
 def opening(view: View) -> str:
     """What the page begins with, as HTML: it is there before the table and the plot."""
     told = ["<h1>Table topics</h1>"]
-    if view.wishes:
+    if view.desired_topics:
         told.append(f'<p class="muted">{escape(summary(view))}</p>')
     told += [parts.note(text, "bad") for text in view.troubles.values()]
     if (first := empty_note(view)) is not None:
@@ -179,12 +179,12 @@ class OverviewPage:
         self._show_lag(view)
 
     def _show_table(self, view: View) -> None:
-        rows = {name: row(view, name) for name in sorted(view.wishes or {})}
+        rows = {name: row(view, name) for name in sorted(view.desired_topics or {})}
         self._table.bring(rows)
         self._table.visible = bool(rows)
 
     def _show_lag(self, view: View) -> None:
-        names = sorted(view.wishes or {})
+        names = sorted(view.desired_topics or {})
         self._card.visible = bool(names)
         if not names or view.now_ms - self._drawn_ms < _DRAW_EVERY_MS:
             return

@@ -116,7 +116,9 @@ class TopicPage:
         told = view.topic(self.topic).progress
         # Of a topic that is not enabled and never was, there is nothing to show but that.
         for part in self.panel.objects[1:]:
-            part.visible = view.wishes is None or view.wish(self.topic) is not None or told is not None
+            part.visible = (
+                view.desired_topics is None or view.desired_topic(self.topic) is not None or told is not None
+            )
         self._tiles.show(cards.tiles(view, self.topic, self.zone))
         self._show_lag(view)
         self._show_plots(view)

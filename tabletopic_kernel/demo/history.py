@@ -12,7 +12,7 @@ from tabletopic_kernel.demo.proof import Ask
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.table.history import snapshots
-from tabletopic_kernel.table.schemas.registered import CoveredSchema
+from tabletopic_kernel.table.schemas.registered import FittedSchema
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,16 @@ GROUP BY number"""
 
 
 def schemas(
-    metadata: TableMetadata, covered: Mapping[SchemaKey, CoveredSchema], events: Iterable[ControlEvent]
+    metadata: TableMetadata,
+    registered_schemas: Mapping[SchemaKey, FittedSchema],
+    events: Iterable[ControlEvent],
 ) -> list[SchemaStep]:
     """Every schema of the table, oldest first. Causes are the table's own note, changes the events'."""
     changes = {
         event.table_schema_id: tuple(event.changes) for event in events if isinstance(event, SchemaEvolved)
     }
     causes: dict[int, list[str]] = {}
-    for one in sorted(covered.values(), key=lambda one: one.id):
+    for one in sorted(registered_schemas.values(), key=lambda one: one.id):
         causes.setdefault(one.table_schema_id, []).append(
             f"{one.subject} version {one.version} (id {one.id})"
         )

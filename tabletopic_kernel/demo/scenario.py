@@ -129,8 +129,8 @@ class Demo:
             "✓",
             f"topic {TOPIC} with {PARTITIONS} partitions; schema {TOPIC}-value version 1 (id {schema_id})",
         )
-        wish = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
-        table = ".".join(table_identifier(TOPIC, wish.settings))
+        desired = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
+        table = ".".join(table_identifier(TOPIC, desired.settings))
         screen.step("✓", f"switched on: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
         scene = StreamScene(self._script, host, self._stage.start_host, monitor)
         with screen.busy(f"{host} is starting"):
@@ -141,7 +141,7 @@ class Demo:
     def _prove(self, workbench: Workbench, tallies: Tallies) -> None:
         """Scenes 4 to 7: what the table says, and whether it is true."""
         screen, outcome = self._screen, self.outcome
-        identifier = table_identifier(TOPIC, workbench.wish(TOPIC).settings)
+        identifier = table_identifier(TOPIC, workbench.desired_topic(TOPIC).settings)
         table = TopicTable.load(workbench.catalog, identifier, TOPIC)
         if table is None or table.ledger is None:
             raise InternalError(f"the table {'.'.join(identifier)} is gone")
@@ -154,7 +154,7 @@ class Demo:
         outcome.commits = history.with_waits(ask, TOPIC, history.commits(metadata))
         screen.section("4. The table's history: one snapshot a commit", words.COMMITS)
         screen.show(pages.commit_table(outcome.commits))
-        outcome.schemas = history.schemas(metadata, table.covered(), self._events)
+        outcome.schemas = history.schemas(metadata, table.registered_schemas(), self._events)
         screen.section("5. The table's schemas", words.SCHEMAS)
         screen.show(pages.schema_table(outcome.schemas))
         outcome.answers = proof.answers(ask, TOPIC, tallies)

@@ -218,7 +218,7 @@ def _commit(arena: Arena, topic: str) -> str:
 
 
 def _disable(arena: Arena, topic: str) -> str:
-    settings = arena.workbench.wish(topic).settings.model_dump(exclude_unset=True)
+    settings = arena.workbench.desired_topic(topic).settings.model_dump(exclude_unset=True)
     arena.workbench.disable(topic)
     time.sleep(arena.dice.uniform(0, 1))
     arena.workbench.enable(topic, settings)

@@ -72,8 +72,8 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
         UsageError: there is no such topic, or no record in it.
         RetryableError: the broker does not answer.
     """
-    wish = workbench.wishes().get(topic)
-    settings = wish.settings if wish is not None else workbench.settings_for(topic)
+    desired = workbench.desired_topics().get(topic)
+    settings = desired.settings if desired is not None else workbench.settings_for(topic)
     columns = tuple(dict.fromkeys((*settings.metadata_columns, "metadata")))  # by it rows are found
     given = settings.model_dump(exclude_unset=True) | {"metadata_columns": columns, "start": "earliest"}
     given.pop("commit_interval_ms", None)

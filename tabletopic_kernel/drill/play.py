@@ -268,16 +268,16 @@ class Drill:
         with contextlib.suppress(TableTopicError):
             if arena.server_pid("kafka") is None or arena.server_pid("registry") is None:
                 arena.mend_servers()
-            wishes = arena.workbench.wishes()
+            desired_topics = arena.workbench.desired_topics()
             for topic in topics:
-                if topic not in wishes:
+                if topic not in desired_topics:
                     arena.enable(topic)
                     continue
                 status = arena.workbench.status(topic)[0]
                 if status.state == "failed":
                     self.outcome.failed(topic, status.error or "", arena.happenings)
                     arena.note("resume", topic, f"it had failed: {status.error}", is_fault=False)
-                if status.state == "failed" or wishes[topic].run != "on":
+                if status.state == "failed" or desired_topics[topic].run != "on":
                     arena.workbench.resume(topic)
 
     def _state_of(self, topic: str) -> str:

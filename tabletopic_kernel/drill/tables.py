@@ -37,7 +37,7 @@ class Ledger:
     refused: int = 0
 
     @property
-    def covered(self) -> int:
+    def offsets(self) -> int:
         """Offsets below it, over all partitions."""
         return sum(self.next_offsets.values())
 
@@ -87,7 +87,7 @@ class Sample:
     """A topic at a moment: seconds since 1970, offsets below the ledger, records that it is behind, epoch."""
 
     at_s: float
-    covered: int
+    offsets: int
     lag: int
     epoch: int = 0
 
@@ -95,11 +95,11 @@ class Sample:
 def commit_after(samples: Sequence[Sample], at_s: float) -> float | None:
     """When the first commit of records after ``at_s`` was seen; None as long as there is none."""
     first = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
-    covered = samples[first - 1].covered if first else 0
+    offsets = samples[first - 1].offsets if first else 0
     for sample in samples[first:]:
-        if sample.covered > covered:
+        if sample.offsets > offsets:
             return sample.at_s
-        covered = sample.covered  # less after a rollback
+        offsets = sample.offsets  # less after a rollback
     return None
 
 
@@ -109,7 +109,7 @@ def handed_over_after(samples: Sequence[Sample], at_s: float) -> float | None:
     epoch = samples[first - 1].epoch if first else 0
     before = samples[max(0, first - 1) :]
     for last, sample in itertools.pairwise(before):
-        if sample.epoch > epoch and sample.covered > last.covered:
+        if sample.epoch > epoch and sample.offsets > last.offsets:
             return sample.at_s
     return None
 
@@ -171,7 +171,7 @@ class Sampler:
                 self._known[name] = location, _ledger_in(Path(path_of(location)))
             if (ledger := self._known[name][1]) is not None:
                 lag = sum(max(0, end - ledger.next_offsets.get(p, 0)) for p, end in ends.items())
-                self.samples[topic].append(Sample(time.time(), ledger.covered, lag, ledger.epoch))
+                self.samples[topic].append(Sample(time.time(), ledger.offsets, lag, ledger.epoch))
 
 
 def _ledger_in(file: Path) -> Ledger | None:

@@ -128,9 +128,11 @@ class Reporter:
             )
         )
 
-    def replayed(self, wish: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
+    def replayed(self, request: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
         """A replay is over."""
-        self.write(events.Replayed(**self._stamp(), replay_id=wish.id, rows=rows, stayed=stayed, error=error))
+        self.write(
+            events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=error)
+        )
 
     def commit_asked(self) -> None:
         """Somebody wants a commit now."""

@@ -1,8 +1,8 @@
 """Which settings are secrets, and what is shown instead.
 
-``mask`` and ``shown`` are for a setting's own value. ``redact`` is the net below everything else that is
-written: texts of errors and events, log records, terminals. It knows the secrets of the settings in force,
-which ``learn`` tells it, and what credentials look like.
+``mask`` and ``mask_property`` are for a setting's own value. ``redact`` is the net below everything else
+that is written: texts of errors and events, log records, terminals. It knows the secrets of the settings in
+force, which ``learn`` tells it, and what credentials look like.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def without_login(url: str) -> str:
     return _USER_INFO.sub(r"\1", url)
 
 
-def shown(name: str, value: str) -> str:
+def mask_property(name: str, value: str) -> str:
     """What may be printed of the property ``name``: nothing of a secret, the rest without credentials."""
     if not value:
         return value

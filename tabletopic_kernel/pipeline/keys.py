@@ -20,7 +20,7 @@ from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE
 from tabletopic_kernel.pipeline.conform import conform, part
 from tabletopic_kernel.pipeline.decode.kafka_columns import headers_of
-from tabletopic_kernel.pipeline.decode.rename import relabel
+from tabletopic_kernel.pipeline.decode.rename import rename
 from tabletopic_kernel.pipeline.plan import KeyPlan, StagePlan
 from tabletopic_kernel.pipeline.split_by_schema import Group, split
 from tabletopic_kernel.pipeline.write.dead_letters import Refusals
@@ -132,7 +132,7 @@ class _Reading:
             return
         alone = rows.schema.names == [VALUE]  # a key that is no record
         array = rows.column(0) if alone else rows.to_struct_array()
-        ((name, named),) = relabel({KEY: array}, dict(schema.renames)).items()
+        ((name, named),) = rename({KEY: array}, dict(schema.renames)).items()
         self._parts.setdefault(name, []).extend(self._fitted(name, named, positions, schema_id))
 
     def _fitted(

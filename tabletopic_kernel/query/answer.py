@@ -45,6 +45,6 @@ def no_such_table(name: str, known: Iterable[str]) -> str:
     if meant:
         return f"there is no table {name}; did you mean {' or '.join(meant)}?"
     if known:
-        shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
-        return f"there is no table {name}; there are: {shown}"
+        names = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+        return f"there is no table {name}; there are: {names}"
     return f"there is no table {name}; the catalog has no tables yet"

@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import UsageError
 
-Moment = int | str | datetime
+AsOf = int | str | datetime
 
 
 def dotted(table: Table) -> str:
@@ -17,7 +17,7 @@ def dotted(table: Table) -> str:
     return ".".join(table.name())
 
 
-def snapshot_at(table: Table, at: Moment | None) -> Snapshot | None:
+def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
     """The snapshot to read; None for a table that never had one.
 
     Raises:
@@ -25,22 +25,22 @@ def snapshot_at(table: Table, at: Moment | None) -> Snapshot | None:
     """
     if at is None:
         return table.current_snapshot()
-    moment = _moment(at)
-    if isinstance(moment, int):
-        found = table.snapshot_by_id(moment)
+    as_of = _parsed(at)
+    if isinstance(as_of, int):
+        found = table.snapshot_by_id(as_of)
         if found is None:
             known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
-            raise UsageError(f"{dotted(table)} has no snapshot {moment}; its newest: {known}")
+            raise UsageError(f"{dotted(table)} has no snapshot {as_of}; its newest: {known}")
         return found
-    found = table.snapshot_as_of_timestamp(int(moment.timestamp() * 1000))
+    found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
     if found is None:
         first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
         told = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
-        raise UsageError(f"{dotted(table)} has no snapshot as old as {moment.isoformat()}; its first: {told}")
+        raise UsageError(f"{dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {told}")
     return found
 
 
-def _moment(at: Moment) -> int | datetime:
+def _parsed(at: AsOf) -> int | datetime:
     if isinstance(at, str):
         if at.strip().isdecimal():
             return int(at)

@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 from tabletopic_kernel.clients.catalog import reachable
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, no_such_table
-from tabletopic_kernel.query.as_of import Moment, dotted, snapshot_at
+from tabletopic_kernel.query.as_of import AsOf, dotted, snapshot_at
 from tabletopic_kernel.query.duckdb_connection import (
     connect,
     give_secret,
@@ -71,7 +71,7 @@ class DuckLake:
         self._parser = duckdb.connect()
 
     def sql(
-        self, sql: str, at: Moment | None = None, params: Sequence[Any] | Mapping[str, Any] | None = None
+        self, sql: str, at: AsOf | None = None, params: Sequence[Any] | Mapping[str, Any] | None = None
     ) -> pa.Table:
         """The rows of a query; timestamps with zone are UTC.
 
@@ -90,7 +90,7 @@ class DuckLake:
     def query(
         self,
         sql: str,
-        at: Moment | None = None,
+        at: AsOf | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Answer:
@@ -145,7 +145,7 @@ class DuckLake:
         connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {quote(database)}")
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(schema)}")
 
-    def _views(self, names: Sequence[Name], at: Moment | None) -> tuple[list[_View], list[Name]]:
+    def _views(self, names: Sequence[Name], at: AsOf | None) -> tuple[list[_View], list[Name]]:
         """The views to make, and the names that are no tables of the catalog."""
         views: dict[str, _View] = {}
         unknown: list[Name] = []

@@ -20,12 +20,12 @@ from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.schema_services import SchemaServices
 from tabletopic_kernel.table.schemas.key_types import newest_key_type
 from tabletopic_kernel.table.schemas.projection_columns import Fitting
-from tabletopic_kernel.table.schemas.registered import CoveredSchema
+from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.schemas.versions import WriterColumns, first_columns, names_of_before, outcome
 from tabletopic_kernel.table.snapshot import TopicTable
 
 _TRIES = 5  # another writer changed the schema at the same moment
-Covered = dict[SchemaKey, CoveredSchema]
+FittedSchemas = dict[SchemaKey, FittedSchema]
 
 
 class TableColumns:
@@ -64,8 +64,8 @@ class TableColumns:
             table.evolve(None, {}, epoch=1, batch=batch)
         if registered is not None:
             fitted = outcome(table, columns, None, self._settings)
-            covered = {registered.id: _covered(registered, 0, fitted)}
-            table.evolve(None, covered, epoch=1, former=fitted.former)
+            registered_schemas = {registered.id: _fitted_schema(registered, 0, fitted)}
+            table.evolve(None, registered_schemas, epoch=1, former=fitted.former)
         self._tell_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
         return table
 
@@ -88,9 +88,9 @@ class TableColumns:
         return self._until_it_fits(
             lambda: self.outcome(columns, schema_id),
             registered,
-            table.covered,
-            lambda fitting, covered, epoch: table.evolve(
-                fitting.new_schema, covered, epoch, fitting.former, fitting.batch
+            table.registered_schemas,
+            lambda fitting, registered_schemas, epoch: table.evolve(
+                fitting.new_schema, registered_schemas, epoch, fitting.former, fitting.batch
             ),
         )
 
@@ -106,8 +106,10 @@ class TableColumns:
         return self._until_it_fits(
             lambda: self.key_outcome(key),
             registered,
-            table.covered_keys,
-            lambda fitting, covered, epoch: table.evolve_key(fitting.new_schema, covered, epoch),
+            table.registered_key_schemas,
+            lambda fitting, registered_schemas, epoch: table.evolve_key(
+                fitting.new_schema, registered_schemas, epoch
+            ),
         )
 
     def key_outcome(self, key: IcebergType) -> Fitting:
@@ -133,23 +135,23 @@ class TableColumns:
         self,
         plan: Callable[[], Fitting],
         registered: RegisteredSchema | None,
-        covered_now: Callable[[], Covered],
-        evolve: Callable[[Fitting, Covered, int], None],
+        registered_now: Callable[[], FittedSchemas],
+        evolve: Callable[[Fitting, FittedSchemas, int], None],
     ) -> Fitting:
         """Plan, change the table and note the schema; anew when another writer was first."""
         assert self.table is not None
         assert self.ledger is not None
         for _ in range(_TRIES):
-            fitting, covered = plan(), covered_now()
-            is_noted = registered is None or registered.id in covered
+            fitting, registered_schemas = plan(), registered_now()
+            is_noted = registered is None or registered.id in registered_schemas
             if fitting.refused or (is_noted and not fitting.is_needed):
                 return fitting
             current = self.table.table.metadata.current_schema_id
             schema_id = self.table.next_schema_id if fitting.changes else current
             if registered is not None:
-                covered.setdefault(registered.id, _covered(registered, schema_id, fitting))
+                registered_schemas.setdefault(registered.id, _fitted_schema(registered, schema_id, fitting))
             try:
-                evolve(fitting, covered, self.ledger.epoch)
+                evolve(fitting, registered_schemas, self.ledger.epoch)
             except HeadMovedError:
                 self.table.reload()
                 continue
@@ -171,8 +173,8 @@ class TableColumns:
         )
 
 
-def _covered(registered: RegisteredSchema, table_schema_id: int, fitted: Evolution) -> CoveredSchema:
-    return CoveredSchema(
+def _fitted_schema(registered: RegisteredSchema, table_schema_id: int, fitted: Evolution) -> FittedSchema:
+    return FittedSchema(
         registered.id,
         registered.subject,
         registered.version,

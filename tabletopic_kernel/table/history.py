@@ -13,7 +13,7 @@ from pyiceberg.types import StructType
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.columns.iceberg_types import spell
-from tabletopic_kernel.model.columns.sanitize_names import tidy
+from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
@@ -131,13 +131,15 @@ def topic_schema(
         UsageError: there is no such version.
         RetryableError: the registry does not answer.
     """
-    covered = [*table.covered().values(), *table.covered_keys().values()] if table else []
+    registered_schemas = (
+        [*table.registered_schemas().values(), *table.registered_key_schemas().values()] if table else []
+    )
     known = {
         # A GUID may have no subject.
         (one.subject or str(one.id), one.version): SchemaVersionInfo(
             one.subject, one.version, one.id, one.table_schema_id
         )
-        for one in covered
+        for one in registered_schemas
     }
     for number in registry.versions(subject):
         if (subject, number) not in known:
@@ -166,7 +168,7 @@ def schema_difference(subject: str, registry: Registry, before: int, after: int)
         RetryableError: the registry does not answer.
     """
     old, new = (_columns(_version(registry, subject, number)) for number in (before, after))
-    table = tidy(old.schema.as_struct())
+    table = sanitize_names(old.schema.as_struct())
     assert isinstance(table, StructType)
     first = Schema(*table.fields)
     outcome = evolve(first, new.schema, first.highest_field_id, aliases=new.aliases)

@@ -54,11 +54,11 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
-    CoveredSchema,
-    covered_of,
-    covered_property,
+    FittedSchema,
     former_names_of,
     former_names_property,
+    registered_schemas_of,
+    registered_schemas_property,
 )
 from tabletopic_kernel.table.transaction import QuickTransaction
 
@@ -300,12 +300,12 @@ class TopicTable:
     def evolve(
         self,
         schema: Schema | None,
-        covered: Mapping[SchemaKey, CoveredSchema],
+        registered_schemas: Mapping[SchemaKey, FittedSchema],
         epoch: int,
         former: Mapping[int, tuple[str, ...]] | None = None,
         batch: Schema | None = None,
     ) -> None:
-        """Make ``schema`` current (None: columns stay) and note that ``covered`` schemas now fit.
+        """Make ``schema`` current (None: columns stay) and note that ``registered_schemas`` schemas now fit.
 
         ``former``: names that columns had, by field id (None: as noted); ``batch``: see ``batch_columns``
         (None: as noted).
@@ -317,16 +317,16 @@ class TopicTable:
             LostOwnershipError: see ``commit``.
             RetryableError: the catalog does not answer.
         """
-        noted = covered_property(covered.values()) | former_names_property(former or {})
+        noted = registered_schemas_property(registered_schemas.values()) | former_names_property(former or {})
         if batch is not None:
             noted[BATCH_PROPERTY] = batch.model_dump_json()
         self._change(self._schema_updates(schema, noted), epoch)
 
     def evolve_key(
-        self, schema: Schema | None, covered: Mapping[SchemaKey, CoveredSchema], epoch: int
+        self, schema: Schema | None, registered_schemas: Mapping[SchemaKey, FittedSchema], epoch: int
     ) -> None:
         """As ``evolve``, for schemas of keys."""
-        noted = covered_property(covered.values(), KEY_SCHEMAS_PROPERTY)
+        noted = registered_schemas_property(registered_schemas.values(), KEY_SCHEMAS_PROPERTY)
         self._change(self._schema_updates(schema, noted), epoch)
 
     def gone(self) -> ActionNeededError:
@@ -362,13 +362,13 @@ class TopicTable:
         """The id that the next version of the table's schema gets."""
         return 1 + max(schema.schema_id for schema in self.table.metadata.schemas)
 
-    def covered(self) -> dict[SchemaKey, CoveredSchema]:
+    def registered_schemas(self) -> dict[SchemaKey, FittedSchema]:
         """Registered schemas whose records fit the table as it is, by id."""
-        return covered_of(self.table.properties)
+        return registered_schemas_of(self.table.properties)
 
-    def covered_keys(self) -> dict[SchemaKey, CoveredSchema]:
+    def registered_key_schemas(self) -> dict[SchemaKey, FittedSchema]:
         """Registered schemas whose keys fit the table as it is, by id."""
-        return covered_of(self.table.properties, KEY_SCHEMAS_PROPERTY)
+        return registered_schemas_of(self.table.properties, KEY_SCHEMAS_PROPERTY)
 
     def former_names(self) -> dict[int, tuple[str, ...]]:
         """Names that columns had before, by field id."""
@@ -391,7 +391,9 @@ class TopicTable:
         metadata = self.table.metadata
         head = metadata.current_snapshot()
         totals = summary(head) if head else {}
-        versions = sorted(self.covered().values(), key=lambda one: (one.subject, one.version, str(one.id)))
+        versions = sorted(
+            self.registered_schemas().values(), key=lambda one: (one.subject, one.version, str(one.id))
+        )
         return {
             "table": self.identifier,
             "snapshot_id": head.snapshot_id if head else None,

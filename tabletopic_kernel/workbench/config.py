@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, shown
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, mask_property
 from tabletopic_kernel.model.settings.paths import (
     Leaf,
     Misplaced,
@@ -129,7 +129,9 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
     for path, value in _in_force(loaded.settings):
         key = dotted(path)
-        rows[path[0]].append(Row(key, shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
+        rows[path[0]].append(
+            Row(key, mask_property(path[-1], _text(value)), loaded.origins.get(key, DEFAULT))
+        )
     kafka, registry, catalog = loaded.settings.kafka, loaded.settings.registry, loaded.settings.catalog
     if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
         rows["kafka"].insert(0, Row("kafka.bootstrap.servers", EMBEDDED, DEFAULT))

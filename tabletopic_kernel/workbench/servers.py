@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
-from tabletopic_kernel.model.redact import learn, shown
+from tabletopic_kernel.model.redact import learn, mask_property
 from tabletopic_kernel.model.settings.sections import Settings
 
 
@@ -81,7 +81,7 @@ class Servers:
 
     def __repr__(self) -> str:
         told = {
-            section: {name: shown(name, value) for name, value in getattr(self, section).items()}
+            section: {name: mask_property(name, value) for name, value in getattr(self, section).items()}
             for section in ("kafka", "registry", "catalog")
         }
         return f"Servers({', '.join(f'{name}={value!r}' for name, value in told.items())}, {self.state_dir})"

@@ -19,7 +19,7 @@ from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
-from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST
+from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, HostReport
 from tabletopic_kernel.model.progress.standing import delay_of
 from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
 
@@ -77,39 +77,33 @@ class TopicStatus:
         return plain
 
 
-@dataclass(frozen=True)
-class Heard:
-    """The newest progress that a host told of a topic."""
-
-    progress: Progress
-    host: str
-    at_ms: int
-
-
-def heard_lately(broker: Broker) -> dict[str, Heard]:
+def recent_reports(broker: Broker) -> dict[str, HostReport]:
     """The newest progress of every topic whose host is alive."""
     since = now_ms() - FRESH_MS
     if CONTROL_TOPIC not in broker.topics():
         return {}
-    heard: dict[str, Heard] = {}
+    reported: dict[str, HostReport] = {}
     for event in read_events(broker.properties, since):
         if isinstance(event, Heartbeat | Committed):
-            heard[event.topic] = Heard(event.progress, event.host, event.at_ms)
+            reported[event.topic] = HostReport(event.progress, event.host, event.at_ms)
         elif isinstance(event, Stopped):
-            heard.pop(event.topic, None)
-    return heard
+            reported.pop(event.topic, None)
+    return reported
 
 
 def statuses(
-    broker: Broker, wishes: Mapping[str, DesiredTopic], catalog: Callable[[], Catalog]
+    broker: Broker, desired_topics: Mapping[str, DesiredTopic], catalog: Callable[[], Catalog]
 ) -> list[TopicStatus]:
     """The status of every wished topic, by name.
 
     ``catalog`` is called only for topics that no host tells of: their tables are read instead.
     """
-    heard = heard_lately(broker)
-    ends = broker.end_offsets(wishes)
-    told = {topic: _told(wish, heard.get(topic), catalog) for topic, wish in sorted(wishes.items())}
+    reported = recent_reports(broker)
+    ends = broker.end_offsets(desired_topics)
+    told = {
+        topic: _told(desired, reported.get(topic), catalog)
+        for topic, desired in sorted(desired_topics.items())
+    }
     behind = {
         topic: {
             p: progress.next_offsets.get(p, 0)
@@ -126,30 +120,32 @@ def statuses(
 
 
 def _told(
-    wish: DesiredTopic, heard: Heard | None, catalog: Callable[[], Catalog]
+    desired: DesiredTopic, reported: HostReport | None, catalog: Callable[[], Catalog]
 ) -> tuple[Progress, str, str | None]:
-    if heard is not None and heard.progress.state is not State.STOPPED:
-        progress, state = heard.progress, heard.progress.state
+    if reported is not None and reported.progress.state is not State.STOPPED:
+        progress, state = reported.progress, reported.progress.state
         if progress.epoch == 0:  # the host has not got hold of the table yet: ask the table itself
             update = {"state": state, "error": progress.error}
-            progress = progress_of_table(wish, catalog()).model_copy(update=update)
-        return progress, str(state), heard.host
-    progress = progress_of_table(wish, catalog())
-    if wish.run == "paused":
+            progress = progress_of_table(desired, catalog()).model_copy(update=update)
+        return progress, str(state), reported.host
+    progress = progress_of_table(desired, catalog())
+    if desired.run == "paused":
         return progress, str(State.PAUSED), None
     return progress.model_copy(update={"error": _NO_HOST_HINT}), NO_HOST, None
 
 
-def progress_of_table(wish: DesiredTopic, catalog: Catalog) -> Progress:
+def progress_of_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
     """What the table alone says (I6)."""
     from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415 - PyIceberg costs a second
 
-    identifier = table_identifier(wish.topic, wish.settings)
+    identifier = table_identifier(desired.topic, desired.settings)
     bare = Progress(
-        topic=wish.topic, table=".".join(identifier), commit_interval_ms=wish.settings.commit_interval_ms
+        topic=desired.topic,
+        table=".".join(identifier),
+        commit_interval_ms=desired.settings.commit_interval_ms,
     )
     try:
-        table = TopicTable.load(catalog, identifier, wish.topic)
+        table = TopicTable.load(catalog, identifier, desired.topic)
     except ActionNeededError as error:
         return bare.model_copy(update={"error": str(error)})
     if table is None:
@@ -167,7 +163,7 @@ def progress_of_table(wish: DesiredTopic, catalog: Catalog) -> Progress:
             "lost": dict(ledger.lost),
         }
     if ledger is not None and ledger.refused:
-        update |= _letters(catalog, identifier, wish.topic)
+        update |= _letters(catalog, identifier, desired.topic)
     return bare.model_copy(update=update)
 
 

@@ -153,8 +153,8 @@ class TableTopic:
 
     def _settings(self) -> TopicSettings:
         """Those it runs with; of a topic that is not enabled, those of the settings file."""
-        wish = self._workbench.wishes().get(self.name)
-        return wish.settings if wish else self._workbench.settings_for(self.name)
+        desired = self._workbench.desired_topics().get(self.name)
+        return desired.settings if desired else self._workbench.settings_for(self.name)
 
     def _identifier(self) -> tuple[str, ...]:
         return table_identifier(self.name, self._settings())

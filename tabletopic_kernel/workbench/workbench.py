@@ -123,13 +123,13 @@ class Workbench(Clients):
         if schema is None and schema_type is not None:
             raise UsageError("--schema-type goes with --schema")
         candidate = read_candidate(schema, schema_type) if schema is not None else None
-        wishes = self.wishes()
-        wish = wishes.get(topic) if candidate else None
-        if wish is not None:
-            settings = altered(topic, wish.settings, given or {})
+        desired_topics = self.desired_topics()
+        desired = desired_topics.get(topic) if candidate else None
+        if desired is not None:
+            settings = altered(topic, desired.settings, given or {})
         else:
             settings = self.settings_for(topic, given)
-        return self._plan(topic, settings, wishes, candidate)
+        return self._plan(topic, settings, desired_topics, candidate)
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
         """Enable a topic: check everything, then write one message; nothing is left half-made.
@@ -146,10 +146,10 @@ class Workbench(Clients):
 
         check_table_topic(topic)
         settings = self.settings_for(topic, given)
-        self._plan(topic, settings, self.wishes()).check()
-        wish = self._wish(topic, settings, "on")
-        write_desired(self.broker, topic, wish)
-        return wish
+        self._plan(topic, settings, self.desired_topics()).check()
+        desired = self._make_desired(topic, settings, "on")
+        write_desired(self.broker, topic, desired)
+        return desired
 
     def alter(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
         """Change settings of a topic that is enabled; the others stay as they are.
@@ -169,21 +169,21 @@ class Workbench(Clients):
 
         if not given:
             raise UsageError("there is nothing to change: name a setting")
-        wishes = self.wishes()
-        wish = self._wish_of(topic, wishes)
-        settings = altered(topic, wish.settings, given)
-        if settings == wish.settings:
-            return wish
-        self._plan(topic, settings, wishes).check()
-        wish = self._wish(topic, settings, wish.run)
-        write_desired(self.broker, topic, wish)
-        return wish
+        desired_topics = self.desired_topics()
+        desired = self._desired_of(topic, desired_topics)
+        settings = altered(topic, desired.settings, given)
+        if settings == desired.settings:
+            return desired
+        self._plan(topic, settings, desired_topics).check()
+        desired = self._make_desired(topic, settings, desired.run)
+        write_desired(self.broker, topic, desired)
+        return desired
 
     def disable(self, topic: str) -> None:
         """Disable a topic: its host commits what is staged and lets go. The table stays."""
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
-        self.wish(topic)
+        self.desired_topic(topic)
         write_desired(self.broker, topic, None)
 
     def pause(self, topic: str) -> DesiredTopic:
@@ -202,8 +202,8 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
-        wish = self.wish(topic)
-        write_desired(self.broker, topic, wish.model_copy(update={"commit_asked_ms": now_ms()}))
+        desired = self.desired_topic(topic)
+        write_desired(self.broker, topic, desired.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
         """Try a topic's dead letters again with the settings of today; its host does it, and this waits.
@@ -236,30 +236,30 @@ class Workbench(Clients):
         from tabletopic_kernel.host.replay.replay import letters_that  # noqa: PLC0415
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
-        wish = self.wish(topic)
+        desired = self.desired_topic(topic)
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         letters_that(where, asked.asked_ms)
         if not self.hosts():
             raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
-        write_desired(self.broker, topic, wish.model_copy(update={"replay": asked}))
+        write_desired(self.broker, topic, desired.model_copy(update={"replay": asked}))
         return asked
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
         """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""
         from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
 
-        settings = self.wish(topic).settings
+        settings = self.desired_topic(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog())
 
-    def wishes(self) -> dict[str, DesiredTopic]:
+    def desired_topics(self) -> dict[str, DesiredTopic]:
         """What is enabled, by topic."""
         from tabletopic_kernel.host.settings_topic import read_desired  # noqa: PLC0415
 
         return read_desired(self.broker)
 
-    def wish(self, topic: str) -> DesiredTopic:
+    def desired_topic(self, topic: str) -> DesiredTopic:
         """What is wished of one topic; raises UsageError if it is not enabled."""
-        return self._wish_of(topic, self.wishes())
+        return self._desired_of(topic, self.desired_topics())
 
     # -- questions
 
@@ -267,8 +267,8 @@ class Workbench(Clients):
         """How every table topic does (or one of them); raises UsageError if it is not enabled."""
         from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
-        wishes = self.wishes() if topic is None else {topic: self.wish(topic)}
-        return statuses(self.broker, wishes, lambda: self.catalog)
+        desired_topics = self.desired_topics() if topic is None else {topic: self.desired_topic(topic)}
+        return statuses(self.broker, desired_topics, lambda: self.catalog)
 
     def events(
         self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
@@ -316,7 +316,7 @@ class Workbench(Clients):
 
     def table_of(self, topic: str) -> str:
         """The dotted name of a topic's table."""
-        return ".".join(table_identifier(topic, self.wish(topic).settings))
+        return ".".join(table_identifier(topic, self.desired_topic(topic).settings))
 
     def query(
         self,
@@ -382,11 +382,11 @@ class Workbench(Clients):
         )
         return Host(services)
 
-    def _wish_of(self, topic: str, wishes: Mapping[str, DesiredTopic]) -> DesiredTopic:
-        if topic in wishes:
-            return wishes[topic]
+    def _desired_of(self, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
+        if topic in desired_topics:
+            return desired_topics[topic]
         check_topic_name(topic)
-        known = f"; enabled: {', '.join(sorted(wishes))}" if wishes else ""
+        known = f"; enabled: {', '.join(sorted(desired_topics))}" if desired_topics else ""
         topics = self.kafka_topics()
         if topic in topics:
             raise UnknownTopicError(
@@ -400,12 +400,16 @@ class Workbench(Clients):
         self,
         topic: str,
         settings: TopicSettings,
-        wishes: Mapping[str, DesiredTopic],
+        desired_topics: Mapping[str, DesiredTopic],
         candidate: Candidate | None = None,
     ) -> Plan:
         from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
 
-        others = {table_identifier(one, wish.settings): one for one, wish in wishes.items() if one != topic}
+        others = {
+            table_identifier(one, desired.settings): one
+            for one, desired in desired_topics.items()
+            if one != topic
+        }
         plan = plan_enable(topic, settings, self.broker, self.registry, self.catalog, others, candidate)
         plan.refused.extend(self.out_of_reach())
         return plan
@@ -417,11 +421,11 @@ class Workbench(Clients):
     def _rewrite(self, topic: str, run: str) -> DesiredTopic:
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
-        wish = self._wish(topic, self.wish(topic).settings, run)
-        write_desired(self.broker, topic, wish)
-        return wish
+        desired = self._make_desired(topic, self.desired_topic(topic).settings, run)
+        write_desired(self.broker, topic, desired)
+        return desired
 
-    def _wish(self, topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
+    def _make_desired(self, topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
         return DesiredTopic.model_validate(
             {
                 "topic": topic,

@@ -128,7 +128,7 @@ def test_the_drill_on_ones_own_topic_only_reads_it(stack: StackInfo, tmp_path: P
         producer.produce("mine", value, b"key", headers=[("trace", b"1")])
     producer.flush()
     workbench.enable("mine", {"value_format": "json", "metadata_columns": ["key"]})
-    before = (workbench.broker.end_offsets(["mine"]), workbench.wishes(), workbench.registry.check())
+    before = (workbench.broker.end_offsets(["mine"]), workbench.desired_topics(), workbench.registry.check())
     own = read_own(workbench, "mine", 50)
     assert len(own.records) == 50
     assert own.settings["metadata_columns"] == ("key", "metadata")
@@ -142,7 +142,7 @@ def test_the_drill_on_ones_own_topic_only_reads_it(stack: StackInfo, tmp_path: P
     assert outcome.rounds == 3
     assert (
         workbench.broker.end_offsets(["mine"]),
-        workbench.wishes(),
+        workbench.desired_topics(),
         workbench.registry.check(),
     ) == before
     assert not workbench.catalog.table_exists("default.mine")

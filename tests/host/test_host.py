@@ -61,8 +61,8 @@ class Clock:
 class Message:
     """One of the settings topic."""
 
-    def __init__(self, wish: DesiredTopic | None) -> None:
-        self._wish = wish
+    def __init__(self, desired: DesiredTopic | None) -> None:
+        self._make_desired = desired
 
     def key(self) -> bytes:
         """The topic."""
@@ -70,7 +70,7 @@ class Message:
 
     def value(self) -> bytes | None:
         """What should run; nothing where it was switched off."""
-        return None if self._wish is None else self._wish.to_json()
+        return None if self._make_desired is None else self._make_desired.to_json()
 
     def partition(self) -> int:
         """Always the one that the host holds."""
@@ -146,7 +146,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     made._stop.set()
 
 
-def _wish(interval_ms: int) -> Message:
+def _make_desired(interval_ms: int) -> Message:
     return Message(DesiredTopic(topic="clicks", settings=TopicSettings(commit_interval_ms=interval_ms)))
 
 
@@ -156,7 +156,7 @@ def _run(host: Host, *script: Any) -> None:
 
 def test_a_topic_whose_old_run_took_long_to_end_is_still_this_hosts(host: Host) -> None:
     """New settings are taken at once, however long the last commit under the old ones took."""
-    _run(host, _wish(1_000), _wish(2_000), lambda: None)
+    _run(host, _make_desired(1_000), _make_desired(2_000), lambda: None)
     assert FakeCoordinator.began == [(1_000, True), (2_000, True)]
 
 
@@ -166,15 +166,15 @@ def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) ->
     def taken_away() -> None:
         host._let_go([module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)])
 
-    _run(host, _wish(1_000), _wish(2_000), taken_away)
+    _run(host, _make_desired(1_000), _make_desired(2_000), taken_away)
     assert FakeCoordinator.began == [(1_000, True)]
     assert not host.coordinators()
 
 
 def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
     """Of thousands that come and go a host remembers those it has."""
-    wish = DesiredTopic(topic="clicks", commit_asked_ms=7, replay=ReplayRequest(id="first", asked_ms=7))
-    _run(host, Message(wish), Message(None))
+    desired = DesiredTopic(topic="clicks", commit_asked_ms=7, replay=ReplayRequest(id="first", asked_ms=7))
+    _run(host, Message(desired), Message(None))
     assert FakeCoordinator.began
     kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
     assert kept == {}
@@ -229,7 +229,7 @@ def test_what_others_write_to_the_settings_topic_is_passed_over(
     """It ends no host and no question, is logged, and what comes behind it counts."""
     foreign: Any = Foreign(key, value)
     assert parse_desired(foreign) is None
-    _run(host, foreign, _wish(100))
+    _run(host, foreign, _make_desired(100))
     assert [interval for interval, _ in FakeCoordinator.began] == [100]
     assert "a message is skipped" in caplog.text
 
@@ -250,7 +250,7 @@ def test_old_wishes_are_read_without_a_question_after_each(host: Host) -> None:
     broker = AskedForEnds()
     host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
     host._catching_up = {PARTITION: {}}
-    _run(host, *(_wish(1_000 + one) for one in range(40)), lambda: None)
+    _run(host, *(_make_desired(1_000 + one) for one in range(40)), lambda: None)
     assert FakeCoordinator.began == [(1_039, True)]
     assert broker.asked == 1
     assert not host._ends

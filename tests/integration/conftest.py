@@ -128,9 +128,9 @@ def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Send
         return Sender(stack, topic)
 
     yield make
-    wishes = bench.wishes() if made else {}
+    desired_topics = bench.desired_topics() if made else {}
     for topic in made:
-        if topic in wishes:
+        if topic in desired_topics:
             bench.disable(topic)
 
 

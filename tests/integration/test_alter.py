@@ -53,8 +53,8 @@ def test_settings_and_schema_change_while_records_flow(
         assert (plan.partition_by_before, plan.partition_by) == (["bucket(2, id)"], ["town"])
         epoch = topic.status().epoch
         topic.alter(partition_by=("town",), on_incompatible="new_column")
-        wish = bench.wish(sender.topic)
-        assert (wish.settings.commit_interval_ms, wish.settings.on_incompatible) == (500, "new_column")
+        desired = bench.desired_topic(sender.topic)
+        assert (desired.settings.commit_interval_ms, desired.settings.on_incompatible) == (500, "new_column")
         _wait(lambda: topic.status().epoch > epoch and topic.status().state == "running")
         _try_schemas(bench, sender, tmp_path)
     finally:

@@ -47,7 +47,7 @@ def test_a_wrong_enable_leaves_nothing(
     sender.avro(V1, row_v1(1))
     with pytest.raises(UsageError, match=told):
         bench.enable(sender.topic, given)
-    assert sender.topic not in bench.wishes()
+    assert sender.topic not in bench.desired_topics()
     assert not bench.catalog.table_exists(f"default.{sender.topic}")
 
 
@@ -58,7 +58,7 @@ def test_topics_that_can_be_no_table_topics_are_refused(bench: Workbench, name: 
         with pytest.raises(UsageError, match=r"cannot be a table topic|no topic name"):
             ask(name)
     assert name not in bench.kafka_topics()
-    assert name not in bench.wishes()
+    assert name not in bench.desired_topics()
 
 
 def test_the_broker_tells_its_internal_topics(bench: Workbench, new_topic: Callable[..., Sender]) -> None:
@@ -94,7 +94,7 @@ def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callab
     bench.catalog.create_table(f"foreign.{sender.topic}", pa.schema([("x", pa.int64())]))
     with pytest.raises(UsageError, match="was not made by a table topic"):
         bench.enable(sender.topic, {"namespace": "foreign"})
-    assert sender.topic not in bench.wishes()
+    assert sender.topic not in bench.desired_topics()
 
 
 def test_enabling_again_may_change_partitions(

@@ -115,7 +115,7 @@ def test_a_question_to_a_broker_that_has_ended_is_answered_at_once(tmp_path: Pat
     state.save(tmp_path, here | {"kafka": gone["kafka"]})
     bench = Workbench(Settings(state_dir=str(tmp_path)))
     with pytest.raises(StackError, match="stack's kafka has ended"):
-        bench.wishes()
+        bench.desired_topics()
     assert bench.patient_broker.properties["bootstrap.servers"] == "127.0.0.1:20001"
     state.save(tmp_path, here)
     assert bench.broker is bench.patient_broker  # it is there again, the workbench need not be made anew

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask, shown
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask, mask_property
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask, shown
 def test_names_of_secrets(name: str) -> None:
     """Any case and any joint."""
     assert is_secret(name)
-    assert shown(name, "x") == HIDDEN
+    assert mask_property(name, "x") == HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_names_of_secrets(name: str) -> None:
 def test_names_of_ordinary_properties(name: str) -> None:
     """These hold addresses, paths and names."""
     assert not is_secret(name)
-    assert shown(name, "x") == "x"
+    assert mask_property(name, "x") == "x"
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_credentials_inside_values(text: str, masked: str) -> None:
 
 def test_an_empty_secret_is_shown_as_empty() -> None:
     """That a password is empty is what a person must see."""
-    assert shown("sasl.password", "") == ""
+    assert mask_property("sasl.password", "") == ""

@@ -109,8 +109,10 @@ def test_repr_hides_secrets() -> None:
 
 def test_a_wish_survives_its_message() -> None:
     """What is written to the settings topic is read back equal."""
-    wish = DesiredTopic(topic="web.clicks", settings=TopicSettings(start="latest", partition_by="hour(ts)"))
-    assert DesiredTopic.from_json(wish.to_json()) == wish
+    desired = DesiredTopic(
+        topic="web.clicks", settings=TopicSettings(start="latest", partition_by="hour(ts)")
+    )
+    assert DesiredTopic.from_json(desired.to_json()) == desired
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tabletopic_kernel.pipeline.decode.rename import relabel
+from tabletopic_kernel.pipeline.decode.rename import rename
 
 INNER = pa.struct([("x", pa.int32()), ("y", pa.large_string())])
 COLUMNS = {
@@ -18,7 +18,7 @@ COLUMNS = {
 def test_names_change_and_values_stay() -> None:
     """Columns, fields of structs, of list elements and of map values get their new names."""
     renames = {"a": "a_int", "s.x": "x_int", "l.element.x": "x_int", "m.value.y": "y_string"}
-    found = relabel(COLUMNS, renames)
+    found = rename(COLUMNS, renames)
     assert found["a_int"].equals(COLUMNS["a"])
     assert found["s"].to_pylist() == [{"x_int": 1, "y": "p"}, None, {"x_int": None, "y": "q"}]
     assert found["l"].to_pylist() == [[{"x_int": 1, "y": "p"}, None], None, []]
@@ -28,11 +28,11 @@ def test_names_change_and_values_stay() -> None:
 def test_slices_keep_their_rows() -> None:
     """Arrays that begin in the middle of their buffers are no exception."""
     sliced = {name: array.slice(2, 1) for name, array in COLUMNS.items()}
-    found = relabel(sliced, {"s.x": "x_int", "l.element.x": "x_int"})
+    found = rename(sliced, {"s.x": "x_int", "l.element.x": "x_int"})
     assert found["s"].to_pylist() == [{"x_int": None, "y": "q"}]
     assert found["l"].to_pylist() == [[]]
 
 
 def test_without_renames_nothing_is_touched() -> None:
     """The same arrays come back."""
-    assert all(relabel(COLUMNS, {})[name] is array for name, array in COLUMNS.items())
+    assert all(rename(COLUMNS, {})[name] is array for name, array in COLUMNS.items())

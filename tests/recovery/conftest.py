@@ -57,7 +57,7 @@ def new_stream(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Str
     yield make
     for stream in made:
         stream.end()
-        if stream.topic in bench.wishes():
+        if stream.topic in bench.desired_topics():
             bench.disable(stream.topic)
 
 

@@ -108,7 +108,7 @@ def test_the_catalog_is_locked(
     stream.begin(per_second=100)
     bench.enable(stream.topic, FAST)
     wait_for_commits(bench, stream.topic, 2)
-    bench.wishes()
+    bench.desired_topics()
     began_ms = now_ms()
     holder = sqlite3.connect(stack.state_dir / "catalog.db", isolation_level=None, timeout=60)
     holder.execute("BEGIN EXCLUSIVE")

@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.schemas.registered import CoveredSchema
+from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import sweep
 from tests.table.samples import (
@@ -339,11 +339,11 @@ def test_evolution_is_a_commit_of_its_own(owned: Owned, catalog: Catalog) -> Non
     )
     outcome = evolve(table.table.schema(), wider, table.table.metadata.last_column_id)
     before = len(table.table.metadata.snapshots)
-    table.evolve(outcome.schema, {7: CoveredSchema(7, "clicks-value", 2, table.next_schema_id)}, epoch=1)
+    table.evolve(outcome.schema, {7: FittedSchema(7, "clicks-value", 2, table.next_schema_id)}, epoch=1)
     found = fresh(catalog)
     assert found.table.schema().find_field("a").field_type == LongType()
-    assert found.covered()[7].version == 2
-    assert found.covered()[7].table_schema_id == found.table.metadata.current_schema_id
+    assert found.registered_schemas()[7].version == 2
+    assert found.registered_schemas()[7].table_schema_id == found.table.metadata.current_schema_id
     assert len(found.table.metadata.snapshots) == before
 
 

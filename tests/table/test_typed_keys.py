@@ -220,7 +220,7 @@ def test_a_key_is_a_struct_that_grows(topic: Topic) -> None:
         2: None,
         **{3 + at: key for at, key in enumerate(expected)},
     }
-    assert len(topic.table.covered_keys()) == 2
+    assert len(topic.table.registered_key_schemas()) == 2
 
 
 def test_the_newest_key_schema_makes_the_column(catalog: Catalog) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.model.redact import HIDDEN, is_secret, shown
+from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask_property
 
 # Without addresses a client has nothing to connect to.
 _ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
@@ -67,11 +67,11 @@ def _reason(name: str, complaint: str, kafka: Mapping[str, str]) -> str:
         return f"librdkafka has no property {name}; {hint}"
     if is_secret(name):
         return f"kafka.{name} = {HIDDEN}: librdkafka refuses this value"
-    return f'kafka.{name} = "{shown(name, kafka[name])}": {_without_secrets(complaint, kafka)}'
+    return f'kafka.{name} = "{mask_property(name, kafka[name])}": {_without_secrets(complaint, kafka)}'
 
 
 def _without_secrets(text: str, kafka: Mapping[str, str]) -> str:
     for name, value in kafka.items():
-        if value and shown(name, value) != value:
-            text = text.replace(value, shown(name, value))
+        if value and mask_property(name, value) != value:
+            text = text.replace(value, mask_property(name, value))
     return text

@@ -16,7 +16,7 @@ from jupyter_core.utils import ensure_async
 
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
-from tabletopic_kernel.faces.jupyter_server.overview import Overview, Row, row_of_wish
+from tabletopic_kernel.faces.jupyter_server.overview import Overview, Row, row_of_desired
 from tabletopic_kernel.faces.jupyter_server.refresher import Refresher
 from tabletopic_kernel.faces.jupyter_server.servers import Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
@@ -145,9 +145,9 @@ class Backend:
         return _without_long_numbers(operation.to_json(result))
 
     def _status(self, topic: str) -> dict[str, Any]:
-        wish = self._workbench.wish(topic)
+        desired = self._workbench.desired_topic(topic)
         status = _without_long_numbers(self._topic(topic).status().to_json())
-        return {**status, "run": wish.run, "settings": wish.settings.model_dump(mode="json")}
+        return {**status, "run": desired.run, "settings": desired.settings.model_dump(mode="json")}
 
     def _events(self, topic: str, limit: int) -> list[dict[str, Any]]:
         found = self._topic(topic).events(limit)
@@ -158,14 +158,14 @@ class Backend:
 
     def _enable(self, topic: str, settings: dict[str, Any]) -> Row:
         """Enable a topic, see that a host runs, and answer with its row."""
-        wish = self._workbench.enable(topic, settings)
+        desired = self._workbench.enable(topic, settings)
         self.host.start_if_alone(self._live_hosts())
         found = self._refresher.wait(_SEEN_S)
         rows = {row["topic"]: row for row in found["topics"]} if found else {}
         if topic in rows and rows[topic]["enabled"]:
             row: Row = rows[topic]
             return row
-        return row_of_wish(wish, self._workbench.kafka_topics().get(topic, 0))
+        return row_of_desired(desired, self._workbench.kafka_topics().get(topic, 0))
 
     def _replay(self, topic: str, where: str | None) -> dict[str, str]:
         """Ask for it and do not wait: an event with this id reports the outcome."""
@@ -229,7 +229,7 @@ class Backend:
     def _check_known(self, topic: str) -> None:
         """Tables outlive topics, so a topic is known if it is in Kafka or enabled."""
         workbench = self._workbench
-        if topic not in workbench.kafka_topics() and topic not in workbench.wishes():
+        if topic not in workbench.kafka_topics() and topic not in workbench.desired_topics():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it first, or check the name")
 
 

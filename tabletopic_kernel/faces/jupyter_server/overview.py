@@ -153,23 +153,25 @@ def rows(workbench: Workbench) -> list[Row]:
     """
     from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
-    wishes = workbench.wishes()
+    desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
     enabled = [
-        row_of(one, wishes[one.topic], partitions.get(one.topic, len(one.end_offsets)))
-        for one in statuses(workbench.broker, wishes, lambda: workbench.catalog)
+        row_of(one, desired_topics[one.topic], partitions.get(one.topic, len(one.end_offsets)))
+        for one in statuses(workbench.broker, desired_topics, lambda: workbench.catalog)
     ]
-    others = [row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - wishes.keys())]
+    others = [
+        row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - desired_topics.keys())
+    ]
     return [*enabled, *others]
 
 
-def row_of(status: TopicStatus, wish: DesiredTopic, partitions: int) -> Row:
+def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
     """An enabled topic."""
     return {
         "topic": status.topic,
         "enabled": True,
         "partitions": partitions,
-        "run": wish.run,
+        "run": desired.run,
         "table": status.table,
         "state": status.state,
         # The header says once that no host runs, and has the button.
@@ -188,11 +190,11 @@ def row_of(status: TopicStatus, wish: DesiredTopic, partitions: int) -> Row:
     }
 
 
-def row_of_wish(wish: DesiredTopic, partitions: int) -> Row:
+def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
     """A topic that was enabled just now: how it does is not known yet."""
-    table = ".".join(table_identifier(wish.topic, wish.settings))
-    known = {"enabled": True, "run": wish.run, "table": table}
-    return {**row_of_other(wish.topic, partitions), **known}
+    table = ".".join(table_identifier(desired.topic, desired.settings))
+    known = {"enabled": True, "run": desired.run, "table": table}
+    return {**row_of_other(desired.topic, partitions), **known}
 
 
 def row_of_other(topic: str, partitions: int) -> Row:

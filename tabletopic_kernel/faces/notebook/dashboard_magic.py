@@ -85,7 +85,7 @@ class DashboardMagics(Magics):
     def _check_known(self, topic: str) -> None:
         """Raises UsageError where the topic is not enabled; of a broker that is away the page tells."""
         try:
-            self._session.workbench.wish(topic)
+            self._session.workbench.desired_topic(topic)
         except (SettingsError, RetryableError):
             return
 

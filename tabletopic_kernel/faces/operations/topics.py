@@ -54,24 +54,24 @@ def _plan_grid(plan: Plan, _: Arguments) -> Grid:
     return plan_table(plan)
 
 
-def _settings_json(wish: DesiredTopic) -> dict[str, Any]:
-    return {"topic": wish.topic, "settings": wish.settings.model_dump(mode="json")}
+def _settings_json(desired: DesiredTopic) -> dict[str, Any]:
+    return {"topic": desired.topic, "settings": desired.settings.model_dump(mode="json")}
 
 
-def table_of(wish: DesiredTopic) -> str:
+def table_of(desired: DesiredTopic) -> str:
     """The dotted name of the table of a topic that was just enabled."""
     from tabletopic_kernel.model.settings.sections import table_identifier
 
-    return ".".join(table_identifier(wish.topic, wish.settings))
+    return ".".join(table_identifier(desired.topic, desired.settings))
 
 
-def _enabled(wish: DesiredTopic, _: Arguments) -> list[Message]:
+def _enabled(desired: DesiredTopic, _: Arguments) -> list[Message]:
     from tabletopic_kernel.faces.render.amounts import clock, interval
 
-    settings = wish.settings
+    settings = desired.settings
     begin = settings.start if isinstance(settings.start, str) else clock(settings.start)
     by = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
-    values = {"topic": wish.topic, "table": table_of(wish)}
+    values = {"topic": desired.topic, "table": table_of(desired)}
     rhythm = {"every": interval(settings.commit_interval_ms), "begin": begin, "by": by}
     return [
         Message("{topic} is enabled; its table is {table}", values),
@@ -199,7 +199,11 @@ or if the schema does not fit.""",
         changes=True,
         wants_host=True,
         render=_enabled,
-        to_json=lambda wish: {"topic": wish.topic, "table": table_of(wish), **_settings_json(wish)},
+        to_json=lambda desired: {
+            "topic": desired.topic,
+            "table": table_of(desired),
+            **_settings_json(desired),
+        },
         returns="`topic`, `table`, `settings`, `hosts`; with `--wait` the status object",
         panel=PANEL,
         details="""\
@@ -226,8 +230,8 @@ Settings that are not given come from tabletopic.toml.""",
         (TOPIC, JSON),
         settings="changeable",
         changes=True,
-        render=lambda wish, _: [
-            Message("{topic} has new settings; see `tabletopic events {topic}`", {"topic": wish.topic})
+        render=lambda desired, _: [
+            Message("{topic} has new settings; see `tabletopic events {topic}`", {"topic": desired.topic})
         ],
         to_json=_settings_json,
         returns="`topic`, `settings`, `hosts`",
@@ -270,10 +274,10 @@ topic resumes where the table ends.""",
         lambda workbench, topic: workbench.pause(topic),
         (TOPIC, JSON),
         changes=True,
-        render=lambda wish, _: [
-            Message("{topic} pauses; resume it with `tabletopic resume {topic}`", {"topic": wish.topic})
+        render=lambda desired, _: [
+            Message("{topic} pauses; resume it with `tabletopic resume {topic}`", {"topic": desired.topic})
         ],
-        to_json=lambda wish: {"topic": wish.topic, "run": wish.run},
+        to_json=lambda desired: {"topic": desired.topic, "run": desired.run},
         returns="`topic`, `run`",
         panel=PANEL,
         example="tabletopic pause clicks",
@@ -288,8 +292,8 @@ topic resumes where the table ends.""",
         (TOPIC, JSON),
         changes=True,
         wants_host=True,
-        render=lambda wish, _: [Message("{topic} resumes", {"topic": wish.topic})],
-        to_json=lambda wish: {"topic": wish.topic, "run": wish.run},
+        render=lambda desired, _: [Message("{topic} resumes", {"topic": desired.topic})],
+        to_json=lambda desired: {"topic": desired.topic, "run": desired.run},
         returns="`topic`, `run`",
         panel=PANEL,
         example="tabletopic resume clicks",

@@ -80,12 +80,12 @@ def letters_that(where: str | None, asked_ms: int) -> BooleanExpression:
 class Replay:
     """One replay under way; used by the coordinator's thread alone."""
 
-    def __init__(self, wish: ReplayRequest, owner: Owner) -> None:
-        self.wish = wish
+    def __init__(self, request: ReplayRequest, owner: Owner) -> None:
+        self.request = request
         self.rows = 0
         self.stayed: dict[str, int] = {}
         self._owner = owner
-        self._where = letters_that(wish.where, wish.asked_ms)
+        self._where = letters_that(request.where, request.asked_ms)
         self._seen: set[str] = set()  # data files that were tried
 
     def round(self) -> StagedBatch | None:
@@ -123,7 +123,7 @@ class Replay:
         moved = set(_places(named)) - tried.stayed.keys()
         if not moved:
             return None
-        replay_id = f"{self.wish.id}/{uuid.uuid4()}"
+        replay_id = f"{self.request.id}/{uuid.uuid4()}"
         try:
             self._mark(tasks, every, moved, replay_id)
         except TableTopicError:
@@ -162,9 +162,9 @@ class Replays:
         self._current: Replay | None = None
         self._staged: StagedBatch | None = None  # of a round that is not committed yet
 
-    def ask(self, wish: ReplayRequest) -> None:
+    def ask(self, request: ReplayRequest) -> None:
         """Replay when there is time."""
-        self._asked.append(wish)
+        self._asked.append(request)
 
     @property
     def has_work(self) -> bool:
@@ -173,15 +173,15 @@ class Replays:
 
     def step(self, owner: Owner) -> StagedBatch | None:
         """One round; rows to stage, or None when the replay is over."""
-        wish = self._current.wish if self._current else self._asked.popleft()
+        request = self._current.request if self._current else self._asked.popleft()
         try:
-            self._current = self._current or Replay(wish, owner)
+            self._current = self._current or Replay(request, owner)
             batch = self._current.round()
         except TableTopicError as error:
-            self.interrupt(str(error), wish)
+            self.interrupt(str(error), request)
             return None
         if batch is None:
-            self.interrupt(None, wish)
+            self.interrupt(None, request)
         else:
             self._staged = batch
         return batch
@@ -192,12 +192,12 @@ class Replays:
             self._current.rows += self._staged.rows
         self._staged = None
 
-    def interrupt(self, error: str | None, wish: ReplayRequest | None = None) -> None:
+    def interrupt(self, error: str | None, request: ReplayRequest | None = None) -> None:
         """The replay under way is over; ``error`` says why it did not come to its end."""
         current, self._current, self._staged = self._current, None, None
-        wish = current.wish if current else wish
-        if wish is not None:
-            self._told(wish, current.rows if current else 0, current.stayed if current else {}, error)
+        request = current.request if current else request
+        if request is not None:
+            self._told(request, current.rows if current else 0, current.stayed if current else {}, error)
 
 
 def try_letters(letters: pa.Table, owner: Owner) -> Tried:

@@ -35,7 +35,7 @@ from tabletopic_kernel.model.columns.names import (
     renamed_path,
     step,
 )
-from tabletopic_kernel.model.columns.sanitize_names import tidy
+from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
 
 KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata", "_kafka_value"
 
@@ -162,7 +162,7 @@ class _Merge:
             self.renames[origin + step(name)] = column
 
     def _added(self, path: str, origin: str, writer: NestedField, name: str, original: str) -> NestedField:
-        kind = tidy(writer.field_type, f"{origin}.", self.renames)
+        kind = sanitize_names(writer.field_type, f"{origin}.", self.renames)
         doc = doc_with_original(writer.doc, name, original) if name != writer.name else writer.doc
         fresh = NestedField(next(self.ids), name, kind, required=False, doc=doc)
         self.changes.append(Change("add", path + name, None, spell(kind)))

@@ -20,7 +20,7 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, Evolution, evolve
 from tabletopic_kernel.model.columns.iceberg_types import with_fresh_ids
-from tabletopic_kernel.model.columns.sanitize_names import tidy
+from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -39,7 +39,7 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
             "switch it off with metadata_columns"
         )
     columns = StructType(*value.fields, *metadata_columns(settings, key))
-    struct = with_fresh_ids(tidy(columns), itertools.count(1))
+    struct = with_fresh_ids(sanitize_names(columns), itertools.count(1))
     assert isinstance(struct, StructType)
     return Schema(*struct.fields)
 

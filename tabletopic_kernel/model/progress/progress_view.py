@@ -77,14 +77,14 @@ T = TypeVar("T", Commit, SchemaChange, Note, Letter)
 
 
 @dataclass(frozen=True)
-class Heard:
+class HostReport:
     """A progress record that a host told, and when."""
 
     progress: Progress
     host: str
     at_ms: int
 
-    def is_newer_than(self, other: Heard | None) -> bool:
+    def is_newer_than(self, other: HostReport | None) -> bool:
         """Of two of the same moment the one that is further counts, so that order makes no difference."""
         return other is None or self._key > other._key
 
@@ -98,8 +98,8 @@ class TopicRecord:
     """All that is known of one topic. Times in ms since 1970."""
 
     topic: str
-    heard: Heard | None = None  # the newest word of a host
-    owned: Heard | None = None  # the newest of a host that had hold of the table
+    reported: HostReport | None = None  # the newest word of a host
+    owned: HostReport | None = None  # the newest of a host that had hold of the table
     stopped_ms: int = UNKNOWN
     last_commit_ms: int = UNKNOWN
     end_offsets: dict[int, int] | None = None
@@ -115,10 +115,10 @@ class TopicRecord:
     @property
     def progress(self) -> Progress | None:
         """Where the topic stands. A host that is still taking over does not hide the table's figures."""
-        if self.heard is None or self.owned is None or self.heard.progress.epoch > 0:
-            told = self.heard or self.owned
+        if self.reported is None or self.owned is None or self.reported.progress.epoch > 0:
+            told = self.reported or self.owned
             return told.progress if told else None
-        now = self.heard.progress
+        now = self.reported.progress
         return self.owned.progress.model_copy(update={"state": now.state, "error": now.error})
 
     @property
@@ -150,22 +150,22 @@ class TopicRecord:
             return None
         return delay_of(state, self.lag_seconds(now_ms), told.commit_interval_ms, told.turn_wait_ms)
 
-    def is_heard(self, now_ms: int) -> bool:
+    def is_reported(self, now_ms: int) -> bool:
         """Whether a live host runs the topic."""
         return (
-            self.heard is not None
-            and self.heard.host != ""
-            and self.heard.at_ms > self.stopped_ms
-            and now_ms - self.heard.at_ms <= FRESH_MS
+            self.reported is not None
+            and self.reported.host != ""
+            and self.reported.at_ms > self.stopped_ms
+            and now_ms - self.reported.at_ms <= FRESH_MS
         )
 
-    def state(self, wish: DesiredTopic | None, now_ms: int) -> str:
+    def state(self, desired: DesiredTopic | None, now_ms: int) -> str:
         """The coordinator's state; of a topic that nobody runs, what that means."""
-        if self.progress is not None and self.is_heard(now_ms):
+        if self.progress is not None and self.is_reported(now_ms):
             return str(self.progress.state)
-        if wish is None:
+        if desired is None:
             return "off"
-        return str(State.PAUSED) if wish.run == "paused" else NO_HOST
+        return str(State.PAUSED) if desired.run == "paused" else NO_HOST
 
 
 class Record:
@@ -202,9 +202,9 @@ class Record:
     def told_by_table(self, progress: Progress) -> None:
         """What a table itself says, for a topic that no host tells of (I6); no sign of life."""
         topic = self.topic(progress.topic)
-        told = Heard(progress, "", topic.heard.at_ms if topic.heard else 0)
-        if topic.heard is None or topic.heard.host == "":
-            topic.heard = told
+        told = HostReport(progress, "", topic.reported.at_ms if topic.reported else 0)
+        if topic.reported is None or topic.reported.host == "":
+            topic.reported = told
         if topic.owned is None or topic.owned.progress.commits <= progress.commits:
             topic.owned = told
         topic.version += 1
@@ -300,11 +300,11 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
 
 def _heard(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> None:
     topic.last_commit_ms = max(topic.last_commit_ms, event.progress.last_commit_ms or UNKNOWN)
-    heard = Heard(event.progress, event.host, event.at_ms)
-    if heard.is_newer_than(topic.heard):
-        topic.heard = heard
-    if event.progress.epoch > 0 and heard.is_newer_than(topic.owned):
-        topic.owned = heard
+    reported = HostReport(event.progress, event.host, event.at_ms)
+    if reported.is_newer_than(topic.reported):
+        topic.reported = reported
+    if event.progress.epoch > 0 and reported.is_newer_than(topic.owned):
+        topic.owned = reported
 
 
 def _commit(topic: TopicRecord, commit: Commit) -> None:

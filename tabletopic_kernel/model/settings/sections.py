@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from tabletopic_kernel.model.redact import shown
+from tabletopic_kernel.model.redact import mask_property
 
 DEFAULT_CATALOG_NAME = "lake"
 
@@ -86,7 +86,10 @@ class _Model(BaseModel):
 
 
 def _without_secrets(properties: dict[str, Any]) -> dict[str, Any]:
-    return {key: shown(key, value) if isinstance(value, str) else value for key, value in properties.items()}
+    return {
+        key: mask_property(key, value) if isinstance(value, str) else value
+        for key, value in properties.items()
+    }
 
 
 class TopicSettings(_Model):

@@ -21,7 +21,7 @@ from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.conform import conform, part
 from tabletopic_kernel.pipeline.decode.kafka_columns import kafka_columns
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
-from tabletopic_kernel.pipeline.decode.rename import relabel
+from tabletopic_kernel.pipeline.decode.rename import rename
 from tabletopic_kernel.pipeline.keys import KeyColumns
 from tabletopic_kernel.pipeline.split_by_schema import Group
 from tabletopic_kernel.pipeline.transform.rows import Rows
@@ -113,7 +113,7 @@ class GroupRows:
         found = self._loaded.step(schema_id).rows(rows, offsets)
         columns, positions = self._taken(found, positions, schema_id, made)
         renames = self._plan.schemas[schema_id].renames
-        return relabel(columns, dict(renames)) if renames else columns, positions
+        return rename(columns, dict(renames)) if renames else columns, positions
 
     def _taken(
         self, found: Rows, positions: Positions, schema_id: SchemaKey | None, made: Made

@@ -10,7 +10,7 @@ from tabletopic_kernel.model.columns.names import step
 from tabletopic_kernel.pipeline.conform import map_entries, rebuilt
 
 
-def relabel(columns: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict[str, pa.Array]:
+def rename(columns: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict[str, pa.Array]:
     """The same arrays under other names; nothing is copied.
 
     Args:

@@ -144,7 +144,7 @@ class SchemaKeeper:
             return
         if self._follows_latest:
             return  # each batch asks
-        for schema_id in sorted(table.covered() if table else (), key=age)[-8:]:
+        for schema_id in sorted(table.registered_schemas() if table else (), key=age)[-8:]:
             try:
                 registered = self._find(schema_id)
                 writer = self._writer(registered)
@@ -174,8 +174,8 @@ class SchemaKeeper:
         """What tasks need to stage records of the schemas known so far."""
         table, ledger = self._columns.table, self._columns.ledger
         columns = table.table.schema().fields if table else ()
-        covered = table.covered() if table else {}
-        known = {one: writer for one, writer in self._known.items() if one in covered}
+        registered_schemas = table.registered_schemas() if table else {}
+        known = {one: writer for one, writer in self._known.items() if one in registered_schemas}
         if self._whole is not None:
             known = {WHOLE_TOPIC: self._whole}
         return StagePlan(
@@ -234,7 +234,7 @@ class SchemaKeeper:
         if isinstance(found, UnknownSchemaError):
             self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
             return
-        if self.table is not None and schema_id in self.table.covered():
+        if self.table is not None and schema_id in self.table.registered_schemas():
             self._cover_id(found)
             self._unknown.clear(schema_id)
             return

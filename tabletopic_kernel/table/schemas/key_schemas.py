@@ -48,7 +48,7 @@ class KeySchemas:
         table = self._columns.table
         if table is None or not self._settings.has_typed_keys:
             return
-        for schema_id in sorted(table.covered_keys(), key=age)[-_ADOPTED:]:
+        for schema_id in sorted(table.registered_key_schemas(), key=age)[-_ADOPTED:]:
             try:
                 writer = key_writer(self._find(schema_id), self._settings)
                 kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
@@ -64,8 +64,8 @@ class KeySchemas:
         if not self._settings.has_typed_keys:
             return None
         table = self._columns.table
-        covered = table.covered_keys() if table else {}
-        known = {one: writer for one, writer in self._known.items() if one in covered}
+        registered_schemas = table.registered_key_schemas() if table else {}
+        known = {one: writer for one, writer in self._known.items() if one in registered_schemas}
         unknown = self._unknown.refused
         candidates = {one: key_writer(found, self._settings) for one, found in self._candidates.items()}
         return KeyPlan(known, self._refused | dict(unknown), frozenset(unknown), candidates)
@@ -85,7 +85,7 @@ class KeySchemas:
             self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
             return
         table = self._columns.table
-        if table is not None and schema_id in table.covered_keys():
+        if table is not None and schema_id in table.registered_key_schemas():
             self._cover_one(found)
             self._unknown.clear(schema_id)
             return

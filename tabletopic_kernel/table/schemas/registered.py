@@ -16,7 +16,7 @@ FORMER_NAMES_PROPERTY: Final = f"{PREFIX}former-names"
 
 
 @dataclass(frozen=True)
-class CoveredSchema:
+class FittedSchema:
     """A registered schema that the table's columns cover.
 
     ``table_schema_id`` is Iceberg's, of the table's schema that first did; ``renames`` has the fields that
@@ -30,18 +30,22 @@ class CoveredSchema:
     renames: tuple[tuple[str, str], ...] = ()
 
 
-def covered_of(properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY) -> dict[SchemaKey, CoveredSchema]:
+def registered_schemas_of(
+    properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY
+) -> dict[SchemaKey, FittedSchema]:
     """Registered schemas whose records fit the table as it is, by id."""
-    found: dict[SchemaKey, CoveredSchema] = {}
+    found: dict[SchemaKey, FittedSchema] = {}
     for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
         key = int(text) if text.isdecimal() else text
         renames = tuple(more[0].items()) if more else ()
-        found[key] = CoveredSchema(key, subject, version, table_schema_id, renames)
+        found[key] = FittedSchema(key, subject, version, table_schema_id, renames)
     return found
 
 
-def covered_property(covered: Iterable[CoveredSchema], name: str = SCHEMAS_PROPERTY) -> dict[str, str]:
-    """The property that ``covered_of`` reads."""
+def registered_schemas_property(
+    registered_schemas: Iterable[FittedSchema], name: str = SCHEMAS_PROPERTY
+) -> dict[str, str]:
+    """The property that ``registered_schemas_of`` reads."""
     texts = {
         str(one.id): [
             one.subject,
@@ -49,7 +53,7 @@ def covered_property(covered: Iterable[CoveredSchema], name: str = SCHEMAS_PROPE
             one.table_schema_id,
             *([dict(one.renames)] if one.renames else []),
         ]
-        for one in covered
+        for one in registered_schemas
     }
     return {name: json.dumps(texts)}
 

@@ -96,10 +96,10 @@ def outcome(
         return fitting(table, columns.schema, settings, by_value=columns.by_value)
     metadata = table.table.metadata
     known = None
-    if schema_id is not None and (covered := table.covered().get(schema_id)):
+    if schema_id is not None and (registered_schemas := table.registered_schemas().get(schema_id)):
         schemas = {one.schema_id: one for one in metadata.schemas}
-        if then := schemas.get(covered.table_schema_id):
-            known = known_by(then, dict(covered.renames))
+        if then := schemas.get(registered_schemas.table_schema_id):
+            known = known_by(then, dict(registered_schemas.renames))
     found = evolve(
         metadata.schema(),
         columns.schema,

@@ -20,7 +20,9 @@ def test_a_host_that_stands_by_warms_spark_up(
     warmed: list[object] = []
     monkeypatch.setattr(spark, "warm_up", warmed.append)
     monkeypatch.setattr(archive_later, "make_later", lambda: None)
-    bench = SimpleNamespace(host_spark=lambda _: "session", wishes=lambda: {"orders": "another host's"})
+    bench = SimpleNamespace(
+        host_spark=lambda _: "session", desired_topics=lambda: {"orders": "another host's"}
+    )
     host = SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics)
     run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), cast(Any, host), quiet=True)
     assert warmed == (["session"] if is_warmed else [])

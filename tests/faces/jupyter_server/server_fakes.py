@@ -79,12 +79,12 @@ class FakeWorkbench:
         if self.trouble is not None:
             raise self.trouble
 
-    def wishes(self) -> dict[str, DesiredTopic]:
+    def desired_topics(self) -> dict[str, DesiredTopic]:
         self._check("wishes")
         return dict(self.on)
 
-    def wish(self, topic: str) -> DesiredTopic:
-        if topic not in self.wishes():
+    def desired_topic(self, topic: str) -> DesiredTopic:
+        if topic not in self.desired_topics():
             raise UnknownTopicError(f"{topic} is not enabled")
         return self.on[topic]
 
@@ -114,28 +114,28 @@ class FakeWorkbench:
         return Plan(topic, f"default.{topic}", True, [PlanColumn("id", "long", True, None, "new")])
 
     def disable(self, topic: str) -> None:
-        self.wish(topic)
+        self.desired_topic(topic)
         del self.on[topic]
 
     def pause(self, topic: str) -> None:
-        self.wish(topic)
+        self.desired_topic(topic)
         self.asked.append(("pause", topic))
 
     def resume(self, topic: str) -> None:
-        self.wish(topic)
+        self.desired_topic(topic)
         self.asked.append(("resume", topic))
 
     def commit(self, topic: str) -> None:
-        self.wish(topic)
+        self.desired_topic(topic)
         self.asked.append(("commit", topic))
 
     def plan_replay(self, topic: str, where: str | None) -> ReplayPlan:
-        self.wish(topic)
+        self.desired_topic(topic)
         self._check("plan_replay", topic, where)
         return ReplayPlan(topic, 5, 3, {"no_schema_id": 2}, ["add price decimal(9, 2)"])
 
     def ask_for_replay(self, topic: str, where: str | None) -> ReplayRequest:
-        self.wish(topic)
+        self.desired_topic(topic)
         self._check("replay", topic, where)
         return ReplayRequest(id="r1", asked_ms=1, where=where)
 
@@ -151,7 +151,7 @@ class FakeTopic:
     workbench: FakeWorkbench
 
     def status(self) -> TopicStatus:
-        self.workbench.wish(self.name)
+        self.workbench.desired_topic(self.name)
         return status(self.name)
 
     def events(self, limit: int) -> list[ControlEvent]:

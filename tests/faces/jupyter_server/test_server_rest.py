@@ -59,7 +59,9 @@ def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
     """What the server's workbench is for this test: one topic is on and a host is live."""
     fake = FakeWorkbench(on={"clicks": DesiredTopic(topic="clicks")}, live=["elsewhere-1-ab"])
     monkeypatch.setattr(Place, "workbench", lambda _: fake)
-    monkeypatch.setattr(status_module, "statuses", lambda _b, wishes, _c: [status(t) for t in wishes])
+    monkeypatch.setattr(
+        status_module, "statuses", lambda _b, desired_topics, _c: [status(t) for t in desired_topics]
+    )
     live.backend._refresher.wait(60)  # what it keeps is of another test's workbench
     return fake
 

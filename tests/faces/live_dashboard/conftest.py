@@ -103,7 +103,7 @@ def view(record: Record) -> View:
     return View(
         record=record,
         now_ms=NOW,
-        wishes={name: DesiredTopic(topic=name) for name in ("clicks", "orders", "views")},
+        desired_topics={name: DesiredTopic(topic=name) for name in ("clicks", "orders", "views")},
         hosts=("vm-1",),
         tables={"clicks": TableFacts("default.clicks", 60_000, 240, 4_800_000, 121, (snapshot, foreign))},
         retention={"clicks": Retention(604_800_000, -1, "delete")},

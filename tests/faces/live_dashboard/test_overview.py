@@ -135,7 +135,7 @@ def test_a_new_topic_appears(view: View) -> None:
     """Topics that are enabled join the table."""
     made = OverviewPage()
     made.show(view)
-    view.wishes = {**(view.wishes or {}), "baskets": DesiredTopic(topic="baskets")}
+    view.desired_topics = {**(view.desired_topics or {}), "baskets": DesiredTopic(topic="baskets")}
     made.show(view)
     (table,) = made.panel.select(TopicTable)
     assert [one["topic"] for one in table.all["rows"]] == ["baskets", "clicks", "orders", "views"]
@@ -143,7 +143,7 @@ def test_a_new_topic_appears(view: View) -> None:
 
 def test_what_to_do_first() -> None:
     """Without servers, and without a topic, the page says what to do; servers away are told in full."""
-    empty = View(Record(), NOW, wishes={})
+    empty = View(Record(), NOW, desired_topics={})
     assert "<code>tabletopic enable NAME</code>" in texts(page(empty))
     away = View(Record(), NOW, troubles={"servers": "start the local stack with `tabletopic up`"})
     assert "tabletopic up" in texts(page(away))
@@ -154,7 +154,7 @@ def test_names_from_outside_are_escaped(record: Record) -> None:
     """Text of a topic, an error or a host is text, never markup."""
     record.fold(told("x", error="<img src=x>"))
     away = View(
-        record, NOW, wishes={"x": DesiredTopic(topic="x")}, hosts=("<b>h</b>",), troubles={"a": "<i>"}
+        record, NOW, desired_topics={"x": DesiredTopic(topic="x")}, hosts=("<b>h</b>",), troubles={"a": "<i>"}
     )
     html = texts(page(away, DARK))
     assert "<b>h</b>" not in html

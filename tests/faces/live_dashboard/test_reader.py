@@ -22,7 +22,7 @@ def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:
         time.sleep(0.01)
     reader.stop()
     with reader.look() as view:
-        assert view.wishes is None
+        assert view.desired_topics is None
 
 
 def test_pages_are_counted() -> None:
@@ -43,4 +43,4 @@ def test_other_servers_are_another_record() -> None:
     known.record.observe_ends(1, {"clicks": {0: 1}})
     known.trouble("broker", RuntimeError("away"))
     known.begin_again()
-    assert (known.record.topics, known.troubles, known.wishes) == ({}, {}, None)
+    assert (known.record.topics, known.troubles, known.desired_topics) == ({}, {}, None)

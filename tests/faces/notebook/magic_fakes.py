@@ -116,7 +116,7 @@ class FakeWorkbench(Workbench):
         """The table's name."""
         return f"default.{topic}"
 
-    def wishes(self) -> dict[str, DesiredTopic]:
+    def desired_topics(self) -> dict[str, DesiredTopic]:
         """One is enabled."""
         self._ask("wishes")
         return {"clicks": DesiredTopic(topic="clicks")}

@@ -278,11 +278,11 @@ def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
     """Only of a topic that Kafka has does a message say how to enable it."""
     monkeypatch.setattr(FakeWorkbench, "wishes", lambda _: {})
     with pytest.raises(UnknownTopicError, match=r"Enable it with `tabletopic enable web\.orders`"):
-        bench.wish("web.orders")
+        bench.desired_topic("web.orders")
     with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
-        bench.wish("clikcs")
+        bench.desired_topic("clikcs")
     with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic$"):
-        bench.wish("z")
+        bench.desired_topic("z")
 
 
 def test_help_is_the_manual(shell: InteractiveShell) -> None:

@@ -13,7 +13,7 @@ from tabletopic_kernel.faces.cli.call import Call
 
 def info(call: Call, as_json: bool) -> None:
     """Print addresses; with JSON the whole properties, passwords among them."""
-    from tabletopic_kernel.model.redact import HIDDEN, shown
+    from tabletopic_kernel.model.redact import HIDDEN, mask_property
 
     hosts = call.hosts()
     found = _info(call, hosts or [])
@@ -29,22 +29,24 @@ def info(call: Call, as_json: bool) -> None:
                 "registry URL": found["registry_url"],
                 **_more(found["registry"], "url"),
                 "catalog": catalog["name"],
-                **{f"  {key}": shown(key, value) for key, value in catalog["properties"].items()},
+                **{f"  {key}": mask_property(key, value) for key, value in catalog["properties"].items()},
                 "state folder": found["state_dir"],
                 "hosts": _host_list(call, hosts),
             }
         )
     )
-    if HIDDEN in str([shown(*one) for part in _properties(found) for one in part.items()]):
+    if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
         screen.note(f"passwords are hidden; {call.command('info', '--json')} gives them, for other programs")
     call.note_missing_servers()
 
 
 def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
     """What a client needs beside the address, as it may be shown."""
-    from tabletopic_kernel.model.redact import shown
+    from tabletopic_kernel.model.redact import mask_property
 
-    return {f"  {key}": shown(key, value) for key, value in properties.items() if key not in addresses}
+    return {
+        f"  {key}": mask_property(key, value) for key, value in properties.items() if key not in addresses
+    }
 
 
 def _properties(found: dict[str, Any]) -> list[dict[str, str]]:

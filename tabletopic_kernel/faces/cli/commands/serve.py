@@ -134,7 +134,7 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
 
 def _hint_if_idle(call: Call) -> None:
     try:
-        if not call.workbench.wishes():
+        if not call.workbench.desired_topics():
             screen.note(f"no table topics yet; make one: {call.command('enable', 'TOPIC')}")
     except TableTopicError as error:
         logging.getLogger(__name__).warning("wishes: %s", error)

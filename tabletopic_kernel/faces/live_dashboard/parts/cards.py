@@ -136,12 +136,12 @@ def _period(kept: Retention) -> str:
 
 def notes(view: View, name: str) -> str:
     """What is wrong and what to do next; what to do first where there is nothing yet."""
-    topic, state, wish = view.topic(name), view.state(name), view.wish(name)
+    topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
     found = [note(text, "bad") for text in view.troubles.values()]
     told = topic.progress
-    if view.wishes is None and not view.troubles:
+    if view.desired_topics is None and not view.troubles:
         found.append(note("Asking the broker …", "info"))
-    elif view.wishes is not None and wish is None:
+    elif view.desired_topics is not None and desired is None:
         found.append(
             note(
                 f"This topic is not enabled. Enable it in JupyterLab's sidebar, with "
@@ -215,12 +215,12 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
 def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     """Each schema change of the last days, in words."""
     topic = view.topic(name)
-    covered = topic.progress.schema_versions if topic.progress else []
-    told = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in covered)
-    wish = view.wish(name)
+    registered_schemas = topic.progress.schema_versions if topic.progress else []
+    told = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in registered_schemas)
+    desired = view.desired_topic(name)
     if told:
         summary = f"The table covers {told}."
-    elif wish and wish.settings.value_format in _WITHOUT_SCHEMAS:
+    elif desired and desired.settings.value_format in _WITHOUT_SCHEMAS:
         summary = "This value format needs no registered schema."
     else:
         summary = "The table covers no registered schema yet."

@@ -22,7 +22,7 @@ class Known:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     record: Record = field(default_factory=Record)
-    wishes: Mapping[str, DesiredTopic] | None = None
+    desired_topics: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
     tables: dict[str, TableFacts] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Known:
     def begin_again(self) -> None:
         """Other servers, or the same with other data: nothing that is known is true any more."""
         with self.lock:
-            self.record, self.wishes, self.hosts = Record(), None, ()
+            self.record, self.desired_topics, self.hosts = Record(), None, ()
             self.tables, self.retention, self.troubles = {}, {}, {}
             self.history_read = 0.0
 

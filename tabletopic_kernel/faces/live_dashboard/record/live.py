@@ -56,7 +56,7 @@ class Live:
             yield View(
                 record=known.record,
                 now_ms=now_ms(),
-                wishes=known.wishes,
+                desired_topics=known.desired_topics,
                 hosts=known.hosts,
                 tables=known.tables,
                 retention=known.retention,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000}
-_WISHES_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
+_DESIRED_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
 _UNHEARD_S = 15.0
 _AGAIN_S = 30.0
 _METADATA_S = 1.0  # a table with thousands of snapshots takes a while to read
@@ -60,12 +60,12 @@ class BrokerPolls:
             if self._cluster not in (None, found):
                 return False
             self._cluster = found
-        if self._every.due("wishes", _WISHES_S, now):
-            wishes = self._workbench.wishes()
+        if self._every.due("wishes", _DESIRED_S, now):
+            desired_topics = self._workbench.desired_topics()
             with known.lock:
-                known.wishes = wishes
-        wishes = dict(known.wishes or {})
-        ends = broker.end_offsets(wishes)
+                known.desired_topics = desired_topics
+        desired_topics = dict(known.desired_topics or {})
+        ends = broker.end_offsets(desired_topics)
         with known.lock:
             known.record.observe_ends(now_ms, ends)
         if self._every.due("oldest", _OLDEST_S, now):
@@ -156,13 +156,13 @@ class TablePolls:
         with known.lock:
             if known.history_read < 1.0:
                 return  # an event may still tell of them
-            wishes = dict(known.wishes or {})
-            topics = [known.record.topic(name) for name in wishes]
+            desired_topics = dict(known.desired_topics or {})
+            topics = [known.record.topic(name) for name in desired_topics]
             unknown = [one.topic for one in topics if one.progress is None]
-            unheard = [one.topic for one in topics if not one.is_heard(now_ms)]
+            unheard = [one.topic for one in topics if not one.is_reported(now_ms)]
         asked = unheard if self._every.due("unheard", _UNHEARD_S, now) else unknown
         for topic in asked:
-            progress = progress_of_table(wishes[topic], self.catalog)
+            progress = progress_of_table(desired_topics[topic], self.catalog)
             with known.lock:
                 known.record.told_by_table(progress)
 
@@ -174,20 +174,20 @@ class TablePolls:
 
         known = self._known
         with known.lock:
-            wish = (known.wishes or {}).get(topic)
+            desired = (known.desired_topics or {}).get(topic)
             progress = known.record.topic(topic).progress
             newest = progress.snapshot_id if progress else None
             recall = known.history_read >= 1.0 and topic not in self._recalled
             first = known.record.topic(topic).first_commit
         changed = self._shown.get(topic, -1) != newest
         # Others commit too, and no event tells of it.
-        if wish is None or not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
+        if desired is None or not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
             return
         if not self._every.due(f"table {topic}", _METADATA_S, now):
             return
         try:
             with reachable("the catalog"):
-                table = self.catalog.load_table(table_identifier(topic, wish.settings))
+                table = self.catalog.load_table(table_identifier(topic, desired.settings))
         except NoSuchTableError:
             return
         facts = facts_of(table)

@@ -53,22 +53,22 @@ class Retention:
 class View:
     """All that pages show. The record is shared: hold the lock of whoever gave it.
 
-    ``wishes`` None: not known yet. ``troubles``: what does not answer, by name, with what to do next.
+    ``desired_topics`` None: not known yet. ``troubles``: what does not answer, by name, with what to do next.
     ``history_read``: share of the control topic that is read, 0 to 1.
     """
 
     record: Record
     now_ms: int
-    wishes: Mapping[str, DesiredTopic] | None = None
+    desired_topics: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     retention: Mapping[str, Retention] = field(default_factory=dict)
     troubles: Mapping[str, str] = field(default_factory=dict)
     history_read: float = 1.0
 
-    def wish(self, topic: str) -> DesiredTopic | None:
+    def desired_topic(self, topic: str) -> DesiredTopic | None:
         """What is wished of a topic; None where it is disabled."""
-        return (self.wishes or {}).get(topic)
+        return (self.desired_topics or {}).get(topic)
 
     def topic(self, name: str) -> TopicRecord:
         """The record of a topic, empty where nothing is known."""
@@ -76,7 +76,7 @@ class View:
 
     def state(self, name: str) -> str:
         """The topic's state in a word; not known where only the broker, which is away, could tell."""
-        state = self.topic(name).state(self.wish(name), self.now_ms)
+        state = self.topic(name).state(self.desired_topic(name), self.now_ms)
         return UNKNOWN if state == NO_HOST and self.troubles.keys() & {"servers", "broker"} else state
 
     def delay(self, name: str) -> Delay | None:
@@ -90,4 +90,4 @@ class View:
     def live_host(self, name: str) -> str | None:
         """The host that runs a topic now."""
         topic = self.topic(name)
-        return topic.heard.host if topic.heard and topic.is_heard(self.now_ms) else None
+        return topic.reported.host if topic.reported and topic.is_reported(self.now_ms) else None
