@@ -125,7 +125,7 @@ class TopicPage:
         for name, text in (
             ("schemas", cards.schema_changes),
             ("snapshots", cards.snapshots),
-            ("letters", cards.letters),
+            ("letters", cards.dead_letters),
             ("owners", cards.owners),
         ):
             self._texts[name].show(text(view, self.topic, self.zone))

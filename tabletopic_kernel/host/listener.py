@@ -67,7 +67,7 @@ class WorkerListener:
         try:
             check_same_topic(ledger, self.services.broker.topic_id(ledger.topic))
         except TableTopicError:
-            self.discard(batch.files, batch.letters)
+            self.discard(batch.files, batch.dead_letters)
             raise
         self.report.staged(batch)
         self.inbox.put((Event.STAGE, batch))
@@ -79,10 +79,10 @@ class WorkerListener:
         self.inbox.put(request)
         return request.answer.result()
 
-    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+    def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
         """Delete files that no commit will take; what cannot be deleted now is swept at the next start."""
         try:
-            self.owner.discard(files, letters)
+            self.owner.discard(files, dead_letters)
         except RetryableError as error:
             _LOG.warning("%s: %s", self.owner.ledger.topic, error)
 

@@ -44,14 +44,14 @@ class PendingCommit:
     """A commit that was decided on; kept until its outcome is known, so a second try is the same commit.
 
     ``sent``: the catalog was asked for it, whatever the answer was. ``unsure``: no answer came.
-    ``letters_sent``: its letters are in their table.
+    ``dead_letters_sent``: its letters are in their table.
     """
 
     batches: tuple[StagedBatch, ...]
     after: Ledger
     sent: bool = False
     unsure: bool = False
-    letters_sent: bool = False
+    dead_letters_sent: bool = False
 
     @property
     def files(self) -> list[DataFile]:
@@ -59,17 +59,19 @@ class PendingCommit:
         return [file for batch in self.batches for file in batch.files]
 
     @property
-    def letters(self) -> list[DataFile]:
+    def dead_letters(self) -> list[DataFile]:
         """Data files of the dead-letter table."""
-        return [file for batch in self.batches for file in batch.letters]
+        return [file for batch in self.batches for file in batch.dead_letters]
 
 
 class Owner:
     """One ownership of a table topic. Used by the coordinator's thread, ``discard`` by any."""
 
-    def __init__(self, keeper: SchemaKeeper, letters: DeadLetters, ledger: Ledger, start: Offsets) -> None:
+    def __init__(
+        self, keeper: SchemaKeeper, dead_letters: DeadLetters, ledger: Ledger, start: Offsets
+    ) -> None:
         self.keeper = keeper
-        self.letters = letters
+        self.dead_letters = dead_letters
         self.ledger = ledger
         self.start = start
         self.swept_epoch = ledger.swept_epoch
@@ -99,25 +101,25 @@ class Owner:
         table = TopicTable.load(catalog, identifier, topic)
         # After that: the owner before may still commit, and the topic must not seem shorter than its ledger.
         facts = services.broker.facts(topic)
-        letters = before.letters if before is not None else DeadLetters(catalog, identifier, topic)
-        letters.load()
+        dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
+        dead_letters.load()
         found = table.ledger if table else None
         gap = gap_to_skip(found, facts, settings) if found else {}
-        letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
+        dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         if table is None:
             table = keeper.create()
         if found is None:  # a table that was dropped may have left letters of its last epoch
-            ledger = replace(first_ledger(facts, settings, services.broker), epoch=letters.epoch + 1)
+            ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
         else:
-            newest = max(table.newest_epoch if table else 0, letters.epoch)
+            newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
             is_ours = before is not None and before._still_owns(found, newest)
             ledger = found if is_ours else next_ledger(found, newest)
         if table is not None and ledger is not found:
             reach(Step.CLAIM)
             table.claim(ledger, found)
             reach(Step.CLAIMED)
-        letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
+        dead_letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
         if gap and table is not None:  # after that: letters of the gap whose rows never came are gone now
             behind = ledger.skipping(gap, str(uuid.uuid4()))
             table.claim(behind, ledger)
@@ -125,7 +127,7 @@ class Owner:
         keeper.adopt(table, ledger)
         keeper.lay_out()
         # Partitions that are new begin at their first.
-        owner = cls(keeper, letters, ledger, {**facts.first, **ledger.next_offsets})
+        owner = cls(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
         owner.gap = gap
         reach(Step.OWNED)
         return owner
@@ -143,13 +145,13 @@ class Owner:
 
     def plan(self) -> StagePlan:
         """What tasks need."""
-        return replace(self.keeper.plan(), dead_letters=self.letters.plan())
+        return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
         """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
         self.keeper.cover(needs, recheck=recheck)
         if needs.dead_letters:
-            self.letters.ensure(self.keeper.needed_table(), self.ledger)
+            self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
@@ -176,9 +178,9 @@ class Owner:
         table = self.keeper.needed_table()
         reach(Step.COMMIT)
         try:
-            if pending.letters:
-                self.letters.commit(pending.letters, self.ledger, pending.after)
-                self.pending = pending = replace(pending, letters_sent=True)
+            if pending.dead_letters:
+                self.dead_letters.commit(pending.dead_letters, self.ledger, pending.after)
+                self.pending = pending = replace(pending, dead_letters_sent=True)
                 reach(Step.LETTERS)
             table.commit(pending.files, self.ledger, pending.after)
         except (HeadMovedError, OutcomeUnknownError):  # all others are raised before anything is sent
@@ -208,10 +210,10 @@ class Owner:
         """Remove letters whose replay is in the table; what cannot be done now is done before they change."""
         reach(Step.REPLAYED)
         try:
-            self.letters.settle(self.ledger)
+            self.dead_letters.settle(self.ledger)
         except TableTopicError as error:
-            _LOG.warning("%s: letters that were replayed stay for now: %s", self.letters.name, error)
-            self.letters.unsettle()
+            _LOG.warning("%s: letters that were replayed stay for now: %s", self.dead_letters.name, error)
+            self.dead_letters.unsettle()
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
@@ -224,15 +226,20 @@ class Owner:
         self._left_open = self._left_open or bool(pending and pending.unsure)
         tried = set(map(id, pending.batches)) if pending else set()
         sent = bool(pending and pending.sent)
-        letters_sent = sent or bool(pending and pending.letters_sent)
+        dead_letters_sent = sent or bool(pending and pending.dead_letters_sent)
         files = [f for batch in batches if not (sent and id(batch) in tried) for f in batch.files]
-        letters = [f for batch in batches if not (letters_sent and id(batch) in tried) for f in batch.letters]
-        self.discard(files, letters)
+        dead_letters = [
+            f
+            for batch in batches
+            if not (dead_letters_sent and id(batch) in tried)
+            for f in batch.dead_letters
+        ]
+        self.discard(files, dead_letters)
 
-    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+    def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
         """Delete files that never were part of a commit; raises as ``remove_unsent``, which says why."""
         reach(Step.DISCARD)
-        for table, chosen in ((self.table, files), (self.letters.table, letters)):
+        for table, chosen in ((self.table, files), (self.dead_letters.table, dead_letters)):
             if table is not None and chosen:
                 remove_unsent(table.table, chosen)
 
@@ -244,7 +251,7 @@ class Owner:
     def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
         """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
         gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
-        tables = [one.table for one in (self.table, self.letters.table) if one is not None]
+        tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
         try:
             catalog = open_catalog()
             reach(Step.SWEEP)

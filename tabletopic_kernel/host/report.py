@@ -57,7 +57,7 @@ class Reporter:
 
     def sync(self, owner: Owner, **more: object) -> None:
         """Bring the record in step with what the owner holds."""
-        ledger, letters = owner.ledger, owner.letters
+        ledger, dead_letters = owner.ledger, owner.dead_letters
         update: dict[str, object] = {
             **more,
             "epoch": ledger.epoch,
@@ -67,8 +67,8 @@ class Reporter:
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
-            "dead_letters": letters.count,
-            "dead_letter_table": letters.name if letters.table else None,
+            "dead_letters": dead_letters.count,
+            "dead_letter_table": dead_letters.name if dead_letters.table else None,
         }
         if owner.table is not None:
             update |= owner.table.figures()
@@ -118,12 +118,12 @@ class Reporter:
         if not counts:
             return
         samples = [one for batch in batches for one in batch.samples][:_SAMPLES]
-        letters = any(batch.letters for batch in batches)
+        dead_letters = any(batch.dead_letters for batch in batches)
         self.write(
             events.DeadLettered(
                 **self._stamp(),
                 counts=counts,
-                table=owner.letters.name if letters else None,
+                table=owner.dead_letters.name if dead_letters else None,
                 samples=[events.RefusedSample(**asdict(one)) for one in samples],
             )
         )

@@ -154,7 +154,7 @@ class StageResult:
     files: list[DataFile] = field(default_factory=list)
     spec_id: int = 0
     rows: int = 0
-    letters: list[DataFile] = field(default_factory=list)
+    dead_letters: list[DataFile] = field(default_factory=list)
     records: int = 0
     value_bytes: int = 0
     newest_ms: dict[int, int] = field(default_factory=dict)
@@ -178,11 +178,11 @@ class StageResult:
         other: StageResult = pickle.loads(pickled)
         for file in other.files:
             file.spec_id = other.spec_id  # PyIceberg keeps it beside the fields that pickle carries
-        for file in other.letters:
+        for file in other.dead_letters:
             file.spec_id = 0  # a dead-letter table is not partitioned
         self.files += other.files
         self.rows += other.rows
-        self.letters += other.letters
+        self.dead_letters += other.dead_letters
         self.records += other.records
         self.value_bytes += other.value_bytes
         for partition, newest in other.newest_ms.items():

@@ -33,7 +33,7 @@ from tabletopic_kernel.pipeline.projection.stuck import has_to_end
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
 from tabletopic_kernel.pipeline.write.buffer import Held
-from tabletopic_kernel.pipeline.write.dead_letters import Refusals, letters_of
+from tabletopic_kernel.pipeline.write.dead_letters import Refusals, dead_letters_of
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
@@ -94,7 +94,7 @@ class Stage:
         self._made = GroupRows(loaded)
         self._result = StageResult()
         self._rows = Held(loaded.writer)
-        self._letters = Held(loaded.letter_writer)
+        self._letters = Held(loaded.dead_letter_writer)
         self._refused: list[Refusals] = []  # of the batch under way
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -111,7 +111,7 @@ class Stage:
         for part in found.made:
             self._take_part(part)
         self._failed(batch, None, np.arange(len(batch)), found)
-        self._keep_letters(batch)
+        self._keep_dead_letters(batch)
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
         values = batch.column("value")
@@ -128,7 +128,7 @@ class Stage:
         for group in part.groups:
             if not self._void or group.schema_id in self._plan.candidates:
                 self._take_group(part.batch, group, keys)
-        self._keep_letters(part.batch)
+        self._keep_dead_letters(part.batch)
 
     @property
     def _void(self) -> bool:
@@ -231,22 +231,22 @@ class Stage:
             result.sample(RefusedRecord(partition, offset, refused.told_id, *told))
         if self._plan.settings.errors != "dead_letter":
             return
-        result.needs_dead_letters |= self._loaded.letter_target is None
+        result.needs_dead_letters |= self._loaded.dead_letter_target is None
         self._refused.append(refused)
 
-    def _keep_letters(self, batch: pa.RecordBatch) -> None:
+    def _keep_dead_letters(self, batch: pa.RecordBatch) -> None:
         """Hold the letters of the records of ``batch`` that were refused."""
         refused, self._refused = self._refused, []
-        target = self._loaded.letter_target
+        target = self._loaded.dead_letter_target
         if refused and target is not None and not self._void:
-            letters = letters_of(self._plan.topic, batch, refused, datetime.now(UTC), target)
-            self._result.letters += self._letters.add(letters)
+            dead_letters = dead_letters_of(self._plan.topic, batch, refused, datetime.now(UTC), target)
+            self._result.dead_letters += self._letters.add(dead_letters)
 
     def finish(self) -> StageResult:
         """Write what is held and return the result."""
         if not self._void:
             self._result.files += self._rows.flush()
-            self._result.letters += self._letters.flush()
+            self._result.dead_letters += self._letters.flush()
         if self._loaded.writer is not None:
             self._result.spec_id = self._loaded.writer.spec_id
         return self._result

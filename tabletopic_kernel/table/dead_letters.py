@@ -25,7 +25,7 @@ from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 
-LETTERS_OF_PROPERTY = f"{PREFIX}dead-letters-of"
+DEAD_LETTERS_OF_PROPERTY = f"{PREFIX}dead-letters-of"
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
@@ -72,7 +72,7 @@ class DeadLetters:
         except NoSuchTableError:
             self.table = None
             return False
-        if table.properties.get(LETTERS_OF_PROPERTY) != self._topic:
+        if table.properties.get(DEAD_LETTERS_OF_PROPERTY) != self._topic:
             raise ActionNeededError(
                 f"the table {self.name} is there and holds no dead letters of {self._topic}; rename it, or "
                 "choose another --table"
@@ -111,7 +111,7 @@ class DeadLetters:
     def ensure(self, main: TopicTable, owned: Ledger) -> None:
         """Make the table unless it is there, and take it over; raises as ``adopt``."""
         if self.table is None and not self.load():
-            properties = base_properties() | {LETTERS_OF_PROPERTY: self._topic}
+            properties = base_properties() | {DEAD_LETTERS_OF_PROPERTY: self._topic}
             spec = UNPARTITIONED_PARTITION_SPEC
             self.table = TopicTable(create_table(self._catalog, self.identifier, SCHEMA, spec, properties))
         self.settle(owned)
@@ -191,7 +191,12 @@ class DeadLetters:
 
         Raises: as ``TopicTable.commit``.
         """
-        files = [file for letters in new if len(letters) for file in self._write(letters, owned.epoch)]
+        files = [
+            file
+            for dead_letters in new
+            if len(dead_letters)
+            for file in self._write(dead_letters, owned.epoch)
+        ]
         self._commit(files, replace(owned, replay_id=replay_id), remove=old)
         return files
 
@@ -203,11 +208,11 @@ class DeadLetters:
         old: list[DataFile] = []
         kept: list[pa.Table] = []
         for task in self.tasks(where):
-            letters = self.read(task, AlwaysTrue())
-            gone = is_gone(letters)
+            dead_letters = self.read(task, AlwaysTrue())
+            gone = is_gone(dead_letters)
             if gone.any():
                 old.append(task.file)
-                kept.append(letters.filter(pa.array(~gone)))
+                kept.append(dead_letters.filter(pa.array(~gone)))
         self.replace(old, kept, owned, None)
 
     def _commit(self, files: Sequence[DataFile], owned: Ledger, *, remove: Sequence[DataFile]) -> None:
@@ -219,10 +224,10 @@ class DeadLetters:
         table.commit(files, found, after, remove=remove)
         self._ledger = after
 
-    def _write(self, letters: pa.Table, epoch: int) -> list[DataFile]:
+    def _write(self, dead_letters: pa.Table, epoch: int) -> list[DataFile]:
         plan = self.plan()
         assert plan is not None
-        return DataFileWriter(plan.metadata, plan.io_properties, epoch).write(letters)
+        return DataFileWriter(plan.metadata, plan.io_properties, epoch).write(dead_letters)
 
     def _check(self, owned: Ledger) -> None:
         if self.epoch > owned.epoch:
@@ -243,13 +248,13 @@ def _orphaned(owned: Ledger, found: Ledger) -> Callable[[pa.Table], Mask]:
     """Whether a letter is above the ledger, or of the replay whose rows are in the table."""
     done = found.replay_id if found.replay_id == owned.replay_id else None
 
-    def is_gone(letters: pa.Table) -> Mask:
-        partitions, offsets = letters["partition"].to_numpy(), letters["offset"].to_numpy()
-        gone = np.zeros(len(letters), dtype=bool)
+    def is_gone(dead_letters: pa.Table) -> Mask:
+        partitions, offsets = dead_letters["partition"].to_numpy(), dead_letters["offset"].to_numpy()
+        gone = np.zeros(len(dead_letters), dtype=bool)
         for partition in np.unique(partitions).tolist():
             gone |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
         if done is not None:
-            gone |= np.array([one == done for one in letters["replay_id"].to_pylist()], dtype=bool)
+            gone |= np.array([one == done for one in dead_letters["replay_id"].to_pylist()], dtype=bool)
         return gone
 
     return is_gone

@@ -170,12 +170,12 @@ def progress_of_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
 def _letters(catalog: Catalog, table: tuple[str, ...], topic: str) -> dict[str, object]:
     from tabletopic_kernel.table.dead_letters import DeadLetters  # noqa: PLC0415 - as above
 
-    letters = DeadLetters(catalog, table, topic)
+    dead_letters = DeadLetters(catalog, table, topic)
     try:
-        found = letters.load()
+        found = dead_letters.load()
     except ActionNeededError:  # a table of that name that is not ours: its owner is told when it matters
         return {}
-    return {"dead_letters": letters.count, "dead_letter_table": letters.name} if found else {}
+    return {"dead_letters": dead_letters.count, "dead_letter_table": dead_letters.name} if found else {}
 
 
 def _status(

@@ -233,12 +233,12 @@ class Workbench(Clients):
 
         Arguments and errors as ``replay``.
         """
-        from tabletopic_kernel.host.replay.replay import letters_that  # noqa: PLC0415
+        from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
-        letters_that(where, asked.asked_ms)
+        dead_letters_where(where, asked.asked_ms)
         if not self.hosts():
             raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
         write_desired(self.broker, topic, desired.model_copy(update={"replay": asked}))

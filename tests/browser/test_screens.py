@@ -158,9 +158,9 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     plan = {"topic": "clicks", "letters": 1_250, "rows": 1_200, "stayed": {"no_schema_id": 50}}
     api.answers["POST", "topics/clicks/replay/plan"] = (200, {**plan, "changes": ["add price double"]})
     page.open()
-    letters = page.row("clicks").locator(".jp-TableTopic-facts .jp-TableTopic-chip")
-    expect(letters).to_have_text("1,250 dead letters")
-    expect(letters.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", "warn")
+    dead_letters = page.row("clicks").locator(".jp-TableTopic-facts .jp-TableTopic-chip")
+    expect(dead_letters).to_have_text("1,250 dead letters")
+    expect(dead_letters.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", "warn")
     expect(page.row("orders")).not_to_contain_text("dead letter")
     page.menu("clicks", "Try Dead Letters Again")
     dialog = page.page.get_by_role("dialog")

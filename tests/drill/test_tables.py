@@ -53,13 +53,13 @@ def test_a_sample_is_the_newest_ledger(tmp_path: Path, table: Table) -> None:
     commit(table, 25, epoch=2)
     table.append(pa.table({"id": [0]}, SCHEMA))
     watching.look()
-    assert [(one.registered_schemas, one.lag, one.epoch) for one in watching.samples["orders"]] == [
+    assert [(one.offsets, one.lag, one.epoch) for one in watching.samples["orders"]] == [
         (10, 20, 1),
         (25, 5, 2),
     ]
     ledger = newest_ledger(table)
     assert ledger is not None
-    assert (ledger.registered_schemas, ledger.epoch) == (25, 2)
+    assert (ledger.offsets, ledger.epoch) == (25, 2)
 
 
 def test_where_others_expired_the_ledger_its_tag_is_read(tmp_path: Path, table: Table) -> None:
@@ -76,7 +76,7 @@ def test_where_others_expired_the_ledger_its_tag_is_read(tmp_path: Path, table: 
     table.maintenance.expire_snapshots().by_id(between.snapshot_id).commit()
     watching = sampler(tmp_path)
     watching.look()
-    assert [one.registered_schemas for one in watching.samples["orders"]] == [10]
+    assert [one.offsets for one in watching.samples["orders"]] == [10]
 
 
 def test_nobody_takes_rows_of_a_replay_back(table: Table) -> None:
@@ -113,4 +113,4 @@ def test_what_a_rollback_could_bring_back_is_kept(table: Table) -> None:
         commit(table, end)
         table.append(pa.table({"id": [0]}, SCHEMA))
     found = [ledger_before(table, snapshots) for snapshots in (0, 1, 3, 100)]
-    assert [one and one.registered_schemas for one in found] == [40, 40, 30, 10]
+    assert [one and one.offsets for one in found] == [40, 40, 30, 10]

@@ -51,23 +51,27 @@ def clicks(count: int) -> list[bytes]:
     rng = random.Random(1)
     schema = fastavro.parse_schema(CLICK)
 
-    def letters(length: int) -> str:
+    def dead_letters(length: int) -> str:
         return "".join(rng.choices(string.ascii_letters, k=length))
 
     values = []
     for i in range(count):
         row = {
-            "event_id": letters(24),
-            "user_id": letters(12) if rng.random() < 0.7 else None,
-            "session": letters(16),
-            "url": "/" + letters(28),
-            "referrer": letters(24) if rng.random() < 0.5 else None,
+            "event_id": dead_letters(24),
+            "user_id": dead_letters(12) if rng.random() < 0.7 else None,
+            "session": dead_letters(16),
+            "url": "/" + dead_letters(28),
+            "referrer": dead_letters(24) if rng.random() < 0.5 else None,
             "duration": rng.random(),
             "status": 200,
             "bytes": rng.randrange(100_000),
             "ts": 1_767_225_600_000 + i,
             "kind": rng.choice(["VIEW", "CLICK", "BUY"]),
-            "geo": {"country": letters(2), "lat": rng.random(), "city": letters(8) if i % 5 else None},
+            "geo": {
+                "country": dead_letters(2),
+                "lat": rng.random(),
+                "city": dead_letters(8) if i % 5 else None,
+            },
         }
         out = io.BytesIO(prefix(7))
         out.seek(PREFIX_BYTES)

@@ -48,28 +48,28 @@ def clicks(count: int) -> list[bytes]:
     rng = random.Random(1)
     message_class = click_class()
 
-    def letters(length: int) -> str:
+    def dead_letters(length: int) -> str:
         return "".join(rng.choices(string.ascii_letters, k=length))
 
     values = []
     for i in range(count):
         click = message_class(
-            event_id=letters(24),
-            session=letters(16),
-            url="/" + letters(28),
+            event_id=dead_letters(24),
+            session=dead_letters(16),
+            url="/" + dead_letters(28),
             duration=rng.random(),
             status=200,
             bytes=rng.randrange(100_000),
             kind=rng.randrange(3),
         )
         if rng.random() < 0.7:
-            click.user_id = letters(12)
+            click.user_id = dead_letters(12)
         if rng.random() < 0.5:
-            click.referrer = letters(24)
+            click.referrer = dead_letters(24)
         click.ts.FromMilliseconds(1_767_225_600_000 + i)
-        click.geo.country, click.geo.lat = letters(2), rng.random()
+        click.geo.country, click.geo.lat = dead_letters(2), rng.random()
         if i % 5:
-            click.geo.city = letters(8)
+            click.geo.city = dead_letters(8)
         values.append(b"\0\0\0\0\7\0" + click.SerializeToString())
     return values
 

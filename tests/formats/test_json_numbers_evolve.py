@@ -74,8 +74,8 @@ def test_whole_numbers_go_into_a_column_of_integers(catalog: Catalog) -> None:
     found = path.send(*(value(2, one) for one in (*good, *bad, good[0])), value(1, f'{{"n": {big}}}'))
     assert [row["n"] for row in found] == [5, 5, None, None, None, 5, big], path.messages
     assert (found[1]["l"], found[2]["m"], found[3]["o"]) == ([1, 2], [("a", 1000)], {"x": -4})
-    assert set(path.letters.values()) <= {"does_not_fit", "json_out_of_range"}
-    assert sorted(path.letters) == [6, 7, 8, 9, 10]
+    assert set(path.dead_letters.values()) <= {"does_not_fit", "json_out_of_range"}
+    assert sorted(path.dead_letters) == [6, 7, 8, 9, 10]
     assert path.columns()["n"] == "long"
     path.restart()
     assert path.send(value(2, '{"n": 7}'))[0]["n"] == 7
@@ -88,7 +88,7 @@ def test_integers_of_before_go_into_a_column_of_numbers(catalog: Catalog) -> Non
     exact = 2**53
     found = path.send(*(value(2, f'{{"n": {one}}}') for one in (3, exact, exact + 1, -exact)))
     assert [row["n"] for row in found] == [3.0, float(exact), -float(exact)]
-    assert path.letters == {3: "does_not_fit"}
+    assert path.dead_letters == {3: "does_not_fit"}
     assert path.columns()["n"] == "double"
 
 

@@ -12,14 +12,14 @@ from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.replay.plan import plan_replay
-from tabletopic_kernel.host.replay.replay import letters_that
+from tabletopic_kernel.host.replay.replay import dead_letters_where
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import Replayed
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tests.host.rig import Rig, drain
 from tests.table.samples import AVRO, TOPIC, answer_lost, never_arrived, refused
-from tests.table.test_dead_letters import LETTERS, _fine, commit, letters, rows, running, stage, staged
+from tests.table.test_dead_letters import LETTERS, _fine, commit, dead_letters, rows, running, stage, staged
 
 LATE = 9  # a schema that is registered after its records
 
@@ -34,7 +34,7 @@ def with_letters(rig: Rig) -> Coordinator:
     coordinator = running(rig)
     rig.worker.listener.staged(staged(coordinator, 0, 10, set(range(2, 10)), value))
     commit(rig, coordinator)
-    assert (rows(rig), letters(rig)) == ([0, 1], list(range(2, 10)))
+    assert (rows(rig), dead_letters(rig)) == ([0, 1], list(range(2, 10)))
     return coordinator
 
 
@@ -59,14 +59,14 @@ def test_letters_become_rows_or_stay(rig: Rig) -> None:
     """What today's settings can read moves to the table, the rest waits on; neither is doubled."""
     coordinator = with_letters(rig)
     event = replay(rig, coordinator)
-    assert (rows(rig), letters(rig)) == ([0, 1, 2, 4, 5, 7, 8], [3, 6, 9])
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 2, 4, 5, 7, 8], [3, 6, 9])
     assert (event.rows, event.stayed, event.error) == (5, {"no_schema_id": 3}, None)
     assert (rig.offset(), coordinator.progress().dead_letters) == (10, 3)
     again = replay(rig, coordinator)
     assert (again.rows, again.stayed) == (0, {"no_schema_id": 3})
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
-    assert (rows(rig)[-1], letters(rig)[-1], rig.offset()) == (10, 11, 12)
+    assert (rows(rig)[-1], dead_letters(rig)[-1], rig.offset()) == (10, 11, 12)
 
 
 def test_a_plan_says_what_a_replay_does_and_changes_nothing(rig: Rig, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_letter_without_a_timestamp(rig: Rig) -> None:
     """Another program may have put it there: the column allows it, and the topic goes on."""
     coordinator = with_letters(rig)
     foreign.append_letter(rig.catalog.real.load_table(LETTERS), random.Random(1))
-    coordinator._owner.letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
+    coordinator._owner.dead_letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
     rig.now_ms = 4_000_000_000_000  # it was put there by the clock of the real world
@@ -99,7 +99,7 @@ def test_where_chooses_letters(rig: Rig) -> None:
     """Letters that the condition does not name are left alone."""
     coordinator = with_letters(rig)
     event = replay(rig, coordinator, "offset >= 5 and offset < 8")
-    assert (rows(rig), letters(rig)) == ([0, 1, 5, 7], [2, 3, 4, 6, 8, 9])
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 5, 7], [2, 3, 4, 6, 8, 9])
     assert (event.rows, event.stayed) == (2, {"no_schema_id": 1})
 
 
@@ -107,7 +107,7 @@ def test_where_chooses_letters(rig: Rig) -> None:
 def test_a_wrong_condition_is_refused(where: str) -> None:
     """The message names what is wrong and gives an example."""
     with pytest.raises(UsageError, match="for example") as raised:
-        letters_that(where, 0)
+        dead_letters_where(where, 0)
     assert len(str(raised.value)) < 300
 
 
@@ -137,9 +137,9 @@ def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, die
     stage(rig, coordinator, 10, 12, {11})  # a commit of letters settles what was left
     commit(rig, coordinator)
     assert coordinator.state is State.RUNNING
-    assert sorted([*rows(rig), *letters(rig)]) == list(range(12))
+    assert sorted([*rows(rig), *dead_letters(rig)]) == list(range(12))
     event = replay(rig, coordinator, "offset < 10")
-    assert (rows(rig), letters(rig)) == ([0, 1, 2, 4, 5, 7, 8, 10], [3, 6, 9, 11])
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 2, 4, 5, 7, 8, 10], [3, 6, 9, 11])
     assert event.error is None
 
 
@@ -151,4 +151,4 @@ def test_a_stop_in_the_middle_loses_nothing(rig: Rig) -> None:
     coordinator.step()
     coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
-    assert sorted([*rows(rig), *letters(rig)]) == list(range(10))
+    assert sorted([*rows(rig), *dead_letters(rig)]) == list(range(10))

@@ -13,7 +13,7 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tests.host.rig import Rig, drain
 from tests.table.samples import answer_lost
-from tests.table.test_dead_letters import commit, letters, rows, running, stage
+from tests.table.test_dead_letters import commit, dead_letters, rows, running, stage
 
 
 def place(file: DataFile) -> Path:
@@ -96,7 +96,7 @@ def test_an_outage_of_the_storage_is_no_failed_batch(rig: Rig, monkeypatch: pyte
     assert rig.rows() == 4
 
 
-@pytest.mark.parametrize("kind", ["letters", "files"])
+@pytest.mark.parametrize("kind", ["dead_letters", "files"])
 def test_letters_are_looked_at_too(rig: Rig, kind: str) -> None:
     """Letters and rows are committed both or neither, whichever of them cannot be read (I1, I7)."""
     coordinator = running(rig)
@@ -106,10 +106,10 @@ def test_letters_are_looked_at_too(rig: Rig, kind: str) -> None:
     drain(coordinator, until=lambda: coordinator.state is State.WAITING)
     rig.now_ms += 60_000
     drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
-    assert (rows(rig), letters(rig)) == ([], [])
+    assert (rows(rig), dead_letters(rig)) == ([], [])
     stage(rig, coordinator, 0, 4, {1})
     commit(rig, coordinator)
-    assert (rows(rig), letters(rig)) == ([0, 2, 3], [1])
+    assert (rows(rig), dead_letters(rig)) == ([0, 2, 3], [1])
 
 
 def test_a_commit_that_landed_is_not_looked_at_again(rig: Rig) -> None:

@@ -43,21 +43,21 @@ def test_bad_records_of_every_kind_become_letters(
     sender.raw(UNKNOWN, b"again")
     sender.flush()
     status = caught_up(sender.topic)
-    rows, letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
+    rows, dead_letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
     places = {(sent.partition, sent.offset): sent for sent in sender.sent}
-    assert rows.keys() | letters.keys() == places.keys()
-    assert not rows.keys() & letters.keys()
-    assert len(letters) == len(bad) + 1
-    for place, letter in letters.items():
+    assert rows.keys() | dead_letters.keys() == places.keys()
+    assert not rows.keys() & dead_letters.keys()
+    assert len(dead_letters) == len(bad) + 1
+    for place, letter in dead_letters.items():
         if letter["key"] is None:
             assert bad[letter["value"]] in letter["reason"]
             assert [(one["key"], one["value"]) for one in letter["headers"]] == headers
         assert letter["topic"] == sender.topic
         assert letter["timestamp"].timestamp() * 1000 == pytest.approx(places[place].timestamp_ms)
         assert letter["message"]
-    counts = Counter(letter["reason"] for letter in letters.values())
+    counts = Counter(letter["reason"] for letter in dead_letters.values())
     assert status.state in ("running", "staged", "committing")
-    assert (status.refused, status.dead_letters) == (dict(counts), len(letters))
+    assert (status.refused, status.dead_letters) == (dict(counts), len(dead_letters))
     told: Counter[str] = Counter()
     for event in bench.events(sender.topic):
         if event.type == "DeadLettered":
@@ -289,8 +289,10 @@ def test_a_schema_that_cannot_be_read(
         sender.raw(b"\x00" + one.to_bytes(4, "big") + b"\x00")
     sender.avro(V1, row_v1(1))
     caught_up(sender.topic)
-    letters = letters_by_place(bench, sender.topic)
-    assert {one["schema_id"]: one["reason"] for one in letters.values()} == dict.fromkeys(made, "bad_schema")
+    dead_letters = letters_by_place(bench, sender.topic)
+    assert {one["schema_id"]: one["reason"] for one in dead_letters.values()} == dict.fromkeys(
+        made, "bad_schema"
+    )
     assert len(rows_by_place(bench, sender.topic)) == 2
     assert [bool(one.error) for one in bench.topic(sender.topic).peek(3)].count(True) == 2
     bench.disable(sender.topic)
@@ -311,9 +313,9 @@ def test_records_of_another_topics_schema(
     sender.raw(good[:5] + b"\xff")
     sender.flush()
     caught_up(sender.topic)
-    letters = letters_by_place(bench, sender.topic).values()
-    assert [one["reason"] for one in letters] == ["bad_schema"] * 2
-    assert all(f"{other.topic}-value" in one["message"] for one in letters)
+    dead_letters = letters_by_place(bench, sender.topic).values()
+    assert [one["reason"] for one in dead_letters] == ["bad_schema"] * 2
+    assert all(f"{other.topic}-value" in one["message"] for one in dead_letters)
     assert bench.open_catalog().load_table(bench.table_of(sender.topic)).schema() == before
     assert f"{other.topic}-value" in str([one.error for one in bench.topic(sender.topic).peek(2)])
     bench.alter(sender.topic, {"subjects": "any"})

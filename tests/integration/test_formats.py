@@ -63,9 +63,9 @@ def test_three_formats_in_one_topic(
     status = caught_up(sender.topic)
     expected = {3 * (n - 1) + k: (n, f"/{n}") for n in range(1, 31) for k in range(3)}
     assert by_offset(bench, sender.topic, "id", "url") == expected
-    letters = letters_by_place(bench, sender.topic)
-    assert sorted(offset for _, offset in letters) == [90, 91]
-    assert {letter["reason"].split("_")[0] for letter in letters.values()} == {"protobuf", "json"}
+    dead_letters = letters_by_place(bench, sender.topic)
+    assert sorted(offset for _, offset in dead_letters) == [90, 91]
+    assert {letter["reason"].split("_")[0] for letter in dead_letters.values()} == {"protobuf", "json"}
     assert status.rows == 90
     bench.disable(sender.topic)
 

@@ -145,9 +145,11 @@ def test_every_way_to_name_a_schema_in_one_topic(
     caught_up(sender.topic)
     rows = {offset: row for (_, offset), row in rows_by_place(bench, sender.topic).items()}
     assert {offset: _normal(row) for offset, row in rows.items()} == writer.expected
-    letters = {offset: one["reason"] for (_, offset), one in letters_by_place(bench, sender.topic).items()}
+    dead_letters = {
+        offset: one["reason"] for (_, offset), one in letters_by_place(bench, sender.topic).items()
+    }
     last = max(writer.expected)
-    assert letters == {
+    assert dead_letters == {
         0: "no_schema_id",
         last + 1: "unknown_schema",
         last + 2: "bad_schema_header",

@@ -51,9 +51,9 @@ def test_fuzzed_records_between_good_ones(
         sender.raw(whole, headers=headers)
     sender.flush()
     caught_up(sender.topic, timeout_s=600)
-    rows, letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
-    assert not rows.keys() & letters.keys()
-    assert rows.keys() | letters.keys() == {(one.partition, one.offset) for one in sender.sent}
+    rows, dead_letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
+    assert not rows.keys() & dead_letters.keys()
+    assert rows.keys() | dead_letters.keys() == {(one.partition, one.offset) for one in sender.sent}
     for sent in sender.sent:
         if sent.value is not None:
             row = rows[sent.partition, sent.offset]
@@ -62,6 +62,10 @@ def test_fuzzed_records_between_good_ones(
             assert row[METADATA]["offset"] == sent.offset
     columns = bench.open_catalog().load_table(bench.table_of(sender.topic)).schema().column_names
     assert "foreign" not in columns
-    assert {one["reason"] for one in letters.values()} >= {"unknown_schema", "bad_schema", "no_schema_id"}
-    assert "internal_error" not in {one["reason"] for one in letters.values()}
+    assert {one["reason"] for one in dead_letters.values()} >= {
+        "unknown_schema",
+        "bad_schema",
+        "no_schema_id",
+    }
+    assert "internal_error" not in {one["reason"] for one in dead_letters.values()}
     bench.disable(sender.topic)

@@ -82,11 +82,11 @@ def make_plan(root: str, form: Format) -> StagePlan:
     columns = _columns(form)
     schema = table_schema(columns, TopicSettings())
     table = TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
-    letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
+    dead_letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
     return StagePlan(
         topic="clicks",
         table=table.plan(),
-        dead_letters=TopicTable(letters).plan(),
+        dead_letters=TopicTable(dead_letters).plan(),
         epoch=1,
         schemas={7: writer, 8: writer} if framed else {WHOLE_TOPIC: writer},
         refused_schemas={9: ("unknown_schema", "the registry has no schema id 9")},

@@ -272,7 +272,7 @@ def test_a_number_that_comes_to_mean_something_else_is_another_field(
     path.restart()
     found = path.send(*avro_values(2, new, second), *avro_values(1, old, first))
     assert [(row["id"], row["at"]) for row in found] == [(1, 1000)]
-    assert path.letters == {1: "incompatible_schema"}
+    assert path.dead_letters == {1: "incompatible_schema"}
     assert before[1] in path.messages[1]
     assert after[1] in path.messages[1]
 
@@ -339,14 +339,14 @@ def test_json_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: str)
     assert path.columns().keys() == {"id", "first_name", "email", "_cdc"}
     path.restart()
     assert len(path.send(plain(event("c", None, odd)), plain(EVENTS[1]))) == 2
-    assert path.letters == {}
+    assert path.dead_letters == {}
 
 
 def test_a_row_with_nothing_but_a_reserved_name(catalog: Catalog) -> None:
     """It tells of no column, so it is a letter as long as there is no table, and a row afterwards."""
     path = of_json(catalog)
     assert path.send(plain(event("c", None, {"_cdc": 1}))) == []
-    assert set(path.letters.values()) == {"not_an_envelope"}
+    assert set(path.dead_letters.values()) == {"not_an_envelope"}
 
 
 @pytest.mark.parametrize("name", ["_cdc", "_CDC"])
@@ -364,7 +364,7 @@ def test_what_tells_of_no_row_is_counted(catalog: Catalog) -> None:
     rowless = avro_values(1, envelope(*COLUMNS), event("t", None, None), event("m", None, None))
     assert path.send(None, *rowless, None, None) == []
     assert path.result.passed_over == {"tombstone": 3, "truncate": 1, "message": 1}
-    assert (path.letters, path.result.refused) == ({}, {})
+    assert (path.dead_letters, path.result.refused) == ({}, {})
 
 
 def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:
@@ -378,7 +378,7 @@ def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:
     ]
     found = path.send(*avro_values(1, envelope(*COLUMNS), EVENTS[1], *bad, EVENTS[2]))
     assert [row["@"] for row in found] == [0, 5]
-    assert path.letters == dict.fromkeys((1, 2, 3, 4), "not_an_envelope")
+    assert path.dead_letters == dict.fromkeys((1, 2, 3, 4), "not_an_envelope")
     assert [path.messages[at].split(";")[0] for at in (1, 2, 3, 4)] == [
         "not a change event of Debezium: its op is 'x'",
         "a change that left no row behind: op is u, and after is null",
@@ -394,7 +394,7 @@ def test_a_schema_that_is_no_envelope_refuses_its_records(catalog: Catalog) -> N
     path.registry.schemas[2] = json.dumps(ordinary)
     found = path.send(*avro_values(2, ordinary, {"id": 1}), *avro_values(1, envelope(*COLUMNS), EVENTS[1]))
     assert [row["id"] for row in found] == [1]
-    assert path.letters == {0: "not_an_envelope"}
+    assert path.dead_letters == {0: "not_an_envelope"}
     assert "no field op of text" in path.messages[0]
 
 
@@ -402,7 +402,7 @@ def test_json_that_is_no_event_is_a_letter(catalog: Catalog) -> None:
     """Also before the first event has come."""
     path = of_json(catalog)
     assert path.send(b'{"a":1}', b'{"op":"c","after":"text"}', b"[]", b"no json") == []
-    assert path.letters == {
+    assert path.dead_letters == {
         0: "not_an_envelope",
         1: "not_an_envelope",
         2: "not_an_envelope",
@@ -410,7 +410,7 @@ def test_json_that_is_no_event_is_a_letter(catalog: Catalog) -> None:
     }
     found = path.send(plain(EVENTS[1]), b'{"a":1}', b'{"op":"c","after":"text"}', plain(EVENTS[2]))
     assert [row["first_name"] for row in found] == ["Anne", "Anne Marie"]
-    assert path.letters == {5: "not_an_envelope", 6: "not_an_envelope"}
+    assert path.dead_letters == {5: "not_an_envelope", 6: "not_an_envelope"}
 
 
 # As Confluent's converters write the envelope's schema: a null is one of two, and unset in Protobuf.

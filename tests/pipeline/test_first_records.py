@@ -40,7 +40,7 @@ def test_a_record_without_a_value_may_come_with_the_first(catalog: Catalog) -> N
     path = topic(catalog)
     found = path.send(None, b'{"a": 1}', b"{}", b"null")
     assert without(found, "@") == [{"a": None}, {"a": 1}, {"a": None}, {"a": None}]
-    assert path.letters == {}
+    assert path.dead_letters == {}
 
 
 @pytest.mark.parametrize("transform", ["flatten", "none"])

@@ -214,9 +214,9 @@ class Topic:
             self.keeper.cover(asked, recheck=True)
         for _ in range(ROUNDS):
             self.rounds += 1
-            letters: dict[int, str] = {}
+            dead_letters: dict[int, str] = {}
 
-            def note(part: pa.RecordBatch, refused: Any, into: dict[int, str] = letters) -> None:
+            def note(part: pa.RecordBatch, refused: Any, into: dict[int, str] = dead_letters) -> None:
                 offsets = part.column("offset").to_numpy()
                 for index, position in enumerate(refused.positions.tolist()):
                     into[int(offsets[position]) - begin] = refused.reason(index)
@@ -237,7 +237,7 @@ class Topic:
             for row in pq.read_table(path, columns=[*COLUMNS, "_kafka_metadata"]).to_pylist():
                 found[row["_kafka_metadata"]["offset"] - begin] = row
             path.unlink()
-        return found, letters, sum(result.passed_over.values())
+        return found, dead_letters, sum(result.passed_over.values())
 
 
 def _good(form: Form, rng: random.Random, number: int) -> tuple[Row, Record]:
@@ -290,11 +290,11 @@ def fuzz(name: str, count: int, folder: Path) -> Counter[str]:
                 fuzzed_left -= 1
                 record = _fuzzed(form, rng, rng.randrange(2**40))
             records.append(record)
-        rows, letters, passed = topic.take(records)
-        assert not rows.keys() & letters.keys()
-        assert len(rows) + len(letters) + passed == len(records)
+        rows, dead_letters, passed = topic.take(records)
+        assert not rows.keys() & dead_letters.keys()
+        assert len(rows) + len(dead_letters) + passed == len(records)
         assert {at: _as_sent(rows[at]) for at in good} == good
-        told.update(reason for at, reason in letters.items())
+        told.update(reason for at, reason in dead_letters.items())
         told["row"] += len(rows) - len(good)
         if begin >= 2 * BATCH and not start_bytes:
             start_bytes = psutil.Process().memory_info().rss

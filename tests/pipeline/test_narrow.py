@@ -219,7 +219,7 @@ def test_an_exception_of_any_type_costs_its_records_alone(
             begin = topic._offset
             rows = topic.send(*(FORMS[form].value(text) for text in texts))
         assert [row["@"] - begin for row in rows] == [at for at in range(count) if at not in bad]
-        assert topic.letters == {begin + at: INTERNAL_ERROR for at in bad}
+        assert topic.dead_letters == {begin + at: INTERNAL_ERROR for at in bad}
         assert f"{type(error).__name__}: " in topic.messages[begin]
         assert topic.result.failed == {type(error).__name__: len(bad)}
         assert topic.result.traces

@@ -464,7 +464,7 @@ def test_a_projection_that_takes_too_much_of_all_stops_the_topic(
     result = stage.finish()
     assert result.stopped is not None
     assert "512 MB of memory, with many of the newest records" in result.stopped
-    assert (result.files, result.letters, result.refused, result.rows) == ([], [], {}, 0)
+    assert (result.files, result.dead_letters, result.refused, result.rows) == ([], [], {}, 0)
 
 
 def test_failures_are_letters_and_neighbours_are_rows(catalog: Catalog) -> None:
@@ -474,7 +474,7 @@ def test_failures_are_letters_and_neighbours_are_rows(catalog: Catalog) -> None:
     texts = ["2026-01-01", "never", "2026-01-03"]
     found = path.send(*avro_values(1, schema, *({"id": 1, "text": text} for text in texts)))
     assert [row["@"] for row in found] == [0, 2]
-    assert path.letters == {1: "projection_failed"}
+    assert path.dead_letters == {1: "projection_failed"}
     assert "never" in path.messages[1]
 
 
@@ -482,7 +482,7 @@ def test_a_schema_without_the_columns_is_refused(catalog: Catalog) -> None:
     """While no schema has had a column, its records are letters that name it."""
     path = of_avro(catalog, "SELECT id, price FROM batch", record(ID))
     assert path.send(*avro_values(1, record(ID), {"id": 1})) == []
-    assert path.letters == {0: "projection_failed"}
+    assert path.dead_letters == {0: "projection_failed"}
     assert "price" in path.messages[0]
 
 
@@ -498,7 +498,7 @@ def test_json_without_a_schema_under_a_projection(catalog: Catalog) -> None:
     found = path.send(plain({"id": 2}), plain({"more": {"y": "z"}}), plain({"id": 3, "sent": "soon"}))
     assert [row["id"] for row in found] == [2]
     assert path.result.passed_over == {"filtered": 1}
-    assert path.letters == {3: "projection_failed"}
+    assert path.dead_letters == {3: "projection_failed"}
 
 
 def test_json_that_has_not_shown_a_column_stops_the_topic(catalog: Catalog) -> None:
@@ -547,7 +547,7 @@ def test_a_projection_may_come_to_a_table_that_had_none(catalog: Catalog) -> Non
         path.restart()
         found = path.send(*avro_values(1, schema, {"id": 1, "text": "ab"}))
         assert [row["size"] for row in found] == ([2] if not told else [])
-        assert set(path.letters.values()) == ({told} if told else set())
+        assert set(path.dead_letters.values()) == ({told} if told else set())
 
 
 def test_outputs_may_not_take_the_place_of_metadata(catalog: Catalog) -> None:

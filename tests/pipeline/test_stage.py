@@ -77,11 +77,11 @@ def plan(catalog: Catalog) -> StagePlan:
     schema = table_schema(make_decoder(7, WRITER).iceberg_schema, TopicSettings())
     spec = UNPARTITIONED_PARTITION_SPEC
     table = TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
-    letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
+    dead_letters = create_table(catalog, ("default", "letters"), LETTERS, spec, base_properties())
     return StagePlan(
         topic="clicks",
         table=table.plan(),
-        dead_letters=TopicTable(letters).plan(),
+        dead_letters=TopicTable(dead_letters).plan(),
         epoch=1,
         schemas={7: WRITER},
         refused_schemas={},
@@ -114,7 +114,7 @@ def test_good_rows_and_letters_of_a_batch_are_kept_together(plan: StagePlan) -> 
     result = run(plan, batch(good(0), bad, good(2), b"no frame", headers=headers))
     assert [row["id"] for row in rows(result.files)] == [0, 2]
     assert [row["_kafka_metadata"]["offset"] for row in rows(result.files)] == [100, 102]
-    first, second = sorted(rows(result.letters), key=lambda row: row["offset"])
+    first, second = sorted(rows(result.dead_letters), key=lambda row: row["offset"])
     assert (first["topic"], first["partition"], first["offset"]) == ("clicks", 2, 101)
     assert (first["key"], first["value"], first["headers"]) == (b"k", bad, headers)
     assert (first["schema_id"], second["schema_id"]) == (7, None)
@@ -132,7 +132,7 @@ def test_unknown_ids_come_back_as_needs_and_cost_no_decoding(plan: StagePlan) ->
     """Records of a schema that is not covered are not written, nor anything else of the round."""
     result = run(plan, batch(good(0), prefix(8) + b"x", None, b"bad"))
     assert result.needs.schema_ids == {8, None}
-    assert (result.files, result.letters, result.refused) == ([], [], {})
+    assert (result.files, result.dead_letters, result.refused) == ([], [], {})
 
 
 def test_the_dead_letter_table_is_asked_for_when_first_needed(plan: StagePlan) -> None:
@@ -149,7 +149,7 @@ def test_all_records_of_a_refused_schema_are_letters(plan: StagePlan) -> None:
     refusing = replace(plan, refused_schemas={8: ("unknown_schema", "the registry has no schema id 8")})
     result = run(refusing, batch(prefix(8) + b"x", good(1), prefix(8) + b"y"))
     assert [row["id"] for row in rows(result.files)] == [1]
-    assert [(row["value"], row["message"]) for row in rows(result.letters)] == [
+    assert [(row["value"], row["message"]) for row in rows(result.dead_letters)] == [
         (prefix(8) + b"x", "the registry has no schema id 8"),
         (prefix(8) + b"y", "the registry has no schema id 8"),
     ]
@@ -173,11 +173,13 @@ def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
         knows, named(body, prefix(7)), named(body, by_guid), batch(good(2)), named(good(3), prefix(7) + b"\0")
     )
     assert sorted(row["id"] for row in rows(result.files)) == [1, 1, 2]
-    (letter,) = rows(result.letters)
+    (letter,) = rows(result.dead_letters)
     assert (letter["reason"], letter["schema_id"], letter["value"]) == ("bad_schema_header", 7, good(3))
     assert letter["headers"] == [{"key": "__value_schema_id", "value": prefix(7) + b"\0"}]
     huge = run(knows, batch(prefix(2**32 - 1) + b"x"))
-    assert [(row["reason"], row["schema_id"]) for row in rows(huge.letters)] == [("unknown_schema", None)]
+    assert [(row["reason"], row["schema_id"]) for row in rows(huge.dead_letters)] == [
+        ("unknown_schema", None)
+    ]
     unknown = run(plan, named(body, by_guid), batch(good(2)))
     assert unknown.needs.schema_ids == {guid}
 
@@ -186,7 +188,7 @@ def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
 def test_skip_counts_and_stop_keeps_nothing(plan: StagePlan, errors: Any, kept: int) -> None:
     """Neither writes letters; the count by reason is there in both."""
     result = run(replace(plan.with_settings(errors=errors), dead_letters=None), batch(good(0), b"bad"))
-    assert (len(rows(result.files)), result.letters) == (kept, [])
+    assert (len(rows(result.files)), result.dead_letters) == (kept, [])
     assert result.refused == {"no_schema_id": 1}
     assert not result.needs
 
@@ -202,7 +204,7 @@ def test_a_key_that_is_no_text_is_a_letter(plan: StagePlan, catalog: Catalog) ->
         texts, batch(good(0), key=b"\xff"), batch(good(1), key=b"\xc3\xb6"), batch(good(2), key=None)
     )
     assert [(row["id"], row["_kafka_key"]) for row in rows(result.files)] == [(1, "ö"), (2, None)]
-    (letter,) = rows(result.letters)
+    (letter,) = rows(result.dead_letters)
     assert (letter["reason"], letter["key"], letter["value"]) == ("key_not_text", b"\xff", good(0))
 
 
@@ -224,7 +226,7 @@ def test_a_value_that_the_column_cannot_hold_is_a_letter(plan: StagePlan, catalo
     values = [prefix(7) + _zigzag(number) for number in (1, 2**40, 3, -(2**31), 2**31)]
     result = run(chosen, batch(*values))
     assert [row["id"] for row in rows(result.files)] == [1, 3, -(2**31)]
-    assert [(row["offset"], row["reason"]) for row in rows(result.letters)] == [
+    assert [(row["offset"], row["reason"]) for row in rows(result.dead_letters)] == [
         (101, "does_not_fit"),
         (104, "does_not_fit"),
     ]
@@ -260,8 +262,8 @@ def test_values_without_a_schema(plan: StagePlan, catalog: Catalog, kind: str, b
     if kind == "STRING":
         expected = {at: value.decode() if value else None for at, value in expected.items() if at != 101}
     assert found == expected
-    assert len(rows(result.letters)) == bad
-    assert [row["schema_id"] for row in rows(result.letters)] == [None] * bad
+    assert len(rows(result.dead_letters)) == bad
+    assert [row["schema_id"] for row in rows(result.dead_letters)] == [None] * bad
 
 
 RECORD = st.one_of(
@@ -285,7 +287,7 @@ def test_every_record_is_a_row_or_a_letter_once(
     whole = batch(*kept)
     result = run(chosen, *(whole.slice(at, size) for at in range(0, len(kept), size)))
     in_rows = [row["_kafka_metadata"]["offset"] for row in rows(result.files)]
-    in_letters = {row["offset"]: row["value"] for row in rows(result.letters)}
+    in_letters = {row["offset"]: row["value"] for row in rows(result.dead_letters)}
     assert sorted([*in_rows, *in_letters]) == list(range(100, 100 + len(kept)))
     assert all(kept[offset - 100] == value for offset, value in in_letters.items())
     assert (result.rows, result.refused_count) == (len(in_rows), len(in_letters))
@@ -305,7 +307,7 @@ def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.Mon
     bad = good(1) + b"x" * 25_000
     result = run(plan, batch(*map(good, range(500)), bad, *map(good, range(500, 1_000))), batch(good(1_000)))
     assert [row["id"] for row in rows(result.files)] == list(range(1_001))
-    assert [row["value"] for row in rows(result.letters)] == [bad]
+    assert [row["value"] for row in rows(result.dead_letters)] == [bad]
     assert sorted(size for size in taken if size > 10_000 * 2) == [max(taken)]
     assert len(taken) > 5
 
@@ -320,7 +322,7 @@ def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, gi
         [(one["key"], one["value"]) for one in headers] if headers else None for headers in (first, given)
     ]
     assert [row["_kafka_header"] for row in rows(result.files)] == wanted
-    assert [row["headers"] for row in rows(result.letters)] == [given or None]
+    assert [row["headers"] for row in rows(result.dead_letters)] == [given or None]
 
 
 def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:

@@ -39,7 +39,7 @@ def test_the_example_of_a_projection(catalog: Catalog) -> None:
     path = Path(catalog, TopicSettings(**tomllib.loads(_blocks("toml")[0])))
     found = path.send(*map(plain, records))
     assert [{name: one[name] for name in one if name != "@"} for one in json.loads(_text(found))] == rows
-    assert (path.letters, path.result.passed_over) == ({3: "projection_failed"}, {"filtered": 1})
+    assert (path.dead_letters, path.result.passed_over) == ({3: "projection_failed"}, {"filtered": 1})
 
 
 def _text(rows: object) -> str:

@@ -74,7 +74,7 @@ class Path:
         ]
         self._offset += len(values)
         batch = pa.RecordBatch.from_pylist(rows, schema=SOURCE)
-        self.letters: dict[int, str] = {}
+        self.dead_letters: dict[int, str] = {}
         self.messages: dict[int, str] = {}
         for _ in range(5):
             loaded = LoadedPlan(self.keeper.plan().with_settings(errors="skip"), is_worker=True)
@@ -84,16 +84,18 @@ class Path:
             if not (needs := self.result.needs):
                 break
             self.keeper.cover(needs)
-            self.letters, self.messages = {}, {}
+            self.dead_letters, self.messages = {}, {}
         else:
             raise AssertionError(f"the columns do not come to rest: {needs}")
-        assert self.result.rows + len(self.letters) + sum(self.result.passed_over.values()) == len(values)
+        assert self.result.rows + len(self.dead_letters) + sum(self.result.passed_over.values()) == len(
+            values
+        )
         return read(self.result)
 
     def _note(self, batch: pa.RecordBatch, refused: Any) -> None:
         for index, position in enumerate(refused.positions.tolist()):
             offset = batch.column("offset")[position].as_py()
-            self.letters[offset], self.messages[offset] = refused.reason(index), refused.message(index)
+            self.dead_letters[offset], self.messages[offset] = refused.reason(index), refused.message(index)
 
     def columns(self) -> dict[str, str]:
         """The value's columns of the table: name to type."""

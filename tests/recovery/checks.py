@@ -79,16 +79,18 @@ def wait_until_lag_is_0(bench: Workbench, *topics: str, limit_s: float = LIMIT_S
 def check_exact(bench: Workbench, stream: Stream) -> None:
     """Every record of the topic is a row or a letter, once; each acknowledged one with its value (I1)."""
     rows = rows_by_place(bench, stream.topic)
-    letters = {}
+    dead_letters = {}
     if any(sent.value is None for sent in stream.sent):
-        letters = letters_by_place(bench, stream.topic)
+        dead_letters = letters_by_place(bench, stream.topic)
     ends = bench.broker.end_offsets([stream.topic])[stream.topic]
-    assert rows.keys() | letters.keys() == {(p, offset) for p, end in ends.items() for offset in range(end)}
-    assert not rows.keys() & letters.keys()
+    assert rows.keys() | dead_letters.keys() == {
+        (p, offset) for p, end in ends.items() for offset in range(end)
+    }
+    assert not rows.keys() & dead_letters.keys()
     columns = value_of(0, V3).keys() & next(iter(rows.values())).keys()
     for sent in stream.sent:
         if sent.value is None:
-            assert letters[sent.partition, sent.offset]["reason"]
+            assert dead_letters[sent.partition, sent.offset]["reason"]
             continue
         row = rows[sent.partition, sent.offset]
         expected = {name: sent.value.get(name) for name in columns}

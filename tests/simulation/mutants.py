@@ -60,7 +60,7 @@ def _all(*patches: Patch) -> Patch:
 def _sweep(flaw: str) -> Callable[[Owner, Callable[[], Catalog]], None]:
     def sweep(self: Owner, open_catalog: Callable[[], Catalog]) -> None:
         after, before = self.ledger.swept_epoch, self.ledger.epoch
-        tables = [one.table for one in (self.table, self.letters.table) if one is not None]
+        tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
         try:
             for table in tables:
                 fresh = open_catalog().load_table(table.name())
@@ -122,13 +122,13 @@ def _rows_first(self: Owner) -> None:
     pending = self.pending
     assert pending is not None
     self.keeper.needed_table().commit(pending.files, self.ledger, pending.after)
-    if pending.letters:
-        self.letters.commit(pending.letters, self.ledger, pending.after)
+    if pending.dead_letters:
+        self.dead_letters.commit(pending.dead_letters, self.ledger, pending.after)
 
 
 def _drops_all(self: Owner, batches: Any) -> None:
     self.pending, self._left_open = None, False
-    self.discard([f for b in batches for f in b.files], [f for b in batches for f in b.letters])
+    self.discard([f for b in batches for f in b.files], [f for b in batches for f in b.dead_letters])
 
 
 _plan_commit = Owner.plan_commit

@@ -62,8 +62,8 @@ class Reader:
         if main is None or self.world.table_is_foreign:
             self.excused = set()
             return
-        letters = next((table for table in tables if table.name() == LETTERS), None)
-        wrong = self._wrong_records(main, letters)
+        dead_letters = next((table for table in tables if table.name() == LETTERS), None)
+        wrong = self._wrong_records(main, dead_letters)
         if foreign:
             self.excused = wrong
         elif found := sorted(wrong - self.excused):
@@ -148,12 +148,12 @@ class Reader:
 
     def replayed(self) -> None:
         """All letters were tried again, and the registry knew every schema."""
-        main, letters = self.world.lake.look(MAIN), self.world.lake.look(LETTERS)
+        main, dead_letters = self.world.lake.look(MAIN), self.world.lake.look(LETTERS)
         ledger = self.tables.ledger(main) if main else None
-        if ledger is None or letters is None:
+        if ledger is None or dead_letters is None:
             return
         kinds = self.world.topic.records
-        for p, o in self._letters(letters, ledger):
+        for p, o in self._letters(dead_letters, ledger):
             if kinds[p][o].kind == UNKNOWN:
                 raise BrokenError("I7 a letter that can be a row stays one", f"{(p, o)}")
 
@@ -178,8 +178,12 @@ class Reader:
 
     def _must_stop(self, ledger: LedgerRead | None) -> str | None:
         """What only a person can decide on, if there is such a thing."""
-        topic, letters = self.world.topic, self.world.lake.look(LETTERS)
-        if (ledger is None or ledger.topic_id == topic.id) and letters and self._is_anothers(letters):
+        topic, dead_letters = self.world.topic, self.world.lake.look(LETTERS)
+        if (
+            (ledger is None or ledger.topic_id == topic.id)
+            and dead_letters
+            and self._is_anothers(dead_letters)
+        ):
             return "the letters of a topic that was made anew"
         if ledger is None:
             return None
@@ -190,12 +194,12 @@ class Reader:
         gap = any(first > ledger.offsets.get(p, 0) for p, first in topic.first.items())
         return "a gap" if gap and self.world.settings.on_gap == "stop" else None
 
-    def _is_anothers(self, letters: Table, topic_id: str | None = None) -> bool:
+    def _is_anothers(self, dead_letters: Table, topic_id: str | None = None) -> bool:
         """Whether there are letters, and they are of another topic than that one (None: than the topic)."""
-        ledger, head = self.tables.ledger(letters), letters.current_snapshot()
+        ledger, head = self.tables.ledger(dead_letters), dead_letters.current_snapshot()
         if ledger is None or head is None or ledger.topic_id == (topic_id or self.world.topic.id):
             return False
-        return any(self.tables.letters(name) for name, _ in self.tables.data(head))
+        return any(self.tables.dead_letters(name) for name, _ in self.tables.data(head))
 
     def _ids_are_single(self, table: Table) -> None:
         for what, ids in (
@@ -223,13 +227,13 @@ class Reader:
 
     # -- records
 
-    def _wrong_records(self, main: Table, letters: Table | None) -> set[tuple[str, Place]]:
+    def _wrong_records(self, main: Table, dead_letters: Table | None) -> set[tuple[str, Place]]:
         ledger = self.tables.ledger(main)
         rows = self._counts(main)
         if ledger is None:
             return {("I2 rows without a ledger", where[1:]) for where in rows}
         generation = int(ledger.topic_id.rsplit("-", 1)[1])
-        told = self._letters(letters, ledger) if letters else Counter()
+        told = self._letters(dead_letters, ledger) if dead_letters else Counter()
         wrong: set[tuple[str, Place]] = set()
         for (made, *spot), times in rows.items():
             where: Place = (spot[0], spot[1])
@@ -282,12 +286,12 @@ class Reader:
                 raise BrokenError("I1 a value is not its record's", str(error)) from error
         return total
 
-    def _letters(self, letters: Table, ledger: LedgerRead) -> Counter[Place]:
+    def _letters(self, dead_letters: Table, ledger: LedgerRead) -> Counter[Place]:
         """Letters below the ledger, but for those whose replay is in the table: these are as good as gone."""
-        head = letters.current_snapshot()
+        head = dead_letters.current_snapshot()
         total: Counter[Place] = Counter()
         for name, _ in self.tables.data(head) if head else ():
-            for (partition, offset, replay), times in self.tables.letters(name).items():
+            for (partition, offset, replay), times in self.tables.dead_letters(name).items():
                 done = replay is not None and replay == ledger.replay_id
                 if not done and offset < ledger.offsets.get(partition, 0):
                     total[partition, offset] += times

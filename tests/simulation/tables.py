@@ -24,7 +24,7 @@ from tests.simulation.lake import Lake
 from tests.simulation.store import place
 
 Row = tuple[int, int, int]  # generation of the topic, partition, offset
-Letter = tuple[int, int, str | None]  # partition, offset, replay
+DeadLetterSample = tuple[int, int, str | None]  # partition, offset, replay
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Tables:
         """The rows of a data file that came from the topic."""
         return _rows(self._lake.store.files[name])
 
-    def letters(self, name: str) -> Counter[Letter]:
+    def dead_letters(self, name: str) -> Counter[DeadLetterSample]:
         """The letters of a data file."""
         return _letters(self._lake.store.files[name])
 

@@ -67,7 +67,7 @@ def staged(
         rows = _write(
             owner.table.plan(), conform({"a": pa.array(numbers, pa.int32())}, len(numbers), target), epoch
         )
-    letters: list[Any] = []
+    dead_letters: list[Any] = []
     if chosen := sorted(bad & set(range(start, end))):
         columns = {
             "topic": pa.array(["clicks"] * len(chosen)),
@@ -79,13 +79,13 @@ def staged(
             "message": pa.array(["it is bad"] * len(chosen)),
             "at": pa.array([0] * len(chosen), pa.timestamp("us", "UTC")),
         }
-        assert owner.letters.table is not None
-        target = file_schema(owner.letters.table.table.schema())
-        letters = _write(owner.letters.table.plan(), conform(columns, len(chosen), target), epoch)
+        assert owner.dead_letters.table is not None
+        target = file_schema(owner.dead_letters.table.table.schema())
+        dead_letters = _write(owner.dead_letters.table.plan(), conform(columns, len(chosen), target), epoch)
     samples = tuple(RefusedRecord(0, offset, 1, "bad", "it is bad") for offset in chosen)
     offsets = StagedOffsets({0: start}, {0: end}, {0: 1000 + end})
     counts = {"bad": len(chosen)} if chosen else {}
-    return StagedBatch(offsets, tuple(rows), len(numbers), 0.1, tuple(letters), counts, samples)
+    return StagedBatch(offsets, tuple(rows), len(numbers), 0.1, tuple(dead_letters), counts, samples)
 
 
 def _write(plan: TablePlan, rows: pa.RecordBatch, epoch: int) -> list[Any]:
@@ -101,7 +101,7 @@ def rows(rig: Rig) -> list[int]:
     return sorted(rig.table.table.scan().to_arrow()["a"].to_pylist())
 
 
-def letters(rig: Rig) -> list[int]:
+def dead_letters(rig: Rig) -> list[int]:
     """Offsets that are letters."""
     if not rig.catalog.real.table_exists(LETTERS):
         return []
@@ -135,7 +135,7 @@ def test_rows_and_letters_are_committed_under_one_id(rig: Rig) -> None:
     stage(rig, coordinator, 0, 5, {1, 3})
     stage(rig, coordinator, 5, 8, {5})
     commit(rig, coordinator)
-    assert (rows(rig), letters(rig)) == ([0, 2, 4, 6, 7], [1, 3, 5])
+    assert (rows(rig), dead_letters(rig)) == ([0, 2, 4, 6, 7], [1, 3, 5])
     ledger = rig.table.ledger
     assert ledger is not None
     assert ledger.refused == {"bad": 3}
@@ -159,7 +159,7 @@ def test_what_others_do_to_letters_neither_loses_nor_doubles(rig: Rig, disturb: 
     assert coordinator._owner is not None
     pending = coordinator._owner.plan_commit([batch])
     assert pending is not None
-    coordinator._owner.letters.commit(batch.letters, coordinator._owner.ledger, pending.after)
+    coordinator._owner.dead_letters.commit(batch.dead_letters, coordinator._owner.ledger, pending.after)
     disturb(rig.catalog.real.load_table(LETTERS), dice)
     second = running(rig)
     stage(rig, second, 12, 16, {14})
@@ -194,13 +194,13 @@ def test_a_host_that_dies_between_the_two_commits(rig: Rig) -> None:
     assert first._owner is not None
     pending = first._owner.plan_commit([batch])
     assert pending is not None
-    first._owner.letters.commit(batch.letters, first._owner.ledger, pending.after)
-    assert (rows(rig), letters(rig)) == ([0, 2], [1, 3, 4])
+    first._owner.dead_letters.commit(batch.dead_letters, first._owner.ledger, pending.after)
+    assert (rows(rig), dead_letters(rig)) == ([0, 2], [1, 3, 4])
     second = running(rig)
-    assert letters(rig) == [1]
+    assert dead_letters(rig) == [1]
     stage(rig, second, 3, 7, {4})
     commit(rig, second)
-    assert (rows(rig), letters(rig)) == ([0, 2, 3, 5, 6], [1, 4])
+    assert (rows(rig), dead_letters(rig)) == ([0, 2, 3, 5, 6], [1, 4])
 
 
 def test_letters_wait_for_a_table(rig: Rig) -> None:
@@ -227,7 +227,7 @@ def test_trouble_at_either_commit_neither_loses_nor_doubles(rig: Rig, place: int
     for _ in range(5):
         drain(coordinator)
         rig.now_ms += 60_000
-    assert (coordinator.state, rows(rig), letters(rig)) == (State.RUNNING, [0, 1, 3, 4], [2, 5])
+    assert (coordinator.state, rows(rig), dead_letters(rig)) == (State.RUNNING, [0, 1, 3, 4], [2, 5])
 
 
 def _fine(commit: Callable[[], Any]) -> Any:
@@ -243,7 +243,7 @@ def test_an_old_owner_cannot_add_letters(rig: Rig) -> None:
     old._owner.plan_commit([batch])
     with pytest.raises(LostOwnershipError):
         old._owner.send()
-    assert (rows(rig), letters(rig)) == ([], [])
+    assert (rows(rig), dead_letters(rig)) == ([], [])
 
 
 def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest
     assert owner is not None
     pending = owner.plan_commit([batch])
     assert pending is not None
-    last = [lambda: owner.letters.commit(pending.letters, owner.ledger, pending.after)]
+    last = [lambda: owner.dead_letters.commit(pending.dead_letters, owner.ledger, pending.after)]
     claim = DeadLetters._commit
 
     def after_those(*args: Any, **more: Any) -> None:
@@ -266,10 +266,10 @@ def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest
     new = rig.make()
     new.order(Event.START)
     drain(new)
-    assert (new.state, letters(rig)) == (State.WAITING, [1])
+    assert (new.state, dead_letters(rig)) == (State.WAITING, [1])
     rig.now_ms += 30_000
     drain(new)
-    assert (new.state, letters(rig)) == (State.RUNNING, [])
+    assert (new.state, dead_letters(rig)) == (State.RUNNING, [])
 
 
 def test_an_old_owner_that_makes_the_table_too_late_is_told(rig: Rig) -> None:
@@ -290,10 +290,10 @@ def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
     drain(first, until=lambda: first.state is State.STOPPED)
     rig.catalog.real.drop_table(("default", "clicks"))
     second = running(rig)
-    assert letters(rig) == []
+    assert dead_letters(rig) == []
     stage(rig, second, 0, 4, {3})
     commit(rig, second)
-    assert (rows(rig), letters(rig)) == ([0, 1, 2], [3])
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 2], [3])
 
 
 def test_a_table_that_is_not_this_topics_stops_it(rig: Rig) -> None:
@@ -325,7 +325,7 @@ def test_letters_of_a_topic_that_had_the_name_before_stop_it(rig: Rig) -> None:
     second = _made_anew(rig)
     assert second.state is State.FAILED
     assert "of another topic" in str(second.progress().error)
-    assert letters(rig) == [1, 3]
+    assert dead_letters(rig) == [1, 3]
     assert not rig.catalog.real.table_exists(("default", "clicks"))
     rig.catalog.real.rename_table(LETTERS, ("default", "clicks_before"))  # as the error says
     second.order(Event.RESUME)
@@ -343,7 +343,7 @@ def test_a_table_of_letters_without_letters_is_taken_over(rig: Rig) -> None:
     ask(second, rig.worker.listener, Needs(dead_letters=True))
     stage(rig, second, 0, 4, {2})
     commit(rig, second)
-    assert (rows(rig), letters(rig)) == ([0, 1, 3], [2])
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 3], [2])
 
 
 def test_what_is_dropped_leaves_no_files(rig: Rig) -> None:
@@ -354,7 +354,7 @@ def test_what_is_dropped_leaves_no_files(rig: Rig) -> None:
     rig.mine = False
     rig.now_ms += 60_000
     drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    paths = [Path(file.file_path.removeprefix("file://")) for file in (*batch.files, *batch.letters)]
+    paths = [Path(file.file_path.removeprefix("file://")) for file in (*batch.files, *batch.dead_letters)]
     assert [path.exists() for path in paths] == [False, False]
 
 
@@ -397,7 +397,7 @@ def test_whatever_fails_each_record_is_a_row_or_a_letter_once(
         for _ in range(3):
             commit(rig, coordinator)
         assert coordinator.state is State.RUNNING
-        assert Counter([*rows(rig), *letters(rig)]) == Counter(range(rig.offset()))
+        assert Counter([*rows(rig), *dead_letters(rig)]) == Counter(range(rig.offset()))
         assert rig.offset() == position
 
 

@@ -79,7 +79,7 @@ def test_a_foreign_schema_changes_nothing(topic: Path) -> None:
     good = avro_values(9, FOREIGN, {"money": 1.5, "why": "late"})[0]
     rows = topic.send(prefix(9) + b"\xff", good, *avro_values(1, FIRST, {"id": 2}))
     assert [row["id"] for row in rows] == [2]
-    assert topic.letters == {1: "bad_schema", 2: "bad_schema"}
+    assert topic.dead_letters == {1: "bad_schema", 2: "bad_schema"}
     assert "refunds-value" in topic.messages[1]
     assert "clicks-value" in topic.messages[1]
     assert 'subjects = "any"' in topic.messages[1]
@@ -90,19 +90,19 @@ def test_any_schema_where_the_settings_say_so(catalog: Catalog) -> None:
     """Records of other subjects are rows, and the table has their columns."""
     topic = _path(catalog, subjects="any")
     topic.send(*avro_values(9, FOREIGN, {"money": 1.5, "why": "late"}))
-    assert (topic.letters, sorted(topic.columns())) == ({}, ["id", "money", "why"])
+    assert (topic.dead_letters, sorted(topic.columns())) == ({}, ["id", "money", "why"])
 
 
 def test_a_schema_changes_the_table_after_a_record_was_decoded_by_it(topic: Path) -> None:
     """Garbage that names one of the topic's own schemas is a letter and brings no columns; a record does."""
     topic.send(prefix(2) + b"\x02", prefix(2))
-    assert (len(topic.letters), topic.columns()) == (2, {"id": "long"})
-    assert all(reason.startswith("avro_") for reason in topic.letters.values())
+    assert (len(topic.dead_letters), topic.columns()) == (2, {"id": "long"})
+    assert all(reason.startswith("avro_") for reason in topic.dead_letters.values())
     assert topic.control.types() == ["SchemaEvolved"]  # the table was made
     assert 2 not in topic.keeper.needed_table().registered_schemas()
     rows = topic.send(prefix(2) + b"\x02", *avro_values(2, SECOND, {"id": 5, "text": "five"}))
     assert [(row["id"], row["text"]) for row in rows] == [(5, "five")]
-    assert (len(topic.letters), sorted(topic.columns())) == (1, ["id", "text"])
+    assert (len(topic.dead_letters), sorted(topic.columns())) == (1, ["id", "text"])
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_subjects_of_the_record_are_the_topics_own(topic: Path, subject: str) ->
     """By each strategy of subject names, in any context."""
     cast(ManySubjects, topic.registry).subjects[9] = ("refunds-value", subject)
     topic.send(*avro_values(9, FOREIGN, {"money": 1.5, "why": "late"}))
-    assert (topic.letters, sorted(topic.columns())) == ({}, ["id", "money", "why"])
+    assert (topic.dead_letters, sorted(topic.columns())) == ({}, ["id", "money", "why"])
 
 
 def test_the_named_subject_is_the_topics_own(catalog: Catalog) -> None:
     """``value_subject``, beside the topic's."""
     topic = _path(catalog, value_subject="refunds-value")
     topic.send(*avro_values(9, FOREIGN, {"money": 1.5, "why": "late"}))
-    assert topic.letters == {}
+    assert topic.dead_letters == {}
 
 
 def test_a_schema_may_become_the_topics_own(topic: Path) -> None:
@@ -128,11 +128,11 @@ def test_a_schema_may_become_the_topics_own(topic: Path) -> None:
     registry = cast(ManySubjects, topic.registry)
     values = avro_values(9, FOREIGN, {"money": 1.5, "why": "late"})
     topic.send(*values)
-    assert topic.letters
+    assert topic.dead_letters
     registry.subjects[9] = ("refunds-value", "clicks-value")
     topic.keeper.cover(topic.keeper.plan().to_ask_again or pytest.fail("nothing to ask"), recheck=True)
     topic.send(*values)
-    assert topic.letters == {}
+    assert topic.dead_letters == {}
 
 
 def test_what_the_registry_does_not_have_is_asked_for_less_and_less_often() -> None:
@@ -159,7 +159,7 @@ def test_many_unknown_ids_are_asked_once_each(topic: Path) -> None:
     ids = [*range(1_000, 1_100), 2**31, 2**32 - 1]
     topic.send(*(prefix(one) + b"\x02" for one in ids))
     assert sorted(registry.asked) == list(range(1_000, 1_100))
-    assert set(topic.letters.values()) == {"unknown_schema"}
+    assert set(topic.dead_letters.values()) == {"unknown_schema"}
     registry.trouble = True
     with pytest.raises(RetryableError):
         topic.send(*(prefix(one) + b"\x02" for one in range(2_000, 2_100)))
@@ -256,5 +256,5 @@ def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: 
     monkeypatch.setattr("tabletopic_kernel.table.schemas.versions.aliases_of", fail)
     values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
     assert [row["id"] for row in topic.send(*values)] == [6]
-    assert topic.letters == {1: "bad_schema"}
+    assert topic.dead_letters == {1: "bad_schema"}
     assert "KeyError" in topic.messages[1]

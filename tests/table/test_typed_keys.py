@@ -28,7 +28,7 @@ from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tabletopic_kernel.formats.wire import KEY_HEADER, prefix
 from tabletopic_kernel.host.control_topic import ControlLog
-from tabletopic_kernel.host.replay.replay import stage_letters
+from tabletopic_kernel.host.replay.replay import stage_dead_letters
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.errors import ActionNeededError
@@ -96,8 +96,8 @@ class Topic:
         )
         self._ledger = Ledger(TOPIC, "cluster", "topic-id", {0: 0}, 1, "claim")
         spec = UNPARTITIONED_PARTITION_SPEC
-        letters = create_table(self.catalog, ("default", "letters"), LETTERS, spec, base_properties())
-        self._letters = TopicTable(letters)
+        dead_letters = create_table(self.catalog, ("default", "letters"), LETTERS, spec, base_properties())
+        self._letters = TopicTable(dead_letters)
         self._sent = 0
         self.take_over()
 
@@ -149,10 +149,10 @@ class Topic:
         after = self._ledger.advanced(offsets, str(uuid.uuid4()))
         self.table.commit(result.files, self._ledger, after)
         self._letters.table.refresh()
-        if result.letters:
+        if result.dead_letters:
             with self._letters.table.transaction() as change:
                 append = change.update_snapshot().fast_append()
-                for file in result.letters:
+                for file in result.dead_letters:
                     append.append_data_file(file)
                 append.commit()
         self._ledger = after
@@ -184,7 +184,7 @@ class Topic:
         """The column of keys, by offset."""
         return {offset: row["_kafka_key"] for offset, row in self.rows().items()}
 
-    def letters(self) -> dict[int, dict[str, Any]]:
+    def dead_letters(self) -> dict[int, dict[str, Any]]:
         """Letters by offset."""
         return {one["offset"]: one for one in self.letters_table().to_pylist()}
 
@@ -302,26 +302,26 @@ def test_keys_that_cannot_be_read_are_letters(topic: Topic) -> None:
     assert good is not None
     first = topic.send(good, good[:-1], b"bare", prefix(99) + b"x", good)
     assert sorted(topic.keys()) == [0, 4]
-    letters = topic.letters()
-    assert {at: one["reason"] for at, one in letters.items()} == {
+    dead_letters = topic.dead_letters()
+    assert {at: one["reason"] for at, one in dead_letters.items()} == {
         1: "key_avro_truncated",
         2: "key_no_schema_id",
         3: "key_unknown_schema",
     }
-    assert all("key" in one["message"] for one in letters.values())
-    assert letters[1]["key"] == good[:-1]
+    assert all("key" in one["message"] for one in dead_letters.values())
+    assert dead_letters[1]["key"] == good[:-1]
     assert first.refused_count == 3
-    assert [one.schema_id for one in first.samples] == [letters[1]["schema_id"]] * 3
+    assert [one.schema_id for one in first.samples] == [dead_letters[1]["schema_id"]] * 3
     header = [{"key": KEY_HEADER, "value": b"\0\0"}]
     topic.send(good, headers=[header])
-    assert topic.letters()[5]["reason"] == "key_bad_schema_header"
+    assert topic.dead_letters()[5]["reason"] == "key_bad_schema_header"
 
 
 def test_a_key_schema_that_does_not_fit_makes_letters(topic: Topic) -> None:
     """As for values: its keys are refused, the others go on."""
     topic.send(topic.key(K1, {"id": 1}), topic.key(K_TEXT, {"id": "one"}), topic.key(K2, {"id": 3}))
     assert topic.keys() == {0: {"id": 1, "region": None}, 2: {"id": 3, "region": None}}
-    assert topic.letters()[1]["reason"] == "key_incompatible_schema"
+    assert topic.dead_letters()[1]["reason"] == "key_incompatible_schema"
     assert "SchemaRefused" in topic.control.types()
 
 
@@ -337,7 +337,7 @@ def test_a_key_of_an_unrelated_schema_changes_nothing(topic: Topic, monkeypatch:
     monkeypatch.setattr(InMemory, "by_id", told)
     topic.send(own, topic.key(K2, {"id": 3, "region": "eu"}), own)
     assert (topic.type_of_key(), sorted(topic.keys())) == (before, [0, 1, 3])
-    letter = topic.letters()[2]
+    letter = topic.dead_letters()[2]
     assert letter["reason"] == "key_bad_schema"
     assert "others-key" in letter["message"]
     assert 'subjects = "any"' in letter["message"]
@@ -403,11 +403,11 @@ def test_letters_of_bare_records_are_replayed(topic: Topic) -> None:
     key = topic.avro(K_TEXT, {"id": "one"}, MessageField.KEY, headers, **guid)
     value = topic.avro(VALUE, {"n": 9}, MessageField.VALUE, headers, **guid)
     topic.send(key, headers=[[{"key": name, "value": text} for name, text in headers]], values=[value])
-    letters = topic.letters_table()
-    assert letters["reason"].to_pylist() == ["key_incompatible_schema"]
+    dead_letters = topic.letters_table()
+    assert dead_letters["reason"].to_pylist() == ["key_incompatible_schema"]
     topic.settings = TopicSettings(key_format="by_schema_id", on_incompatible="new_column")
     topic.take_over()
-    while (tried := stage_letters(letters, topic.keeper.plan())).result.needs:
+    while (tried := stage_dead_letters(dead_letters, topic.keeper.plan())).result.needs:
         needs = tried.result.needs
         topic.keeper.cover(needs)
     assert (tried.result.rows, tried.stayed) == (1, {})

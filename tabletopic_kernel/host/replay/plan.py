@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.registry import Registry
-from tabletopic_kernel.host.replay.replay import letters_that, stage_letters
+from tabletopic_kernel.host.replay.replay import dead_letters_where, stage_dead_letters
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.ledger import added
@@ -57,7 +57,7 @@ def plan_replay(
         RetryableError: registry, catalog or storage do not answer.
         ActionNeededError: the settings say that such letters stop the topic.
     """
-    chosen = letters_that(where, now_ms())
+    chosen = dead_letters_where(where, now_ms())
     identifier = table_identifier(topic, settings)
     letters = DeadLetters(catalog, identifier, topic)
     found = TopicTable.load(catalog, identifier, topic)
@@ -78,7 +78,7 @@ def plan_replay(
 
 def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
     while True:
-        tried = stage_letters(letters, keeper.plan(), writes=False)
+        tried = stage_dead_letters(letters, keeper.plan(), writes=False)
         if tried.result.stopped is not None:
             raise ActionNeededError(tried.result.stopped)
         needs = tried.result.needs

@@ -55,7 +55,7 @@ class Tried:
     stayed: dict[Place, str]
 
 
-def letters_that(where: str | None, asked_ms: int) -> BooleanExpression:
+def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
     """The letters that a replay takes: those there were when it was asked for, and that ``where`` names.
 
     Raises:
@@ -85,7 +85,7 @@ class Replay:
         self.rows = 0
         self.stayed: dict[str, int] = {}
         self._owner = owner
-        self._where = letters_that(request.where, request.asked_ms)
+        self._where = dead_letters_where(request.where, request.asked_ms)
         self._seen: set[str] = set()  # data files that were tried
 
     def round(self) -> StagedBatch | None:
@@ -100,12 +100,12 @@ class Replay:
         return None
 
     def _next_tasks(self) -> list[FileScanTask]:
-        letters = self._owner.letters
-        if letters.table is None:
+        dead_letters = self._owner.dead_letters
+        if dead_letters.table is None:
             return []
         chosen: list[FileScanTask] = []
         count = 0
-        for task in letters.tasks(self._where):
+        for task in dead_letters.tasks(self._where):
             if task.file.file_path not in self._seen and count < _ROUND_LETTERS:
                 chosen.append(task)
                 count += task.file.record_count
@@ -114,10 +114,10 @@ class Replay:
     def _round(self, tasks: Sequence[FileScanTask]) -> StagedBatch | None:
         owner, began = self._owner, time.monotonic()
         self._seen.update(task.file.file_path for task in tasks)
-        every = pa.concat_tables([owner.letters.read(task, AlwaysTrue()) for task in tasks])
-        named = pa.concat_tables([owner.letters.read(task, self._where) for task in tasks])
+        every = pa.concat_tables([owner.dead_letters.read(task, AlwaysTrue()) for task in tasks])
+        named = pa.concat_tables([owner.dead_letters.read(task, self._where) for task in tasks])
         reach(Step.REPLAY)
-        tried = try_letters(named, owner)
+        tried = try_dead_letters(named, owner)
         for reason in tried.stayed.values():
             self.stayed = added(self.stayed, {reason: 1})
         moved = set(_places(named)) - tried.stayed.keys()
@@ -127,7 +127,7 @@ class Replay:
         try:
             self._mark(tasks, every, moved, replay_id)
         except TableTopicError:
-            owner.letters.unsettle()
+            owner.dead_letters.unsettle()
             owner.discard(tried.result.files, ())
             raise
         reach(Step.MARKED)
@@ -149,7 +149,7 @@ class Replay:
         marked = marked.set_column(at, kind, pa.repeat(pa.scalar(replay_id, kind.type), len(marked)))
         rest = every.filter(pc.invert(goes))
         old = [task.file for task in tasks]
-        new = self._owner.letters.replace(old, (marked, rest), self._owner.ledger, replay_id)
+        new = self._owner.dead_letters.replace(old, (marked, rest), self._owner.ledger, replay_id)
         self._seen.update(file.file_path for file in new)
 
 
@@ -200,13 +200,13 @@ class Replays:
             self._told(request, current.rows if current else 0, current.stayed if current else {}, error)
 
 
-def try_letters(letters: pa.Table, owner: Owner) -> Tried:
+def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     """Stage letters as records of the topic, with today's settings; raises as ``Owner.satisfy``."""
     # The registry may know by now what it did not when these became letters.
     owner.keeper.forget_unknown()
     plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
-        tried = stage_letters(letters, plan)
+        tried = stage_dead_letters(dead_letters, plan)
         if tried.result.stopped is not None:
             owner.discard(tried.result.files, ())
             raise ActionNeededError(tried.result.stopped)
@@ -217,7 +217,7 @@ def try_letters(letters: pa.Table, owner: Owner) -> Tried:
         plan = owner.satisfy(needs, recheck=False)
 
 
-def stage_letters(letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:
+def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:
     """Stage letters by a plan, in this process; without ``writes`` no file is made."""
     loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
     stayed: dict[Place, str] = {}
@@ -227,21 +227,21 @@ def stage_letters(letters: pa.Table, plan: StagePlan, *, writes: bool = True) ->
             stayed[place] = refused.reason(index)
 
     stage = Stage(loaded, note, writes=writes)
-    for batch in source_batches(letters):
+    for batch in source_batches(dead_letters):
         stage.take(batch)
     return Tried(stage.finish(), stayed)
 
 
-def source_batches(letters: pa.Table) -> Iterator[pa.RecordBatch]:
+def source_batches(dead_letters: pa.Table) -> Iterator[pa.RecordBatch]:
     """Letters as the source would give their records."""
-    chosen = letters.select(list(SOURCE_COLUMNS))
+    chosen = dead_letters.select(list(SOURCE_COLUMNS))
     kinds = {"headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))}
     fields = [pa.field(one.name, kinds.get(one.name, one.type)) for one in chosen.schema]
     yield from chosen.cast(pa.schema(fields)).combine_chunks().to_batches(_TAKE_RECORDS)
 
 
-def _places(letters: pa.Table) -> list[Place]:
-    return list(zip(letters["partition"].to_pylist(), letters["offset"].to_pylist(), strict=True))
+def _places(dead_letters: pa.Table) -> list[Place]:
+    return list(zip(dead_letters["partition"].to_pylist(), dead_letters["offset"].to_pylist(), strict=True))
 
 
 def _places_at(batch: pa.RecordBatch, positions: Positions) -> list[Place]:

@@ -63,7 +63,7 @@ class Note:
 
 
 @dataclass(frozen=True, order=True)
-class Letter:
+class DeadLetterSample:
     """A sample of the records that became no row."""
 
     at_ms: int
@@ -73,7 +73,7 @@ class Letter:
     message: str
 
 
-T = TypeVar("T", Commit, SchemaChange, Note, Letter)
+T = TypeVar("T", Commit, SchemaChange, Note, DeadLetterSample)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class TopicRecord:
     commits: list[Commit] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    dead_letters: list[DeadLetterSample] = field(default_factory=list)
     first_commit: int | None = None  # number of the first commit that an event tells of
     version: int = 0  # rises with every change
 
@@ -274,7 +274,10 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *refused))
         case events.DeadLettered():
             for one in event.samples:
-                _keep(topic.letters, Letter(event.at_ms, one.partition, one.offset, one.reason, one.message))
+                _keep(
+                    topic.dead_letters,
+                    DeadLetterSample(event.at_ms, one.partition, one.offset, one.reason, one.message),
+                )
         case events.Replayed():
             stayed = sum(event.stayed.values())
             _note(

@@ -39,9 +39,11 @@ class LoadedPlan:
         self.plan = plan
         self._is_worker = is_worker
         self.writer = _writer(plan.table, plan.epoch)
-        self.letter_writer = _writer(plan.dead_letters, plan.epoch)
+        self.dead_letter_writer = _writer(plan.dead_letters, plan.epoch)
         self.target = file_schema(self.writer.schema) if self.writer else None
-        self.letter_target = file_schema(self.letter_writer.schema) if self.letter_writer else None
+        self.dead_letter_target = (
+            file_schema(self.dead_letter_writer.schema) if self.dead_letter_writer else None
+        )
         whole = plan.schemas.get(WHOLE_TOPIC)
         self.infers = whole is not None and whole.kind == "INFERRED"
         self._inferring: Decoder | None = None

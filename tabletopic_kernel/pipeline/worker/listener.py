@@ -16,16 +16,16 @@ from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagePlan
 class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets they stand for.
 
-    ``letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by reason,
-    and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows these are; such a
-    batch stands for no offsets.
+    ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row,
+    by reason, and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows
+    these are; such a batch stands for no offsets.
     """
 
     offsets: StagedOffsets
     files: tuple[DataFile, ...]
     rows: int
     seconds: float
-    letters: tuple[DataFile, ...] = ()
+    dead_letters: tuple[DataFile, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[RefusedRecord, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class StagedBatch:
     @property
     def bytes(self) -> int:
         """Size of the files."""
-        return sum(file.file_size_in_bytes for file in (*self.files, *self.letters))
+        return sum(file.file_size_in_bytes for file in (*self.files, *self.dead_letters))
 
 
 class Listener(Protocol):
@@ -50,7 +50,7 @@ class Listener(Protocol):
         """
         ...
 
-    def discard(self, files: Sequence[DataFile], letters: Sequence[DataFile]) -> None:
+    def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
         """Delete files that no commit will take (I10)."""
 
     def ended(self, error: Exception | None) -> None:

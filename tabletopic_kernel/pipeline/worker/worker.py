@@ -283,7 +283,7 @@ class Worker:
                 tuple(result.files),
                 result.rows,
                 self._turn_s,
-                tuple(result.letters),
+                tuple(result.dead_letters),
                 result.refused,
                 tuple(result.samples),
                 result.passed_over,
@@ -335,7 +335,7 @@ class Worker:
         )
 
     def _discard(self, result: StageResult) -> None:
-        self._listener.discard(result.files, result.letters)
+        self._listener.discard(result.files, result.dead_letters)
 
     def _run(self, frame: DataFrame, records: int) -> StageResult:
         """Stage the batch; where all its records seem to fail alike and do not, one by one if need be."""

@@ -54,7 +54,7 @@ class Refusals:
         return self.messages if isinstance(self.messages, str) else self.messages[index]
 
 
-def letters_of(
+def dead_letters_of(
     topic: str, batch: pa.RecordBatch, refused: Sequence[Refusals], at: datetime, target: pa.Schema
 ) -> pa.RecordBatch:
     """The letters of all ``refused``: where ids are garbage there are as many of these as records.

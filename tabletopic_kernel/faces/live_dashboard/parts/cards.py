@@ -240,13 +240,13 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     )
 
 
-def letters(view: View, name: str, zone: tzinfo) -> str:
+def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     """Records that became no row, by reason, with samples."""
     topic = view.topic(name)
     told = topic.progress
     refused = dict(told.refused) if told else {}
     passed = passed_over(told.passed_over if told else {})
-    if not refused and not topic.letters:
+    if not refused and not topic.dead_letters:
         every = " Every record became a row." if told and told.rows and not passed else ""
         return heading("Dead letters", f"None.{passed}{every}")
     most = max(refused.values(), default=1)
@@ -266,10 +266,10 @@ def letters(view: View, name: str, zone: tzinfo) -> str:
     if counts:
         named = ["reason", "records", "share"]
         html += table("Dead letters by reason", named, counts, right=["records"], long=["share"])
-    if topic.letters:
+    if topic.dead_letters:
         samples: list[list[Cell]] = [
             [moment(one.at_ms, zone), one.reason, f"{one.partition}", f"{one.offset:,}", _short(one.message)]
-            for one in reversed(topic.letters[-_ROWS:])
+            for one in reversed(topic.dead_letters[-_ROWS:])
         ]
         html += heading("Samples, newest first", f"times {_zone(zone)}")
         html += table(
