@@ -53,19 +53,19 @@ COLUMNS = [
 def row(view: View, name: str) -> dict[str, Any]:
     """One topic as the table shows it; None is not known."""
     topic = view.topic(name)
-    told, host = topic.progress, view.live_host(name)
+    progress, host = topic.progress, view.live_host(name)
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
         "state": parts.word_of(view.standing(name)),
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
-        "rate": round(told.rows_per_second) if told and host else None,
-        "schema": ", ".join(f"v{one.version}" for one in told.schema_versions) if told else "",
+        "rate": round(progress.rows_per_second) if progress and host else None,
+        "schema": ", ".join(f"v{one.version}" for one in progress.schema_versions) if progress else "",
         "committed": topic.last_commit_ms if topic.last_commit_ms > 0 else None,
-        "commits": told.commits if told else None,
-        "rows": told.rows if told else None,
-        "letters": told.dead_letters if told else None,
+        "commits": progress.commits if progress else None,
+        "rows": progress.rows if progress else None,
+        "letters": progress.dead_letters if progress else None,
         "host": host or "",
         "error": trouble(view, name) or "",
     }
@@ -73,14 +73,14 @@ def row(view: View, name: str) -> dict[str, Any]:
 
 def trouble(view: View, name: str) -> str | None:
     """Why a topic does not go on, and what to do."""
-    told = view.topic(name).progress
+    progress = view.topic(name).progress
     if view.state(name) == NO_HOST:
         reason = "no host runs this topic: start one in JupyterLab's sidebar, with `tabletopic serve`"
-    elif told is None or not view.live_host(name):
+    elif progress is None or not view.live_host(name):
         return None
     else:
         delay = view.delay(name)
-        reason = told.error or (delay.reason if delay else "")
+        reason = progress.error or (delay.reason if delay else "")
     return for_face(reason, Face.DASHBOARD) or None
 
 
@@ -89,7 +89,7 @@ def summary(view: View) -> str:
     names = sorted(view.desired_topics or {})
     lags = [view.topic(name).lag_records for name in names]
     states = Counter(parts.word_of(view.standing(name)) for name in names)
-    told = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = amounts.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
     more = f" ({unknown} not known yet)" if unknown else ""
@@ -97,7 +97,7 @@ def summary(view: View) -> str:
     hosts = sorted({*view.hosts, *runs})
     run = "; ".join(f"{host} runs {runs[host]}{_about(view, host)}" for host in hosts) or "none is alive"
     one = "" if len(names) == 1 else "s"
-    return f"{len(names)} table topic{one}: {told}. Lag {lag} records{more}. Hosts: {run}."
+    return f"{len(names)} table topic{one}: {counts}. Lag {lag} records{more}. Hosts: {run}."
 
 
 def _about(view: View, host: str) -> str:
@@ -126,13 +126,13 @@ def empty_note(view: View) -> str | None:
 
 def opening(view: View) -> str:
     """What the page begins with, as HTML: it is there before the table and the plot."""
-    told = ["<h1>Table topics</h1>"]
+    parts_html = ["<h1>Table topics</h1>"]
     if view.desired_topics:
-        told.append(f'<p class="muted">{escape(summary(view))}</p>')
-    told += [parts.note(text, "bad") for text in view.troubles.values()]
+        parts_html.append(f'<p class="muted">{escape(summary(view))}</p>')
+    parts_html += [parts.note(text, "bad") for text in view.troubles.values()]
     if (first := empty_note(view)) is not None:
-        told.append(parts.note(first, "info"))
-    return "".join(told)
+        parts_html.append(parts.note(first, "info"))
+    return "".join(parts_html)
 
 
 class OverviewPage:
@@ -200,8 +200,8 @@ class OverviewPage:
         self._plot.show_lines(columns["at"], lines)
         worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
         lag = view.topic(worst).lag_records
-        told = f"furthest behind: {worst}, {amounts.number(lag)} records" if lag else "no topic is behind"
-        self._about_lag.show(parts.heading(_LAG_TITLE, told, self._plot.key))
+        about = f"furthest behind: {worst}, {amounts.number(lag)} records" if lag else "no topic is behind"
+        self._about_lag.show(parts.heading(_LAG_TITLE, about, self._plot.key))
 
 
 def page(view: View, colours: Palette = LIGHT) -> Any:

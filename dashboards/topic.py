@@ -113,11 +113,13 @@ class TopicPage:
     def show(self, view: View) -> None:
         """Show this view."""
         self._head.show(head(view, self.topic, self._link))
-        told = view.topic(self.topic).progress
+        progress = view.topic(self.topic).progress
         # Of a topic that is not enabled and never was, there is nothing to show but that.
         for part in self.panel.objects[1:]:
             part.visible = (
-                view.desired_topics is None or view.desired_topic(self.topic) is not None or told is not None
+                view.desired_topics is None
+                or view.desired_topic(self.topic) is not None
+                or progress is not None
             )
         self._tiles.show(cards.tiles(view, self.topic, self.zone))
         self._show_lag(view)
@@ -129,7 +131,7 @@ class TopicPage:
             ("owners", cards.owners),
         ):
             self._texts[name].show(text(view, self.topic, self.zone))
-        self._replay.show(told.dead_letters if told else 0)
+        self._replay.show(progress.dead_letters if progress else 0)
         self._show_schemas(view)
 
     def _show_plots(self, view: View) -> None:
@@ -139,8 +141,8 @@ class TopicPage:
             self._plots[name].show(found)
             self._about[name].show(parts.heading(*_about(name, found)))
             self._cards[name].visible = self._drawings[name].visible = bool(found["at"])
-        told = view.topic(self.topic).progress
-        missing = _NO_COMMIT_NOW if told and told.commits else _NO_COMMIT_YET
+        progress = view.topic(self.topic).progress
+        missing = _NO_COMMIT_NOW if progress and progress.commits else _NO_COMMIT_YET
         self._missing.show("" if columns["files"]["at"] else f'<p class="muted after">{missing}</p>')
 
     def _show_schemas(self, view: View) -> None:
@@ -184,10 +186,10 @@ class TopicPage:
             lines["others"] = columns[OTHERS]
         self._lag.show_lines(columns["at"], lines)
         worst = max(lags, key=lambda p: lags[p], default=None)
-        told = f"now {amounts.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
+        now = f"now {amounts.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
-            told += f"; most in partition {worst}: {amounts.number(lags[worst])}"
-        self._about["lag"].show(parts.heading(_LAG_TITLE, told, self._lag.key))
+            now += f"; most in partition {worst}: {amounts.number(lags[worst])}"
+        self._about["lag"].show(parts.heading(_LAG_TITLE, now, self._lag.key))
 
     def _make_plots(self) -> dict[str, Plot]:
         return {

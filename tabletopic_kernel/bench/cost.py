@@ -29,7 +29,7 @@ from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
 _LIMIT_S = 900.0
-_SAID = 2_000  # characters of a log
+_LOG_END = 2_000  # characters of a log
 
 
 @contextlib.contextmanager
@@ -41,15 +41,15 @@ def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
     """
     command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"]
     environment = {**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)}
-    said = stack.state_dir / "logs" / "host.log"
-    with said.open("w") as log:
+    log_file = stack.state_dir / "logs" / "host.log"
+    with log_file.open("w") as log:
         process = psutil.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             yield process
         except TableTopicError as error:
             if process.poll() is None:
                 raise
-            raise TableTopicError(f"{error}: {said.read_text()[-_SAID:].strip()}") from error
+            raise TableTopicError(f"{error}: {log_file.read_text()[-_LOG_END:].strip()}") from error
         finally:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()

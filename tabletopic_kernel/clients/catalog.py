@@ -119,8 +119,8 @@ def is_outside(error: BaseException) -> bool:
 def _aws_code(error: Exception) -> str:
     """The code of an answer of AWS; empty for other errors."""
     response = getattr(error, "response", None)
-    told = response.get("Error") if isinstance(response, dict) else None
-    return str(told.get("Code", "")) if isinstance(told, dict) else ""
+    fault = response.get("Error") if isinstance(response, dict) else None
+    return str(fault.get("Code", "")) if isinstance(fault, dict) else ""
 
 
 def create_table(

@@ -28,7 +28,7 @@ _REMEDY = "name a [catalog] warehouse that all machines of the cluster and this 
 # As Python says it when it starts a worker, and when it loads a task there.
 _NO_MODULE = re.compile(r"No module named '?[\w.]+'?|Can't get attribute .*|cannot import name .*")
 _NO_PYTHON = re.compile(r"Cannot run program \"[^\"]*\".*")
-_TOLD = re.compile(r"^\s*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
+_ERROR_LINE = re.compile(r"^\s*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def _explained(text: str, master: str) -> TableTopicError:
             f"the executors of {master} do not have this host's Python ({found[0]}); install it with this "
             "program on each of their machines, at the same path"
         )
-    told = _TOLD.search(text)
-    why = told[1] if told else text.strip().splitlines()[0]
+    found = _ERROR_LINE.search(text)
+    why = found[1] if found else text.strip().splitlines()[0]
     return RetryableError(f"the cluster {master} cannot run table topics: {why}")
 
 

@@ -137,9 +137,9 @@ def _jdbc(uri: str) -> dict[str, str]:
     if dialect == "postgresql":
         place = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database or ''}"
         options = "&".join(f"{name}={value}" for name, value in url.query.items())
-        told = {"uri": f"jdbc:postgresql://{place}{'?' * bool(options)}{options}"}
+        properties = {"uri": f"jdbc:postgresql://{place}{'?' * bool(options)}{options}"}
         login = {"jdbc.user": url.username, "jdbc.password": url.password}
-        return told | {name: value for name, value in login.items() if value is not None}
+        return properties | {name: value for name, value in login.items() if value is not None}
     raise SettingsError(f"Spark cannot read a catalog in {dialect}; query with --engine duckdb")
 
 
@@ -219,5 +219,5 @@ def _keys_of_boto(role: str | None, properties: Mapping[str, str]) -> dict[str, 
     if (found := session.get_credentials()) is None:
         return {}
     keys = found.get_frozen_credentials()
-    told = {"KEY_ID": keys.access_key, "SECRET": keys.secret_key, "SESSION_TOKEN": keys.token}
-    return {option: value for option, value in told.items() if value}
+    secrets = {"KEY_ID": keys.access_key, "SECRET": keys.secret_key, "SESSION_TOKEN": keys.token}
+    return {option: value for option, value in secrets.items() if value}

@@ -106,14 +106,14 @@ class Registry:
         self._believe(found, schema.schema_type or "AVRO")
         return found
 
-    def _believe(self, found: RegisteredSchema, told: str) -> None:
+    def _believe(self, found: RegisteredSchema, declared: str) -> None:
         """See that a schema that was given by its id is one; raises RetryableError where it may be none.
 
         What is doubtful must be no other schema by subject and version. What has not even the form of a
         schema must be the same there, and for a minute: a registry checks what it is given, so it is more
         likely that the answer is broken.
         """
-        worth = worth_of(told, found.text, dict(found.references))
+        worth = worth_of(declared, found.text, dict(found.references))
         if worth is Worth.GOOD:
             self._odd.pop(found.id, None)
             return
@@ -199,8 +199,8 @@ class Registry:
         except UnknownSchemaError:
             return None
         newest = self._resolved(found.schema_id, found.schema, subject, found.version)
-        told = found.schema.schema_type or "AVRO"
-        if worth_of(told, newest.text, dict(newest.references)) is not Worth.GOOD:
+        declared = found.schema.schema_type or "AVRO"
+        if worth_of(declared, newest.text, dict(newest.references)) is not Worth.GOOD:
             again = self.by_id(newest.id) if isinstance(newest.id, int) else newest
             if again.text != newest.text:
                 raise RetryableError(
@@ -302,10 +302,10 @@ class Registry:
             into[name] = found.schema_str or ""
 
     def _referred(self, subject: str, version: int) -> Schema:
-        ask, told = self._client.get_version, version if version > 0 else None
+        ask, asked_version = self._client.get_version, version if version > 0 else None
         found = self._ask(
             f"{subject} version {version}",
-            lambda: checked_place(ask(subject, version, deleted=True), subject, told),
+            lambda: checked_place(ask(subject, version, deleted=True), subject, asked_version),
         )
         schema: Schema = found.schema
         return schema

@@ -42,10 +42,10 @@ class Worth(Enum):
     NO_SCHEMA = "not even of the form of a schema"
 
 
-def kind_of(told: str, text: str) -> str:
+def kind_of(declared: str, text: str) -> str:
     """The format of a schema: Apicurio calls all versions of a subject what the first one was."""
-    if told not in _KINDS:
-        return told
+    if declared not in _KINDS:
+        return declared
     tree = _tree(text)
     if tree is None:
         return "PROTOBUF"
@@ -55,16 +55,16 @@ def kind_of(told: str, text: str) -> str:
         return "AVRO"
     if "type" not in tree or tree["type"] in ("object", "integer", "number"):
         return "JSON"
-    return "AVRO" if told == "PROTOBUF" else told
+    return "AVRO" if declared == "PROTOBUF" else declared
 
 
-def worth_of(told: str, text: str, references: Mapping[str, str]) -> Worth:
+def worth_of(declared: str, text: str, references: Mapping[str, str]) -> Worth:
     """What a schema's text is worth.
 
     Raises:
         RetryableError: the Protobuf compiler could not be run.
     """
-    kind = kind_of(told, text)
+    kind = kind_of(declared, text)
     if kind == "PROTOBUF" and not (_PROTO.search(text) or _is_base64(text)):
         return Worth.NO_SCHEMA
     try:
@@ -79,18 +79,18 @@ def worth_of(told: str, text: str, references: Mapping[str, str]) -> Worth:
         raise
     except (ActionNeededError, ValueError, TypeError, RecursionError):
         return Worth.DOUBTFUL
-    return Worth.GOOD if kind == told else Worth.DOUBTFUL
+    return Worth.GOOD if kind == declared else Worth.DOUBTFUL
 
 
 def checked(schema: Schema) -> Schema:
     """The schema of an answer; raises OddAnswerError if its parts are not what they must be."""
     if not isinstance(schema.schema_str, str):
-        raise OddAnswerError(f"the schema's text is {_told(schema.schema_str)}")
+        raise OddAnswerError(f"the schema's text is {_short(schema.schema_str)}")
     if (schema.schema_type or "AVRO") not in FORMATS:
-        raise OddAnswerError(f"the schema's type is {_told(schema.schema_type)}")
+        raise OddAnswerError(f"the schema's type is {_short(schema.schema_type)}")
     for one in schema.references or []:
         if not (isinstance(one.name, str) and isinstance(one.subject, str) and _is_number(one.version)):
-            raise OddAnswerError(f"a reference is {_told(one)}")
+            raise OddAnswerError(f"a reference is {_short(one)}")
     return schema
 
 
@@ -98,11 +98,11 @@ def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
     """The version of a subject that was asked for; raises OddAnswerError if it is another, or none."""
     checked(found.schema)
     if found.subject not in (subject, None):
-        raise OddAnswerError(f"it is of the subject {_told(found.subject)}")
+        raise OddAnswerError(f"it is of the subject {_short(found.subject)}")
     if not _is_number(found.schema_id) or not _is_number(found.version):
-        raise OddAnswerError(f"its id is {_told(found.schema_id)}, its version {_told(found.version)}")
+        raise OddAnswerError(f"its id is {_short(found.schema_id)}, its version {_short(found.version)}")
     if version is not None and found.version != version:
-        raise OddAnswerError(f"it is version {_told(found.version)}")
+        raise OddAnswerError(f"it is version {_short(found.version)}")
     return found
 
 
@@ -111,14 +111,14 @@ def checked_places(found: Any) -> list[tuple[str, int]]:
     places = [(one.subject, one.version) for one in found]
     for subject, version in places:
         if not isinstance(subject, str) or not _is_number(version):
-            raise OddAnswerError(f"version {_told(version)} of the subject {_told(subject)}")
+            raise OddAnswerError(f"version {_short(version)} of the subject {_short(subject)}")
     return places
 
 
 def checked_list(found: Any, kind: type) -> Any:
     """A list of subjects or versions; raises OddAnswerError if it is none."""
     if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
-        raise OddAnswerError(f"a list was expected and not {_told(found)}")
+        raise OddAnswerError(f"a list was expected and not {_short(found)}")
     return found
 
 
@@ -142,5 +142,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _told(value: Any) -> str:
+def _short(value: Any) -> str:
     return repr(value)[:80]

@@ -45,10 +45,12 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
 
 def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
     """Why Spark did not start; of its log what stands behind the first ``known`` bytes counts."""
-    told = str(error)
-    if "stopped SparkContext" not in told:
-        lines = [line for line in told.splitlines() if not line.startswith("An error occurred while calling")]
-        why = next((line.removeprefix(": ").strip() for line in lines if line.strip(": ")), told)
+    message = str(error)
+    if "stopped SparkContext" not in message:
+        lines = [
+            line for line in message.splitlines() if not line.startswith("An error occurred while calling")
+        ]
+        why = next((line.removeprefix(": ").strip() for line in lines if line.strip(": ")), message)
         return SettingsError(f"Spark did not start ({why}); see {log}")
     new = log.read_bytes()[known:].decode("utf-8", "replace") if log.exists() else ""
     reasons = _ENDED.findall(new)

@@ -187,9 +187,9 @@ class Arena:
 
     def busiest_host(self) -> tuple[HostProcess, tuple[str, ...]] | None:
         """The one that runs most topics, and which, as hosts tell; None if none of them runs any."""
-        told = {one.topic: one.host or "" for one in self.workbench.status()}
+        host_of = {one.topic: one.host or "" for one in self.workbench.status()}
         shares = [
-            (host, tuple(topic for topic, name in told.items() if f"-{host.pid}-" in name))
+            (host, tuple(topic for topic, name in host_of.items() if f"-{host.pid}-" in name))
             for host in self.alive
         ]
         return max((one for one in shares if one[1]), key=lambda one: len(one[1]), default=None)

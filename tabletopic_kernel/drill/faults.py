@@ -228,8 +228,8 @@ def _disable(arena: Arena, topic: str) -> str:
 def _replay(arena: Arena, topic: str) -> str:
     known = arena.streams[topic].release()
     arena.workbench.ask_for_replay(topic)
-    told = "asked for a replay of all dead letters"
-    return f"{told}, a schema of some was registered just before" if known else told
+    done = "asked for a replay of all dead letters"
+    return f"{done}, a schema of some was registered just before" if known else done
 
 
 def _evolve(arena: Arena, _: str) -> str:

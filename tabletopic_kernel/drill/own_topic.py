@@ -129,8 +129,8 @@ def _bytes(data: str | bytes | None) -> bytes | None:
 
 
 def _headers(message: Message) -> Headers:
-    told: Any = message.headers() or []  # the stubs allow a dictionary too
-    return [(name, _bytes(value)) for name, value in told]
+    headers: Any = message.headers() or []  # the stubs allow a dictionary too
+    return [(name, _bytes(value)) for name, value in headers]
 
 
 class CopyStream:

@@ -23,7 +23,7 @@ from tabletopic_kernel.drill.tables import newest_ledger, path_of
 from tabletopic_kernel.model.dead_letter import SUFFIX
 
 _METADATA = "_kafka_metadata"
-_TOLD = 5  # examples of each difference
+_EXAMPLES = 5  # examples of each difference
 Place = tuple[int, int]
 
 
@@ -56,8 +56,10 @@ class TopicVerdict:
     def differ(self, what: str, places: Collection[Any]) -> None:
         """Note a difference, with some examples."""
         if places:
-            some = ", ".join(str(place) for place in sorted(places, key=str)[:_TOLD])
-            self.differences.append(f"{len(places):,} {what}: {some}{' …' if len(places) > _TOLD else ''}")
+            some = ", ".join(str(place) for place in sorted(places, key=str)[:_EXAMPLES])
+            self.differences.append(
+                f"{len(places):,} {what}: {some}{' …' if len(places) > _EXAMPLES else ''}"
+            )
 
 
 def judge(
@@ -189,8 +191,8 @@ def check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -
         verdict.differences.append("the table has no ledger")
         return
     if verdict.skipped != ledger.skipped:
-        told = f"{verdict.skipped:,} records were gone before they were read"
-        verdict.differences.append(f"{told}, the ledger counts {ledger.skipped:,}")
+        gone_early = f"{verdict.skipped:,} records were gone before they were read"
+        verdict.differences.append(f"{gone_early}, the ledger counts {ledger.skipped:,}")
     if dict(ledger.next_offsets) != dict(ends):
         verdict.differences.append(
             f"the ledger is at {dict(ledger.next_offsets)}, the topic ends at {dict(ends)}"

@@ -38,9 +38,9 @@ def is_trouble(error: BaseException) -> bool:
 
 def last_line(error: BaseException) -> str:
     """The last line of the error's trace, with the place it came from."""
-    told = traceback.format_exception_only(error)[-1].strip()[:_MOST]
+    line = traceback.format_exception_only(error)[-1].strip()[:_MOST]
     frames = traceback.extract_tb(error.__traceback__, -1)
-    return f"{told} ({PurePath(frames[0].filename).name}:{frames[0].lineno})" if frames else told
+    return f"{line} ({PurePath(frames[0].filename).name}:{frames[0].lineno})" if frames else line
 
 
 def trace_of(error: BaseException) -> str:

@@ -72,7 +72,7 @@ from tabletopic_kernel.formats.avro.schema import (
     branch_key,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.columns.meaning import is_told_apart, without_meaning
+from tabletopic_kernel.model.columns.meaning import needs_meaning, without_meaning
 from tabletopic_kernel.model.columns.names import step
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
@@ -214,8 +214,8 @@ def is_text_decimal(decimal: Decimal) -> bool:
 
 def _field(name: str, node: AvroType, doc: str | None, ids: Iterator[int]) -> NestedField:
     field_id, kind = next(ids), _type(node, ids)
-    told = doc if is_told_apart(kind) else without_meaning(doc)
-    return NestedField(field_id, name, kind, required=not is_nullable(node), doc=told)
+    kept_doc = doc if needs_meaning(kind) else without_meaning(doc)
+    return NestedField(field_id, name, kind, required=not is_nullable(node), doc=kept_doc)
 
 
 def _type(node: AvroType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 - a return per Avro type

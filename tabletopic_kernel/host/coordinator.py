@@ -259,8 +259,8 @@ class Coordinator:
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            told = explain_trouble(f"Spark does not start the worker of {self.topic}", error)
-            self._report.error(error if isinstance(error, TableTopicError) else told, waits=True)
+            reason = explain_trouble(f"Spark does not start the worker of {self.topic}", error)
+            self._report.error(error if isinstance(error, TableTopicError) else reason, waits=True)
             self._worker = None
             return Event.WORKER_DIED
         self._schedule.started()

@@ -70,12 +70,12 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
     next_offsets = {p: before.next_offsets.get(p, 0) for p in facts.first}
     gaps = {p: (offset, facts.first[p]) for p, offset in next_offsets.items() if facts.first[p] > offset}
     if gaps:
-        told = ", ".join(
+        ranges = ", ".join(
             f"partition {p}: {first - at} records from offset {at}" for p, (at, first) in gaps.items()
         )
         raise GapError(
             gaps,
-            f"records of {facts.topic} were deleted by retention before they were read ({told}). "
+            f"records of {facts.topic} were deleted by retention before they were read ({ranges}). "
             f"`tabletopic alter {facts.topic} --on-gap go_on` goes on behind them and keeps the count; a new "
             "--table takes what is there now",
         )

@@ -37,14 +37,14 @@ _PRIVATE_KEY = re.compile(
 )
 
 # In prose: "unexpected token: x" and "basic types" are no credentials, and an @ may stand far behind a URL.
-_TOLD_PAIR = re.compile(
+_PAIR_IN_TEXT = re.compile(
     rf"((?<![\w.-])[\w.-]{{0,100}}(?:{SECRET_NAME})[\w.-]{{0,100}}[\"']?\s?=\s?)(?!\*\*\*)"
     r"(\\?\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&)\"']+)",
     re.IGNORECASE,
 )
-_TOLD_USER_INFO = re.compile(r"(://)[^\s/?#\"'<>]*@")
-_TOLD_LOGIN = re.compile(r"(?<![\w.%+@-])[\w.%+-]{1,100}:[^\s:/@\"']{1,200}@(?=[\w.\[-])")
-_TOLD_HEADER = re.compile(
+_USER_INFO_IN_TEXT = re.compile(r"(://)[^\s/?#\"'<>]*@")
+_LOGIN_IN_TEXT = re.compile(r"(?<![\w.%+@-])[\w.%+-]{1,100}:[^\s:/@\"']{1,200}@(?=[\w.\[-])")
+_HEADER_IN_TEXT = re.compile(
     r"(authorization[\"']?\s*[:=]\s*[\"']?\w+\s+|\b(?:bearer|basic)\s+(?=\S*\d)(?=\S{16}))[\w.~+/=-]+",
     re.IGNORECASE,
 )
@@ -129,12 +129,12 @@ class Net:
         if "PRIVATE KEY" in text:
             text = _PRIVATE_KEY.sub(HIDDEN, text)
         if "://" in text:
-            text = _TOLD_USER_INFO.sub(rf"\1{HIDDEN}@", text)
+            text = _USER_INFO_IN_TEXT.sub(rf"\1{HIDDEN}@", text)
         if "@" in text:
-            text = _TOLD_LOGIN.sub(f"{HIDDEN}@", text)
+            text = _LOGIN_IN_TEXT.sub(f"{HIDDEN}@", text)
         if "=" in text:
-            text = _TOLD_PAIR.sub(rf"\1{HIDDEN}", text)
-        return _TOLD_HEADER.sub(rf"\1{HIDDEN}", text)
+            text = _PAIR_IN_TEXT.sub(rf"\1{HIDDEN}", text)
+        return _HEADER_IN_TEXT.sub(rf"\1{HIDDEN}", text)
 
 
 def secrets_in(name: str, value: str) -> Iterator[str]:

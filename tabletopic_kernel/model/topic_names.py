@@ -43,9 +43,9 @@ def check_topic_name(name: str) -> None:
     tabletopic_kernel.model.errors.UsageError: 'a b' is no topic name: Kafka takes letters, digits, . _ and -
     """
     if not _LEGAL.fullmatch(name) or name in (".", ".."):
-        told = f"{name[:60]}…" if len(name) > 61 else name
+        short = f"{name[:60]}…" if len(name) > 61 else name
         why = "at most 249 characters" if len(name) > 249 else "letters, digits, . _ and -"
-        raise UsageError(f"{told!r} is no topic name: Kafka takes {why}")
+        raise UsageError(f"{short!r} is no topic name: Kafka takes {why}")
 
 
 def internal_owner(name: str) -> str | None:

@@ -25,7 +25,7 @@ from tabletopic_kernel.pipeline.plan import KeyPlan, StagePlan
 from tabletopic_kernel.pipeline.split_by_schema import Group, split
 from tabletopic_kernel.pipeline.write.dead_letters import Refusals
 
-_NOT_TEXT_TOLD = "the key is not UTF-8; enable the topic with the key format raw and another --table"
+_NOT_TEXT_MESSAGE = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 _NOBODY = Refusals(np.empty(0, np.int64), None, "", "")
 
 
@@ -62,7 +62,7 @@ class KeyReader:
         keys = batch.column("key")
         if self._format == "string":
             return KeyColumns(
-                refused=Refusals(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT_TOLD)
+                refused=Refusals(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT_MESSAGE)
             )
         if self._plan is None or self._target is None or keys.null_count == len(keys):
             return KeyColumns()
@@ -123,8 +123,8 @@ class _Reading:
         rows, refused = decoder.decode(group.values)
         if refused:
             bad = [one.index for one in refused]
-            told = ([one.reason for one in refused], [one.message for one in refused])
-            self._refuse(Refusals(positions[bad], schema_id, *told))
+            why = ([one.reason for one in refused], [one.message for one in refused])
+            self._refuse(Refusals(positions[bad], schema_id, *why))
             positions = np.delete(positions, bad)
         if is_candidate:
             if len(rows):

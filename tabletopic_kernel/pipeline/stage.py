@@ -201,9 +201,9 @@ class Stage:
             partition, offset = (
                 batch.column(name)[positions[found.alike.index].item()].as_py() for name in _PLACE
             )
-            told = Refusals(positions[:0], schema_id, "", "").told_id
+            schema_text = Refusals(positions[:0], schema_id, "", "").known_id
             result.sample(
-                RefusedRecord(partition, offset, told, dead_letter.INTERNAL_ERROR, found.alike.line)
+                RefusedRecord(partition, offset, schema_text, dead_letter.INTERNAL_ERROR, found.alike.line)
             )
         for one in found.failures:
             result.failed = added(result.failed, {one.kind: 1})
@@ -227,8 +227,8 @@ class Stage:
             if not result.wants_samples:
                 break
             partition, offset = (batch.column(name)[position].as_py() for name in _PLACE)
-            told = (refused.reason(index), refused.message(index))
-            result.sample(RefusedRecord(partition, offset, refused.told_id, *told))
+            why = (refused.reason(index), refused.message(index))
+            result.sample(RefusedRecord(partition, offset, refused.known_id, *why))
         if self._plan.settings.errors != "dead_letter":
             return
         result.needs_dead_letters |= self._loaded.dead_letter_target is None

@@ -35,8 +35,10 @@ def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
     found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
     if found is None:
         first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
-        told = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
-        raise UsageError(f"{dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {told}")
+        oldest = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
+        raise UsageError(
+            f"{dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {oldest}"
+        )
     return found
 
 

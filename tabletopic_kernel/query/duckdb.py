@@ -255,8 +255,8 @@ class DuckLake:
             )
             if missing is None or not first_line.startswith(_MISSING_TABLE):
                 raise
-            told = no_such_table(".".join(missing), map(".".join, self._all_tables()))
-            raise UsageError(told + position(error)) from None
+            message = no_such_table(".".join(missing), map(".".join, self._all_tables()))
+            raise UsageError(message + position(error)) from None
 
 
 def _lower(name: Sequence[str]) -> Name:

@@ -68,8 +68,8 @@ def give_secret(connection: duckdb.DuckDBPyConnection, location: str, io: Mappin
     options = {"PROVIDER": "config", **duckdb_secret(io)}
     folder = f"{location.rstrip('/')}/"
     for name, more in ((_SECRET, {}), (f"{_SECRET}_{zlib.crc32(folder.encode()):08x}", {"SCOPE": folder})):
-        told = ", ".join(f"{key} {_quoted(value)}" for key, value in (options | more).items() if value)
-        connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE s3, {told})")
+        options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in (options | more).items() if value)
+        connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE s3, {options_sql})")
 
 
 def _quoted(text: str) -> str:

@@ -48,9 +48,9 @@ class SparkLake:
         try:
             return self._interruptible(lambda: self._run(sql, params, limit))
         except (ParseException, AnalysisException) as error:
-            raise UsageError(_told(str(error))) from error
+            raise UsageError(_message(str(error))) from error
         except (PySparkException, Py4JJavaError) as error:
-            raise ActionNeededError(f"Spark could not do it: {_told(str(error))}") from error
+            raise ActionNeededError(f"Spark could not do it: {_message(str(error))}") from error
 
     def _run(self, sql: str, params: Mapping[str, Any] | None, limit: int | None) -> Answer:
         self._use_catalog()
@@ -127,7 +127,7 @@ def _table_read(leaf: Any) -> TableRead | None:
     return TableRead(name, int(snapshot.snapshotId()), int(snapshot.timestampMillis()))
 
 
-def _told(text: str) -> str:
+def _message(text: str) -> str:
     """The message without the trace of Spark's own machinery."""
     lines = text.partition("\n\nJVM stacktrace")[0].strip().splitlines()
     kept = [line for line in lines if not line.lstrip().startswith("at ") and "SQLSTATE" not in line[:9]]

@@ -98,17 +98,17 @@ def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSn
 
 def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
     """What a snapshot and its ledger say."""
-    told, ledger = summary(snapshot), ledger_of(snapshot)
+    figures, ledger = summary(snapshot), ledger_of(snapshot)
     return TableSnapshot(
         snapshot_id=snapshot.snapshot_id,
         parent_id=snapshot.parent_snapshot_id,
         at_ms=snapshot.timestamp_ms,
         operation=snapshot.summary.operation.value if snapshot.summary else "",
-        added_rows=int(told.get("added-records", 0)),
-        added_files=int(told.get("added-data-files", 0)),
-        added_bytes=int(told.get("added-files-size", 0)),
-        rows=int(told.get("total-records", 0)),
-        files=int(told.get("total-data-files", 0)),
+        added_rows=int(figures.get("added-records", 0)),
+        added_files=int(figures.get("added-data-files", 0)),
+        added_bytes=int(figures.get("added-files-size", 0)),
+        rows=int(figures.get("total-records", 0)),
+        files=int(figures.get("total-data-files", 0)),
         table_schema_id=snapshot.schema_id,
         next_offsets=dict(ledger.next_offsets) if ledger else None,
         epoch=ledger.epoch if ledger else None,

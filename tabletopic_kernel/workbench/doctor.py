@@ -157,17 +157,17 @@ def _extensions() -> str:
 def _disk(state_dir: Path) -> str:
     from tabletopic_kernel.local.java import jars
 
-    told = []
+    free_space = []
     for what, folder in (("state folder", state_dir), ("cache", jars.cache_dir())):
         free = shutil.disk_usage(_existing(folder)).free
-        told.append(f"{what} {free / 1024**3:.1f} GiB free")
+        free_space.append(f"{what} {free / 1024**3:.1f} GiB free")
         if free < _ENOUGH_BYTES:
             raise _Trouble(
-                told[-1],
+                free_space[-1],
                 f"free some space on the disk of {folder}, or choose another folder",
                 "fail" if free < _LEAST_BYTES else "warn",
             )
-    return ", ".join(told)
+    return ", ".join(free_space)
 
 
 def _state_folder(state_dir: Path) -> str:
@@ -200,8 +200,8 @@ def _ports(state_dir: Path) -> str:
             "nothing to do: `tabletopic up` chooses others",
             "warn",
         )
-    told = "those of the last start are free" if kept else "free ones are chosen at the start"
-    return f"loopback works; {told}"
+    which = "those of the last start are free" if kept else "free ones are chosen at the start"
+    return f"loopback works; {which}"
 
 
 def _stack(state_dir: Path) -> StackInfo | None:
@@ -219,15 +219,15 @@ def _login(settings: Settings) -> str:
     why = f"local.login is {settings.local.login}"
     if settings.local.login == "auto":
         why += ", behind a JupyterHub" if behind_hub() else ", not behind a JupyterHub"
-    told = "ask for one" if asks else "are open to every user of this machine"
+    logins = "ask for one" if asks else "are open to every user of this machine"
     if asks != wants_login(settings):
         wanted = "with" if wants_login(settings) else "without"
         raise _Trouble(
-            f"broker and registry {told}, but {why}",
+            f"broker and registry {logins}, but {why}",
             f"start the stack anew {wanted} a login: `tabletopic down`, `tabletopic up`; then the hosts",
             "warn",
         )
-    return f"broker and registry {told} ({why})"
+    return f"broker and registry {logins} ({why})"
 
 
 def _count(number: int, what: str) -> str:

@@ -59,7 +59,9 @@ def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[Host
     return [_status(host, newest.get(host), topics.get(host, set())) for host in sorted(set(live))]
 
 
-def _status(host: str, told: HostHeartbeat | None, topics: set[str]) -> HostStatus:
-    if told is None:
+def _status(host: str, heartbeat: HostHeartbeat | None, topics: set[str]) -> HostStatus:
+    if heartbeat is None:
         return HostStatus(host, sorted(topics))
-    return HostStatus(host, sorted(told.topics), told.started_ms, told.version, told.memory_bytes)
+    return HostStatus(
+        host, sorted(heartbeat.topics), heartbeat.started_ms, heartbeat.version, heartbeat.memory_bytes
+    )

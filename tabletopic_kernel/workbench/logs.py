@@ -33,10 +33,10 @@ def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.
 def without_secrets(record: logging.LogRecord) -> bool:
     """A filter that lets every record through, its message and its trace without secrets."""
     try:
-        told = record.getMessage()
+        message = record.getMessage()
     except (TypeError, ValueError, KeyError):  # it does not fit its arguments
-        told = f"{record.msg} {record.args}"
-    record.msg, record.args = redact(told), ()
+        message = f"{record.msg} {record.args}"
+    record.msg, record.args = redact(message), ()
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
     if record.exc_text:  # formatters take it in place of the exception

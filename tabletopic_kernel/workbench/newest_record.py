@@ -33,11 +33,11 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
     newest = next((one for one in found if one.raw is not None), None)
     if newest is None:
         return []
-    reason, _, told = (newest.error or "").partition(": ")
+    reason, _, detail = (newest.error or "").partition(": ")
     named = settings.value_message is not None or settings.value_format != "by_schema_id"
     if reason == OTHER_MESSAGE and not named:
         raise UsageError(
-            f"the schema of {topic} has several messages, and the newest record has not the first: {told}"
+            f"the schema of {topic} has several messages, and the newest record has not the first: {detail}"
         )
     remedy = _remedy(newest, settings)
     if newest.error is None and remedy is None:

@@ -236,11 +236,13 @@ def _plan_old(
 
 
 def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None:
-    told = "; ".join(f"{column} {why}" for column, why in plan.incompatible.items())
+    reasons = "; ".join(f"{column} {why}" for column, why in plan.incompatible.items())
     if "stop" in (settings.on_incompatible, settings.errors):
-        raise UsageError(f"{origin} does not fit the table {plan.table}: {told}; its records stop the topic")
+        raise UsageError(
+            f"{origin} does not fit the table {plan.table}: {reasons}; its records stop the topic"
+        )
     become = {"dead_letter": "its records become dead letters", "skip": "its records are left out"}
-    plan.notes.append(f"{origin} does not fit the table, {become[settings.errors]}: {told}")
+    plan.notes.append(f"{origin} does not fit the table, {become[settings.errors]}: {reasons}")
 
 
 def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: TopicSettings) -> None:
@@ -251,11 +253,13 @@ def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: Topic
     outcome = evolve_key(schema, key, last, new_columns=settings.on_incompatible == "new_column")
     if KEY in outcome.refused:
         raise UsageError(f"{KEY} {outcome.refused[KEY]}: keep the key format, or choose another --table")
-    told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+    reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
     if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
-        raise UsageError(f"the newest schema of the keys does not fit the table: {told}")
+        raise UsageError(f"the newest schema of the keys does not fit the table: {reasons}")
     if outcome.refused:
-        plan.notes.append(f"the newest schema of the keys does not fit the table, they are refused: {told}")
+        plan.notes.append(
+            f"the newest schema of the keys does not fit the table, they are refused: {reasons}"
+        )
         return
     changed = _by_column(outcome.changes)
     new = [_column(one, changed[one.name]) for one in outcome.schema.fields if one.name in changed]

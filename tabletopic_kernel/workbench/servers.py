@@ -25,9 +25,9 @@ class Away:
 
     def __str__(self) -> str:
         """What is away, and what to do; empty if nothing is."""
-        return self.told("`tabletopic up` starts what is missing, the logs are in")
+        return self.message("`tabletopic up` starts what is missing, the logs are in")
 
-    def told(self, next_step: str = "the logs are in") -> str:
+    def message(self, next_step: str = "the logs are in") -> str:
         """What is away, for who has a button beside it; empty if nothing is."""
         if self.ended:
             return (
@@ -80,11 +80,13 @@ class Servers:
         return Away(ended, starting, self.state_dir)
 
     def __repr__(self) -> str:
-        told = {
+        sections = {
             section: {name: mask_property(name, value) for name, value in getattr(self, section).items()}
             for section in ("kafka", "registry", "catalog")
         }
-        return f"Servers({', '.join(f'{name}={value!r}' for name, value in told.items())}, {self.state_dir})"
+        return (
+            f"Servers({', '.join(f'{name}={value!r}' for name, value in sections.items())}, {self.state_dir})"
+        )
 
 
 def find_servers(settings: Settings) -> Servers:

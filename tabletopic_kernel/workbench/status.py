@@ -100,8 +100,8 @@ def statuses(
     """
     reported = recent_reports(broker)
     ends = broker.end_offsets(desired_topics)
-    told = {
-        topic: _told(desired, reported.get(topic), catalog)
+    newest = {
+        topic: _newest_progress(desired, reported.get(topic), catalog)
         for topic, desired in sorted(desired_topics.items())
     }
     behind = {
@@ -110,16 +110,16 @@ def statuses(
             for p, end in ends.get(topic, {}).items()
             if progress.next_offsets.get(p, 0) < end
         }
-        for topic, (progress, _, _) in told.items()
+        for topic, (progress, _, _) in newest.items()
     }
     oldest = oldest_waiting(broker, behind)
     return [
         _status(progress, state, host, ends.get(topic), bool(behind[topic]), oldest.get(topic))
-        for topic, (progress, state, host) in told.items()
+        for topic, (progress, state, host) in newest.items()
     ]
 
 
-def _told(
+def _newest_progress(
     desired: DesiredTopic, reported: HostReport | None, catalog: Callable[[], Catalog]
 ) -> tuple[Progress, str, str | None]:
     if reported is not None and reported.progress.state is not State.STOPPED:

@@ -97,10 +97,10 @@ class TableTopic:
             if why_not := not_coming(now):
                 raise ActionNeededError(why_not)
             if time.monotonic() > deadline:
-                told = f": {now.error}" if now.error else ""
+                reason = f": {now.error}" if now.error else ""
                 raise RetryableError(
                     f"{self.name} is {now.state} and {now.lag_records:,} records behind after "
-                    f"{timeout_s:g} s{told}"
+                    f"{timeout_s:g} s{reason}"
                 )
             time.sleep(_LOOK_EVERY_S)
             now = self.status()

@@ -336,7 +336,7 @@ def test_the_focus_stays_where_a_button_went_away(page: LabPage, api: FakeApi) -
     page.button("Start a host").press("Enter")
     api.host = {"state": "running", "detail": "", "ids": ["here-1-a"]}
     expect(focused).to_have_text("Stop")
-    api.missing, api.detail = ["registry"], Away(("registry",), (), Path(".tabletopic")).told()
+    api.missing, api.detail = ["registry"], Away(("registry",), (), Path(".tabletopic")).message()
     page.button("Start what is missing").focus()
     page.shot("sidebar-registry-ended")
     api.missing, api.detail = [], ""

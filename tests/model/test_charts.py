@@ -148,7 +148,7 @@ def test_lag_by_topic() -> None:
     """The topics that are furthest behind have a line each, all others one together."""
     record = Record()
     for name in ("a", "b", "c"):
-        record.told_by_table(Progress(topic=name, table=name))
+        record.read_from_table(Progress(topic=name, table=name))
     for at_ms, ends in ((T0, 5), (T0 + 2_000, 9)):
         record.observe_ends(
             at_ms, {name: {0: ends * factor} for name, factor in (("a", 1), ("b", 3), ("c", 2))}

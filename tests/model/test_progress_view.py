@@ -154,7 +154,7 @@ def test_notes_and_samples_are_bounded() -> None:
 def test_what_a_table_says_gives_way_to_a_host() -> None:
     """Without a host the table's own figures are shown; they are no sign of life."""
     record = Record()
-    record.told_by_table(progress(commits=3))
+    record.read_from_table(progress(commits=3))
     topic = record.topic("clicks")
     assert topic.progress is not None
     assert topic.progress.commits == 3

@@ -377,9 +377,9 @@ class Broker:
         name = problem.name() if hasattr(problem, "name") else ""
         if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
-        told = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
+        message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         if problem.code() > 0:  # the broker's own; librdkafka's are negative
             return RetryableError(
-                f"the broker at {self.address} does not answer ({told}), and is asked again"
+                f"the broker at {self.address} does not answer ({message}), and is asked again"
             )
-        return self._explain(told)
+        return self._explain(message)

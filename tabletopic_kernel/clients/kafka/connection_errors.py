@@ -48,8 +48,8 @@ class ConnectionErrors:
         found = [(*met[kind], kind) for kind in ("login", "TLS") if kind in met and met[kind][0] >= since]
         if not found:
             return None
-        _, said, kind = max(found)
-        return kind, said
+        _, reason, kind = max(found)
+        return kind, reason
 
     @property
     def is_hopeless(self) -> bool:
@@ -90,9 +90,9 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
     """The error of a broker that gave no answer to a ``request`` (what librdkafka said of it)."""
     address = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     if (refused := met.refused()) is not None:
-        kind, said = refused
+        kind, reason = refused
         lead = _LEADS[kind].format(address=address)
-        return LoginRefusedError(f"{lead}: {said}; {_remedy(kind, said, properties)}")
+        return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
     if not properties.get("security.protocol") and _accepts(address):
         return RetryableError(
             f"the broker at {address} accepts connections and does not answer ({request}); does it ask for "
@@ -110,12 +110,12 @@ _LEADS = {
 }
 
 
-def _remedy(kind: str, said: str, properties: Mapping[str, str]) -> str:
+def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
     if kind == "login":
         if "oauthbearer" in properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).lower():
             return "check sasl.oauthbearer.* in [kafka]"
         return "check sasl.mechanism, sasl.username and sasl.password in [kafka]"
-    lowered = said.lower()
+    lowered = reason.lower()
     if "verify" in lowered and "host" not in lowered:
         return "name the CA of its certificate with ssl.ca.location or ssl.ca.pem in [kafka]"
     if "bad certificate" in lowered or "certificate required" in lowered or "handshake failure" in lowered:

@@ -269,5 +269,5 @@ def _unsecured(config: str) -> dict[str, str]:
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
     escape: Callable[[str], str] = lambda text: text.replace("\\", "\\\\").replace('"', '\\"')  # noqa: E731
-    told = " ".join(f'{name}="{escape(value)}"' for name, value in options.items())
-    return f"{module} required {told};"
+    assignments = " ".join(f'{name}="{escape(value)}"' for name, value in options.items())
+    return f"{module} required {assignments};"

@@ -51,8 +51,8 @@ def _lines(
     missing = [
         operation for operation in wanted if operation not in allowed and AclOperation.ALL not in allowed
     ]
-    told = " ".join(f"--operation {operation.name.title().replace('_', '')}" for operation in missing)
-    return [f"--allow-principal User:{user} {told} {what}"] if missing else []
+    options = " ".join(f"--operation {operation.name.title().replace('_', '')}" for operation in missing)
+    return [f"--allow-principal User:{user} {options} {what}"] if missing else []
 
 
 def _of_topic(broker: Broker, topic: str) -> set[AclOperation] | None:
@@ -83,8 +83,8 @@ def _of_group(broker: Broker, group: str) -> set[AclOperation] | None:
 
 
 def _operations(described: Any) -> set[AclOperation] | None:
-    told = described.authorized_operations
-    return None if told is None else set(told)
+    operations = described.authorized_operations
+    return None if operations is None else set(operations)
 
 
 def _refused(broker: Broker, error: KafkaException) -> set[AclOperation]:

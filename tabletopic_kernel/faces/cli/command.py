@@ -145,8 +145,8 @@ def _parameter(argument: Argument) -> inspect.Parameter:
 
 def _sentence(text: str) -> str:
     """A help text with its period; a default in brackets stands behind it."""
-    said, brackets, default = text.partition("  (")
-    return f"{said}{'' if said.endswith('?') or not said else '.'}{brackets}{default}"
+    sentence, brackets, default = text.partition("  (")
+    return f"{sentence}{'' if sentence.endswith('?') or not sentence else '.'}{brackets}{default}"
 
 
 def _settings(operation: Operation) -> Sequence[SettingOption]:

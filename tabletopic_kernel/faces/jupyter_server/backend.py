@@ -108,7 +108,7 @@ class Backend:
         """The overview, unless nobody has asked for it lately; never blocks."""
         kept = self._refresher.kept()
         # Whether our own host lives is known at once.
-        return kept and {**kept, "host": self.host.told(kept["host"]["ids"])}
+        return kept and {**kept, "host": self.host.status(kept["host"]["ids"])}
 
     def first_overview(self) -> dict[str, Any]:
         """The overview, waited for, or one that says so where the servers are slow."""

@@ -16,7 +16,7 @@ from tabletopic_kernel.local.files import tail
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.redact import redact
 
-_TOLD_LINES = 5
+_LOG_LINES = 5
 
 
 class Child:
@@ -99,8 +99,8 @@ class Child:
         code = process.returncode
         if code < 0:  # who is killed has no last words: those in the log are its Spark's, of the loss
             return f"{self._what} was killed by signal {-code}; see {log}"
-        said = redact(tail(log, _TOLD_LINES).strip())
-        return f"{self._what} ended with exit code {code}{f': {said}' if said else ''}; see {log}"
+        ending = redact(tail(log, _LOG_LINES).strip())
+        return f"{self._what} ended with exit code {code}{f': {ending}' if ending else ''}; see {log}"
 
     def last_pid(self) -> int | None:
         """The process that was started last, whether it runs or not."""

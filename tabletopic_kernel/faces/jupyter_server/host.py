@@ -79,7 +79,7 @@ class HeadlessHost:
                 )
         self.child.stop(self.stop_limit_s)
 
-    def told(self, ids: list[str]) -> dict[str, Any]:
+    def status(self, ids: list[str]) -> dict[str, Any]:
         """State, detail and ids for the overview, from the ids of the group's members."""
         obituary, pid = self.child.obituary(), self.child.pid
         others = self._others(ids)

@@ -41,10 +41,10 @@ class Overview:
         Args:
             last: the overview before: where the servers do not answer, its topics are shown on.
         """
-        told, figures, ids = self._servers(last)
+        servers, figures, ids = self._servers(last)
         return {
-            "servers": told,
-            "host": self.host.told(ids),
+            "servers": servers,
+            "host": self.host.status(ids),
             "sample": self.sample.state(),
             **figures,
             "at_ms": now_ms(),
@@ -52,10 +52,10 @@ class Overview:
 
     def waiting(self) -> dict[str, Any]:
         """What is shown until the first look is over; does not block."""
-        told = _told("starting", "asking the servers, which takes longer than usual", own=False)
+        servers = _servers_json("starting", "asking the servers, which takes longer than usual", own=False)
         return {
-            "servers": told,
-            "host": self.host.told([]),
+            "servers": servers,
+            "host": self.host.status([]),
             "sample": self.sample.state(),
             **_EMPTY,
             "at_ms": now_ms(),
@@ -81,15 +81,15 @@ class Overview:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
             except Exception as error:  # there is no caller to tell but the page
                 _LOG.exception("overview")
-                told = redact(f"{type(error).__name__}: {error}")
-                detail = f"unexpected {told}; the Jupyter server's log has the trace"
+                message = redact(f"{type(error).__name__}: {error}")
+                detail = f"unexpected {message}; the Jupyter server's log has the trace"
                 state, figures = "unreachable", _known(last)
-        return _told(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
+        return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
 
     def _why_away(self, away: Away) -> str:
         """What has ended, or why it did not start again; empty if all run."""
         doing = self.servers.doing
-        return doing.detail if away.names and doing.state == "failed" else away.told()
+        return doing.detail if away.names and doing.state == "failed" else away.message()
 
     def _reach(self) -> tuple[str, str, Workbench | None]:
         """What is known before a server is asked: state, detail, and the workbench to ask with."""
@@ -123,7 +123,7 @@ def _known(last: Mapping[str, Any] | None) -> Row:
     return {name: last[name] for name in _EMPTY} if last else _EMPTY
 
 
-def _told(
+def _servers_json(
     state: str,
     detail: str,
     missing: Sequence[str] = (),

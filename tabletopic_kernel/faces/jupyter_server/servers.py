@@ -120,10 +120,10 @@ class Servers:
     def _report(self, step: Step) -> None:
         with self._lock:
             if self._doing.state in ("starting", "stopping"):
-                self._doing = Doing(self._doing.state, _told(step))
+                self._doing = Doing(self._doing.state, _detail(step))
 
 
-def _told(step: Step) -> str:
+def _detail(step: Step) -> str:
     if step.total_bytes and step.state == "running":
         done, total = step.done_bytes // _MEGABYTE, step.total_bytes // _MEGABYTE
         return f"{step.name}: {done} of {total} MB"

@@ -86,7 +86,7 @@ def open_page() -> Any:
 
 def _set_zone(page: Any) -> None:
     """The browser's time zone, which it tells a moment after the page is open."""
-    told = pn.state.browser_info.timezone if pn.state.browser_info else None
-    if told and hasattr(page, "zone") and str(page.zone) != told:
+    zone = pn.state.browser_info.timezone if pn.state.browser_info else None
+    if zone and hasattr(page, "zone") and str(page.zone) != zone:
         with contextlib.suppress(ZoneInfoNotFoundError, ValueError):
-            page.zone = ZoneInfo(told)
+            page.zone = ZoneInfo(zone)

@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
-from tabletopic_kernel.faces.notebook.display.errors import told
+from tabletopic_kernel.faces.notebook.display.errors import report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
@@ -71,7 +71,7 @@ class DashboardMagics(Magics):
         self._session = session
 
     @line_magic
-    @told
+    @report_errors
     def dashboard(self, line: str) -> DashboardFrame | None:
         """The live dashboard below the cell."""
         given = parse(_PARSER, line)

@@ -13,7 +13,7 @@ from traitlets import Int
 from traitlets.config.configurable import Configurable
 
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
-from tabletopic_kernel.faces.notebook.display.errors import told
+from tabletopic_kernel.faces.notebook.display.errors import report_errors
 from tabletopic_kernel.faces.notebook.display.lake_result import LakeResult
 from tabletopic_kernel.faces.notebook.display.slot import Place
 from tabletopic_kernel.faces.notebook.session import Session
@@ -75,7 +75,7 @@ class LakeMagics(Magics, Configurable):
     @no_var_expand
     @needs_local_scope
     @line_cell_magic
-    @told
+    @report_errors
     def lake(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         """Query the tables in SQL."""
         options, rest = _split(line)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from tabletopic_kernel.faces.notebook.display.errors import told
+from tabletopic_kernel.faces.notebook.display.errors import report_errors
 from tabletopic_kernel.faces.notebook.display.progress import Bar
 from tabletopic_kernel.faces.notebook.display.slot import Place
 from tabletopic_kernel.faces.notebook.session import Session
@@ -52,7 +52,7 @@ class TopicMagics(Magics):
         self._session = session
 
     @line_magic
-    @told
+    @report_errors
     def topic(self, line: str) -> Grid | None:
         """Table topics from a cell."""
         parsed = parse_word(_PARSER, line)

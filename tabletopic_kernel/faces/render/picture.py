@@ -132,9 +132,9 @@ def _text(x: float, y: float, text: str, anchor: str = "start", weight: str = "n
 
 
 def _figure(value: float, unit: str = "") -> str:
-    told = (
+    about = (
         f"{value:,.0f}"
         if float(value).is_integer() or abs(value) >= 100
         else f"{value:,.2f}".rstrip("0").rstrip(".")
     )
-    return f"{told} {unit}".strip()
+    return f"{about} {unit}".strip()

@@ -94,8 +94,8 @@ def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
         "offsets": _partitions(one),
     }
     pairs |= not_rows(one)
-    if told := one.error or one.delay_reason:
-        pairs["reason"] = Cell(told, "bad" if one.state == "failed" else "warn")
+    if reason := one.error or one.delay_reason:
+        pairs["reason"] = Cell(reason, "bad" if one.state == "failed" else "warn")
     return facts(one.topic, pairs, notes)
 
 

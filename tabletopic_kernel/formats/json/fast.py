@@ -87,9 +87,9 @@ class FastEngine(driver.FastEngine):
             self._learn(str(verdict))
             raise
 
-    def _learn(self, told: str) -> None:
+    def _learn(self, message: str) -> None:
         """Look for the property of which the reader says that a value is of another kind, from now on."""
-        found = _CHANGED.search(told)
+        found = _CHANGED.search(message)
         if found and found[2] in _BEGINS and len(self._changed) < _MOST_CHANGED:
             name = re.escape(json.dumps(found[1], ensure_ascii=False).encode())
             begins = _BEGINS[found[2]]

@@ -72,8 +72,8 @@ def mismatch(wanted: str, value: Any) -> Refusal:
         bool: lambda one: str(one).lower(),
     }
     shown = renders.get(type(value))
-    told = kind if shown is None else f"{kind} {shown(value)[:80]}"
-    return Refusal("json_type", f"{wanted} is needed here, and it is {told}")
+    text = kind if shown is None else f"{kind} {shown(value)[:80]}"
+    return Refusal("json_type", f"{wanted} is needed here, and it is {text}")
 
 
 def _boolean(value: Any) -> bool:
@@ -164,8 +164,10 @@ def _timestamp(with_zone: bool, floor: bool) -> Read:
         match = _match(_TIMESTAMPS, "timestamp", "2026-01-31T12:30:00Z", value)
         clock, offset = _clock(match.groups()[3:], value, floor)
         if with_zone != (offset is not None):
-            told = "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
-            raise Refusal("json_format", f"the timestamp {shortened(value)} {told}")
+            problem = (
+                "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
+            )
+            raise Refusal("json_format", f"the timestamp {shortened(value)} {problem}")
         micros = _day(match, value) * _DAY_US + clock - (offset or 0)
         if not MIN_DAY * _DAY_US <= micros < (MAX_DAY + 1) * _DAY_US:
             raise Refusal("json_out_of_range", f"{shortened(value)} is not in the years 0001 to 9999")
@@ -192,8 +194,8 @@ def _clock(parts: tuple[str | None, ...], value: str, floor: bool) -> tuple[int,
     if hours > 23 or minutes > 59 or seconds > 59:
         raise Refusal("json_format", f"{shortened(value)} is no time of a day")
     if fraction[6:].strip("0") and not floor:
-        told = "is finer than a microsecond; the setting value_nanos = floor cuts it"
-        raise Refusal("json_out_of_range", f"{shortened(value)} {told}")
+        problem = "is finer than a microsecond; the setting value_nanos = floor cuts it"
+        raise Refusal("json_out_of_range", f"{shortened(value)} {problem}")
     micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
     if zone is None or zone in "Zz":
         return micros, None if zone is None else 0

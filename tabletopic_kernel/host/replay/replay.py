@@ -69,10 +69,10 @@ def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
         bind(SCHEMA, condition, case_sensitive=True)
     except (ParseException, ValueError, TypeError) as error:
         # What the parser expected there is pages of grammar.
-        told = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
+        position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
         raise UsageError(
-            f"cannot read --where {where!r}: {told}. Write conditions on the letters' columns, for example "
-            "reason = 'unknown_schema' and offset >= 100"
+            f"cannot read --where {where!r}: {position}. Write conditions on the dead letters' columns, for "
+            "example reason = 'unknown_schema' and offset >= 100"
         ) from error
     return And(condition, then)
 
@@ -156,8 +156,8 @@ class Replay:
 class Replays:
     """The replays that a coordinator was asked for, one after the other; its thread alone uses them."""
 
-    def __init__(self, told: Callable[[ReplayRequest, int, dict[str, int], str | None], None]) -> None:
-        self._told = told  # wish, letters that are rows now, those that stay by reason, what went wrong
+    def __init__(self, report: Callable[[ReplayRequest, int, dict[str, int], str | None], None]) -> None:
+        self._report = report  # request, new rows, those that stay by reason, error
         self._asked: deque[ReplayRequest] = deque()
         self._current: Replay | None = None
         self._staged: StagedBatch | None = None  # of a round that is not committed yet
@@ -197,7 +197,7 @@ class Replays:
         current, self._current, self._staged = self._current, None, None
         request = current.request if current else request
         if request is not None:
-            self._told(request, current.rows if current else 0, current.stayed if current else {}, error)
+            self._report(request, current.rows if current else 0, current.stayed if current else {}, error)
 
 
 def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:

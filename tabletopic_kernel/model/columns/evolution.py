@@ -204,11 +204,11 @@ class _Merge:
         if widens(table, writer):
             self.changes.append(Change("widen", name, str(table), str(writer)))
             return writer
-        told = f"is {spell(table)} in the table and {spell(writer)} in the new schema"
+        types = f"is {spell(table)} in the table and {spell(writer)} in the new schema"
         if self.by_value and holds_some(table, writer):
-            self.partly[name] = f"{told}: a value that is not exact in both is refused"
+            self.partly[name] = f"{types}: a value that is not exact in both is refused"
             return table
-        self.refused[name] = told
+        self.refused[name] = types
         return table
 
     def _list(self, name: str, origin: str, table: ListType, writer: ListType, may_rename: bool) -> ListType:

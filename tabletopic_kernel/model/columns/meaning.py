@@ -59,7 +59,7 @@ def without_meaning(doc: str | None) -> str | None:
     return _NOTE.sub("", doc) or None if doc else None
 
 
-def is_told_apart(kind: IcebergType) -> bool:
+def needs_meaning(kind: IcebergType) -> bool:
     """Whether values of a type, or those in its lists and maps, need it told: numbers and bytes do."""
     while isinstance(kind, ListType | MapType):
         kind = kind.element_type if isinstance(kind, ListType) else kind.value_type

@@ -61,8 +61,8 @@ def doc_with_original(doc: str | None, name: str, original: str, what: str = "fi
     >>> doc_with_original("of the shop", "ID_2", "ID")
     'of the shop; field "ID"'
     """
-    said = _ORIGINAL.sub("", doc or "")
-    parts = [said] if said else []
+    own_doc = _ORIGINAL.sub("", doc or "")
+    parts = [own_doc] if own_doc else []
     if name != original:
         parts.append(f"{what} {json.dumps(original)}")
     return "; ".join(parts) or None

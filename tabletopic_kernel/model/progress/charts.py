@@ -168,11 +168,11 @@ def since_commit(history: History, window_ms: int, now_ms: int) -> Columns:
 
 def schema_versions(changes: Sequence[SchemaChange], first_ms: int) -> Columns:
     """The schema versions that changed the table, and those that were refused, by time."""
-    told = [one for one in changes if one.at_ms >= first_ms]
+    recent = [one for one in changes if one.at_ms >= first_ms]
     return {
-        "at": [one.at_ms for one in told],
-        "changed": [None if one.refused else one.version for one in told],
-        "refused": [one.version if one.refused else None for one in told],
+        "at": [one.at_ms for one in recent],
+        "changed": [None if one.refused else one.version for one in recent],
+        "refused": [one.version if one.refused else None for one in recent],
     }
 
 

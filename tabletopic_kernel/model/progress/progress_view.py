@@ -116,18 +116,20 @@ class TopicRecord:
     def progress(self) -> Progress | None:
         """Where the topic stands. A host that is still taking over does not hide the table's figures."""
         if self.reported is None or self.owned is None or self.reported.progress.epoch > 0:
-            told = self.reported or self.owned
-            return told.progress if told else None
+            report = self.reported or self.owned
+            return report.progress if report else None
         now = self.reported.progress
         return self.owned.progress.model_copy(update={"state": now.state, "error": now.error})
 
     @property
     def lag_by_partition(self) -> dict[int, int]:
         """Records that are not in the table yet; empty while end offsets or ledger are unknown."""
-        told = self.progress
-        if told is None or self.end_offsets is None:
+        progress = self.progress
+        if progress is None or self.end_offsets is None:
             return {}
-        return {p: max(0, end - told.next_offsets.get(p, 0)) for p, end in sorted(self.end_offsets.items())}
+        return {
+            p: max(0, end - progress.next_offsets.get(p, 0)) for p, end in sorted(self.end_offsets.items())
+        }
 
     @property
     def lag_records(self) -> int | None:
@@ -145,10 +147,10 @@ class TopicRecord:
 
     def delay(self, state: str, now_ms: int) -> Delay | None:
         """Why the topic is late though it runs."""
-        told = self.progress
-        if told is None:
+        progress = self.progress
+        if progress is None:
             return None
-        return delay_of(state, self.lag_seconds(now_ms), told.commit_interval_ms, told.turn_wait_ms)
+        return delay_of(state, self.lag_seconds(now_ms), progress.commit_interval_ms, progress.turn_wait_ms)
 
     def is_reported(self, now_ms: int) -> bool:
         """Whether a live host runs the topic."""
@@ -199,14 +201,14 @@ class Record:
         newest_ms = max(one.at_ms for one in self.hosts.values())
         self.hosts = {name: one for name, one in self.hosts.items() if newest_ms - one.at_ms <= FRESH_MS}
 
-    def told_by_table(self, progress: Progress) -> None:
+    def read_from_table(self, progress: Progress) -> None:
         """What a table itself says, for a topic that no host tells of (I6); no sign of life."""
         topic = self.topic(progress.topic)
-        told = HostReport(progress, "", topic.reported.at_ms if topic.reported else 0)
+        report = HostReport(progress, "", topic.reported.at_ms if topic.reported else 0)
         if topic.reported is None or topic.reported.host == "":
-            topic.reported = told
+            topic.reported = report
         if topic.owned is None or topic.owned.progress.commits <= progress.commits:
-            topic.owned = told
+            topic.owned = report
         topic.version += 1
 
     def observe_ends(self, at_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
@@ -217,8 +219,8 @@ class Record:
                 topic.end_offsets = dict(offsets)
                 topic.version += 1
             topic.history.ends(at_ms, pack(offsets))
-            if (told := topic.progress) is not None:
-                topic.history.ledger(at_ms, pack(told.next_offsets))
+            if (progress := topic.progress) is not None:
+                topic.history.ledger(at_ms, pack(progress.next_offsets))
                 topic.history.lag(at_ms, topic.lag_records or 0, None)
 
     def observe_oldest(self, at_ms: int, oldest: Mapping[str, int | None]) -> None:
@@ -257,8 +259,8 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
         case events.Committed():
             _heard(topic, event)
             snapshot_id = event.snapshot_id if event.snapshot_id is not None else UNKNOWN
-            told = (snapshot_id, event.rows, event.files, event.bytes, event.seconds)
-            _commit(topic, Commit(event.at_ms, *told))
+            figures = (snapshot_id, event.rows, event.files, event.bytes, event.seconds)
+            _commit(topic, Commit(event.at_ms, *figures))
             number = event.progress.commits
             topic.first_commit = min(number, topic.first_commit if topic.first_commit else number)
             topic.history.ledger(event.at_ms, pack(event.progress.next_offsets))

@@ -28,10 +28,10 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
     try:
         return TopicSettings.model_validate(settings)
     except ValidationError as error:
-        raise SettingsError("; ".join(map(_told, error.errors()))) from None
+        raise SettingsError("; ".join(map(_message, error.errors()))) from None
 
 
-def _told(problem: ErrorDetails) -> str:
+def _message(problem: ErrorDetails) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "literal_error":
         message = f"{problem['input']!r} is none of {problem['ctx']['expected']}"

@@ -146,5 +146,5 @@ class GroupRows:
         self, positions: Positions, schema_id: SchemaKey | None, refused: list[Refused], made: Made
     ) -> None:
         if refused:
-            told = [bad.reason for bad in refused], [bad.message for bad in refused]
-            made.refused.append(Refusals(positions[[bad.index for bad in refused]], schema_id, *told))
+            why = [bad.reason for bad in refused], [bad.message for bad in refused]
+            made.refused.append(Refusals(positions[[bad.index for bad in refused]], schema_id, *why))

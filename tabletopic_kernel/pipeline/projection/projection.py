@@ -176,10 +176,10 @@ class _Run:
         fails = pc.is_in(table[ROW], pa.array(list(failing), pa.int64()))
         bad = table.filter(fails)
         for at, row in enumerate(bad[ROW].to_pylist()):
-            told = "fails on this record"
+            message = "fails on this record"
             if at < _MESSAGES:
-                told = self._message(bad.slice(at, 1)) or told
-            self._refuse(row, PROJECTION_FAILED, f"{failing[row]}: {told}")
+                message = self._message(bad.slice(at, 1)) or message
+            self._refuse(row, PROJECTION_FAILED, f"{failing[row]}: {message}")
         rest = table.filter(pc.invert(fails))
         if len(rest):
             self._query(rest)

@@ -262,7 +262,7 @@ def _probe(where: str | None, outputs: dict[str, str], alias: str) -> str:
         cases.append(f"WHEN TRY(struct_pack(v := CAST(({where}) AS BOOLEAN))) IS NULL THEN 'WHERE'")
         cases.append(f"WHEN TRY(CAST(({where}) AS BOOLEAN)) IS DISTINCT FROM true THEN NULL")
     for name, text in outputs.items():
-        told = name.replace("'", "''")
-        cases.append(f"WHEN TRY(struct_pack(v := ({text}))) IS NULL THEN '{told}'")
+        quoted = name.replace("'", "''")
+        cases.append(f"WHEN TRY(struct_pack(v := ({text}))) IS NULL THEN '{quoted}'")
     case = f"CASE {' '.join(cases)} END" if cases else "NULL"
     return f'SELECT {ROW}, CAST({case} AS VARCHAR) AS failed FROM {TABLE} AS "{alias}"'

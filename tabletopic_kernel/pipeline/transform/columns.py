@@ -149,8 +149,8 @@ def row_columns(envelope: Schema) -> Schema:
         raise NotAnEnvelopeError("not a change event of Debezium: neither after nor before has fields")
     merged = evolve(images[0], images[-1], images[0].highest_field_id)
     if merged.refused:
-        told = "; ".join(f"{column} {why}" for column, why in merged.refused.items())
-        raise NotAnEnvelopeError(f"the rows before and after a change do not go together: {told}")
+        reasons = "; ".join(f"{column} {why}" for column, why in merged.refused.items())
+        raise NotAnEnvelopeError(f"the rows before and after a change do not go together: {reasons}")
     return merged.schema
 
 

@@ -49,7 +49,7 @@ def explain_trouble(what: str, error: Exception) -> str:
     'no batch of clicks was read, and it is tried again: [Errno 28] No space left'
     """
     reason = reason_of(error)
-    advice = next((told for words, told in _ADVICE if words.search(reason)), _NO_ADVICE)
+    advice = next((text for words, text in _ADVICE if words.search(reason)), _NO_ADVICE)
     return f"{what}, and it is tried again: {reason.rstrip('.')}. What to do: {advice}"
 
 
@@ -83,8 +83,8 @@ def explain_no_table(topic: str, result: StageResult) -> str:
     if passed:
         found.append(f"{passed:,} that ask for no row ({', '.join(sorted(result.passed_over))})")
     if result.refused_count:
-        told = f": {explain_refused(topic, result)}" if result.samples else ""
-        found.append(f"{result.refused_count:,} that cannot be rows{told}")
+        why = f": {explain_refused(topic, result)}" if result.samples else ""
+        found.append(f"{result.refused_count:,} that cannot be rows{why}")
     return (
         f"{topic} has no table yet, since its first {result.records:,} records tell of no columns: "
         f"{'; '.join(found)}. They wait; the table comes with the first record that has a field"
@@ -107,6 +107,6 @@ def reason_of(error: Exception) -> str:
         trace = list(itertools.takewhile(lambda line: not _FRAME.match(line), lines[traces[-1] :]))
         return trace[-1][:_MOST]
     causes = [line.partition("Caused by:")[2] for line in lines if line.startswith("Caused by:")]
-    told = [line.removeprefix(": ") for line in lines if not _CALL.match(line)]
-    text = _LOST_TASK.sub("", (causes or told or lines)[-1 if causes else 0].strip())
+    messages = [line.removeprefix(": ") for line in lines if not _CALL.match(line)]
+    text = _LOST_TASK.sub("", (causes or messages or lines)[-1 if causes else 0].strip())
     return _CLASS_PATH.sub("", _QUERY.sub("", text)).strip()[:_MOST] or type(error).__name__

@@ -40,7 +40,7 @@ class Refusals:
         return Refusals(at, schema_id, picked(self.reasons), picked(self.messages))
 
     @property
-    def told_id(self) -> int | None:
+    def known_id(self) -> int | None:
         """The schema id as a letter tells it; None for a GUID, which the message names, and for none."""
         one = self.schema_id
         return one if isinstance(one, int) and 0 <= one <= _MAX_ID else None
@@ -73,7 +73,7 @@ def dead_letters_of(
     names = [name for name in source.schema.names if name in target.names]
     columns = {name: source.column(name) for name in names} | {
         "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
-        "schema_id": pa.array([one.told_id for one in refused for _ in range(len(one))], pa.int32()),
+        "schema_id": pa.array([one.known_id for one in refused for _ in range(len(one))], pa.int32()),
         "reason": _texts(refused, lambda one: one.reasons),
         "message": _texts(refused, lambda one: one.messages),
         "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
@@ -81,10 +81,10 @@ def dead_letters_of(
     return conform(columns, count, target)
 
 
-def _texts(refused: Sequence[Refusals], told: Callable[[Refusals], Sequence[str] | str]) -> pa.Array:
+def _texts(refused: Sequence[Refusals], texts_of: Callable[[Refusals], Sequence[str] | str]) -> pa.Array:
     found: list[str] = []
     for one in refused:
-        texts = told(one)
+        texts = texts_of(one)
         found += [texts] * len(one) if isinstance(texts, str) else texts
     # A message may quote a record, and Python's text may hold what UTF-8 cannot.
     return pa.array([text.encode("utf-8", "replace") for text in found], pa.large_binary()).cast(

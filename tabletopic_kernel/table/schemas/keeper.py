@@ -292,8 +292,8 @@ class SchemaKeeper:
         wanted = value_columns(self._learned, self._settings.transform)
         outcome = self._columns.fit(WriterColumns(wanted), None)
         if outcome.refused:
-            told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-            raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {told}")
+            reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+            raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {reasons}")
 
     def _inferred(self) -> Schema:
         """What JSON without a schema is decoded to now."""
@@ -334,9 +334,9 @@ class SchemaKeeper:
             raise BadRecordError(f"a record of {self._topic} cannot become a row: {reason}: {message}")
 
     def _refuse_columns(self, outcome: Evolution, registered: RegisteredSchema) -> None:
-        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+        reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
         which = f"version {registered.version} of {registered.subject} (id {registered.id})"
-        message = f"{which} cannot be fitted to the table without loss: {told}"
+        message = f"{which} cannot be fitted to the table without loss: {reasons}"
         self._columns.tell_refused(outcome.refused, registered)
         if "stop" in (self._settings.on_incompatible, self._settings.errors):
             raise ActionNeededError(

@@ -122,8 +122,8 @@ class KeySchemas:
             self._remember(schema_id, writer, outcome)
             return
         self._columns.tell_refused(outcome.refused, registered)
-        told = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-        message = f"the key's schema {schema_id} cannot be fitted to the table without loss: {told}"
+        reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
+        message = f"the key's schema {schema_id} cannot be fitted to the table without loss: {reasons}"
         if "stop" in (self._settings.on_incompatible, self._settings.errors):
             raise ActionNeededError(
                 f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "

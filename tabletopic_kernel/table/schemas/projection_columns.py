@@ -85,9 +85,9 @@ def fitting(
         partition_names={one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields},
     )
     is_new = bool(wider.changes) or table.batch_columns is None
-    told = Fitting.of(outcome, wider.schema if is_new else None)
+    fitting = Fitting.of(outcome, wider.schema if is_new else None)
     # Rows are fitted to the batch by the writer's names, and to the table by those of the outputs.
-    return replace(told, renames=wider.renames, partly=wider.partly)
+    return replace(fitting, renames=wider.renames, partly=wider.partly)
 
 
 def _projected(batch: Schema, settings: TopicSettings) -> Schema:

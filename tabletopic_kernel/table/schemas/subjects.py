@@ -19,7 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.key_types import key_subject
 
 _CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # of Confluent's schema contexts, in front of a subject
-_TOLD: Final = 5  # subjects in a message
+_EXAMPLES: Final = 5  # subjects in a message
 
 
 def why_foreign(
@@ -38,7 +38,7 @@ def why_foreign(
     names = record_names(found)
     if _has_one(registry, found, {*names, *(f"{topic}-{name}" for name in names)}):
         return None
-    held = ", ".join(sorted(found.subjects)[:_TOLD]) or "no subject that the registry tells of"
+    held = ", ".join(sorted(found.subjects)[:_EXAMPLES]) or "no subject that the registry tells of"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
     return (
         f"the schema {found.id} is of {held}, and of none of this topic: {', '.join(sorted(first))}, or that "

@@ -17,27 +17,27 @@ class UnknownSchemas:
     """Refused schemas by id, each with reason and message."""
 
     def __init__(self) -> None:
-        self._told: dict[SchemaKey, tuple[str, str]] = {}
+        self._reasons: dict[SchemaKey, tuple[str, str]] = {}
         self._due: dict[SchemaKey, tuple[int, int]] = {}  # when to ask again, and how long to wait then
 
     @property
     def refused(self) -> Mapping[SchemaKey, tuple[str, str]]:
         """Reason and message by id."""
-        return self._told
+        return self._reasons
 
     def add(self, key: SchemaKey, reason: str, message: str, now_ms: int) -> None:
         """Refuse a schema for now."""
         _, wait = self._due.get(key, (0, 0))
-        self._told[key] = (reason, message)
+        self._reasons[key] = (reason, message)
         self._due[key] = (now_ms + wait, min(_LONGEST_MS, max(1_000, 2 * wait)))
 
     def clear(self, key: SchemaKey) -> None:
         """The registry has it."""
-        self._told.pop(key, None)
+        self._reasons.pop(key, None)
         self._due.pop(key, None)
 
     def due(self, wanted: Iterable[SchemaKey], now_ms: int) -> frozenset[SchemaKey]:
         """A batch begins: those of ``wanted`` to ask for now. Too many are forgotten, the oldest first."""
-        for key in list(self._told)[: max(0, len(self._told) - _MOST)]:
+        for key in list(self._reasons)[: max(0, len(self._reasons) - _MOST)]:
             self.clear(key)
-        return frozenset(key for key in wanted if key not in self._told or self._due[key][0] <= now_ms)
+        return frozenset(key for key in wanted if key not in self._reasons or self._due[key][0] <= now_ms)

@@ -64,22 +64,22 @@ def test_hosts_of_others_are_told_apart(
     """By the pid in their ids: a dead child of ours is not counted as live for as long as the group does."""
     monkeypatch.setattr("socket.gethostname", lambda: "box")
     host = HeadlessHost(place)
-    assert host.told([])["state"] == "none"
-    assert host.told(["box-1-ab"])["ids"] == ["box-1-ab"]
+    assert host.status([])["state"] == "none"
+    assert host.status(["box-1-ab"])["ids"] == ["box-1-ab"]
     host.child.start(IDLE, tmp_path / "out", {})
     own = f"box-{host.child.pid}-cd12"
-    assert host.told([])["state"] == "starting"
-    assert host.told([own, "box-1-ab"]) == {
+    assert host.status([])["state"] == "starting"
+    assert host.status([own, "box-1-ab"]) == {
         "state": "running",
         "detail": "runs beside this Jupyter server, and stops with it",
         "ids": [own, "box-1-ab"],
     }
     os.kill(host.child.pid or 0, signal.SIGKILL)
     host.child.wait(240)
-    told = host.told([own])
+    told = host.status([own])
     assert (told["state"], told["ids"]) == ("failed", [])
     assert "killed by signal 9" in told["detail"]
-    assert host.told([own, "box-1-ab"])["state"] == "running"
+    assert host.status([own, "box-1-ab"])["state"] == "running"
 
 
 # --- the stack --------------------------------------------------------------------------------------------

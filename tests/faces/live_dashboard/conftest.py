@@ -86,7 +86,7 @@ def record() -> Record:
     made = Record()
     made.fold(told("clicks"))
     made.fold(told("orders", State.FAILED, "partition 1, offset 77: no number"))
-    made.told_by_table(Progress(topic="views", table="default.views"))
+    made.read_from_table(Progress(topic="views", table="default.views"))
     for seconds in range(600, -1, -2):
         end = 300 * (120 - seconds // 5) + 40
         ends = {0: max(0, end), 1: 24_000}

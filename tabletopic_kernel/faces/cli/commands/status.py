@@ -172,8 +172,8 @@ def detail(one: TopicStatus) -> RenderableType:
         at, end = one.next_offsets.get(partition), one.end_offsets.get(partition)
         behind = None if end is None else max(0, end - (at or 0))
         offsets.add_row(str(partition), screen.number(at), screen.number(end), screen.number(behind))
-    told = one.error or one.delay_reason
-    why = [Text(told, style=_error_style(one)), Text()] if told else []
+    reason = one.error or one.delay_reason
+    why = [Text(reason, style=_error_style(one)), Text()] if reason else []
     return Group(*why, table, Text(), offsets)
 
 
@@ -186,8 +186,8 @@ def _last_commit(one: TopicStatus) -> str:
 
 
 def _schemas(one: TopicStatus) -> str:
-    told = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in one.schema_versions]
-    return ", ".join(told) or "none yet"
+    versions = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in one.schema_versions]
+    return ", ".join(versions) or "none yet"
 
 
 _COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {

@@ -40,9 +40,9 @@ _KINDS = {
 def tiles(view: View, name: str, zone: tzinfo) -> str:
     """Where the topic stands, in figures."""
     topic, state = view.topic(name), view.standing(name)
-    told, host = topic.progress, view.live_host(name)
+    progress, host = topic.progress, view.live_host(name)
     last_ms = topic.last_commit_ms
-    versions = told.schema_versions if told else []
+    versions = progress.schema_versions if progress else []
     left, left_remark = retention_words(view, name)
     return figures(
         [
@@ -54,7 +54,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ),
             (
                 "Rate",
-                f"{amounts.number(told.rows_per_second)} rows/s" if told and host else "-",
+                f"{amounts.number(progress.rows_per_second)} rows/s" if progress and host else "-",
                 _staged(view, name),
             ),
             (
@@ -62,18 +62,20 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
                 f"{amounts.seconds(max(1, (view.now_ms - last_ms) // 1000))} ago"
                 if last_ms > 0
                 else "none yet",
-                f"every {amounts.interval(told.commit_interval_ms)}"
-                if told and told.commit_interval_ms
+                f"every {amounts.interval(progress.commit_interval_ms)}"
+                if progress and progress.commit_interval_ms
                 else "",
             ),
-            ("Rows", amounts.number(told.rows if told else None), _files(view, name)),
+            ("Rows", amounts.number(progress.rows if progress else None), _files(view, name)),
             ("Schema", ", ".join(f"v{one.version}" for one in versions) or "-", _subjects(view, name)),
             (
                 "Table",
-                told.table if told and told.table else "-",
-                f"snapshot {told.snapshot_id}" if told and told.snapshot_id else "no snapshot yet",
+                progress.table if progress and progress.table else "-",
+                f"snapshot {progress.snapshot_id}"
+                if progress and progress.snapshot_id
+                else "no snapshot yet",
             ),
-            ("Host", host or "none", f"epoch {told.epoch}" if told and told.epoch else ""),
+            ("Host", host or "none", f"epoch {progress.epoch}" if progress and progress.epoch else ""),
             ("Until records may be lost", left, left_remark),
         ],
         wide=["Table"],
@@ -96,19 +98,19 @@ def _behind(seconds: float | None) -> str:
 
 
 def _staged(view: View, name: str) -> str:
-    told = view.topic(name).progress
-    return f"{amounts.number(told.staged_rows)} rows staged" if told and told.staged_rows else ""
+    progress = view.topic(name).progress
+    return f"{amounts.number(progress.staged_rows)} rows staged" if progress and progress.staged_rows else ""
 
 
 def _files(view: View, name: str) -> str:
-    told, facts = view.topic(name).progress, view.tables.get(name)
+    progress, facts = view.topic(name).progress, view.tables.get(name)
     size = f", {amounts.size(facts.bytes)}" if facts else ""
-    return f"in {many(told.files, 'file')}{size}" if told else ""
+    return f"in {many(progress.files, 'file')}{size}" if progress else ""
 
 
 def _subjects(view: View, name: str) -> str:
-    told = view.topic(name).progress
-    return ", ".join(sorted({one.subject for one in told.schema_versions})) if told else ""
+    progress = view.topic(name).progress
+    return ", ".join(sorted({one.subject for one in progress.schema_versions})) if progress else ""
 
 
 def retention_words(view: View, name: str) -> tuple[str, str]:
@@ -128,17 +130,17 @@ def retention_words(view: View, name: str) -> tuple[str, str]:
 def _period(kept: Retention) -> str:
     if "delete" not in kept.cleanup_policy:
         return "the topic is compacted, not deleted"
-    told = (
+    kept_for = (
         "kept for ever" if kept.ms is None or kept.ms < 0 else f"kept for {amounts.seconds(kept.ms / 1000)}"
     )
-    return told + (f", {amounts.size(kept.bytes)} a partition" if kept.bytes and kept.bytes > 0 else "")
+    return kept_for + (f", {amounts.size(kept.bytes)} a partition" if kept.bytes and kept.bytes > 0 else "")
 
 
 def notes(view: View, name: str) -> str:
     """What is wrong and what to do next; what to do first where there is nothing yet."""
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
     found = [note(text, "bad") for text in view.troubles.values()]
-    told = topic.progress
+    progress = topic.progress
     if view.desired_topics is None and not view.troubles:
         found.append(note("Asking the broker …", "info"))
     elif view.desired_topics is not None and desired is None:
@@ -157,11 +159,11 @@ def notes(view: View, name: str) -> str:
                 "bad",
             )
         )
-    elif told is not None and told.error and view.live_host(name):
-        found.append(note(_short(told.error), "bad" if state == "failed" else ""))
+    elif progress is not None and progress.error and view.live_host(name):
+        found.append(note(_short(progress.error), "bad" if state == "failed" else ""))
     elif (delay := view.delay(name)) is not None:
         found.append(note(f"{name} {delay.reason}."))
-    elif told is not None and told.commits == 0:
+    elif progress is not None and progress.commits == 0:
         waits = (
             f"{many(topic.lag_records, 'record')} are on the way to the first one."
             if topic.lag_records
@@ -207,19 +209,19 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         for one in facts.snapshots[:_ROWS]
     ]
     in_all = many(facts.snapshots_in_all, "snapshot")
-    told = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
+    about = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
     columns = ["time", "snapshot", "operation", "rows", "files", "size", "rows in all", "offsets in all"]
-    return heading("Snapshots", told) + table("Snapshots", columns, rows, right=columns[3:])
+    return heading("Snapshots", about) + table("Snapshots", columns, rows, right=columns[3:])
 
 
 def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     """Each schema change of the last days, in words."""
     topic = view.topic(name)
     registered_schemas = topic.progress.schema_versions if topic.progress else []
-    told = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in registered_schemas)
+    versions = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in registered_schemas)
     desired = view.desired_topic(name)
-    if told:
-        summary = f"The table covers {told}."
+    if versions:
+        summary = f"The table covers {versions}."
     elif desired and desired.settings.value_format in _WITHOUT_SCHEMAS:
         summary = "This value format needs no registered schema."
     else:
@@ -243,11 +245,11 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
 def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     """Records that became no row, by reason, with samples."""
     topic = view.topic(name)
-    told = topic.progress
-    refused = dict(told.refused) if told else {}
-    passed = passed_over(told.passed_over if told else {})
+    progress = topic.progress
+    refused = dict(progress.refused) if progress else {}
+    passed = passed_over(progress.passed_over if progress else {})
     if not refused and not topic.dead_letters:
-        every = " Every record became a row." if told and told.rows and not passed else ""
+        every = " Every record became a row." if progress and progress.rows and not passed else ""
         return heading("Dead letters", f"None.{passed}{every}")
     most = max(refused.values(), default=1)
     counts: list[list[Cell]] = [
@@ -258,8 +260,8 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
         ]
         for reason, count in sorted(refused.items(), key=lambda one: -one[1])
     ]
-    where = f" in {told.dead_letter_table}" if told and told.dead_letter_table else ""
-    waiting = f"{amounts.number(told.dead_letters if told else None)} wait{where}"
+    where = f" in {progress.dead_letter_table}" if progress and progress.dead_letter_table else ""
+    waiting = f"{amounts.number(progress.dead_letters if progress else None)} wait{where}"
     html = heading(
         "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
     )

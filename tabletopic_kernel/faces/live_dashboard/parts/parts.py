@@ -127,8 +127,8 @@ def message_html(text: str) -> str:
 def note(text: Cell, kind: str = "") -> str:
     """A message that stands out; ``kind`` is ``info``, ``bad`` or nothing."""
     extra = f" is-{kind}" if kind else ""
-    told = text.text if isinstance(text, Html) else message_html(text)
-    return f'<div class="note{extra}" role="note">{told}</div>'
+    content = text.text if isinstance(text, Html) else message_html(text)
+    return f'<div class="note{extra}" role="note">{content}</div>'
 
 
 def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ()) -> str:
@@ -151,8 +151,8 @@ def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
 
 def moment(at_ms: int, zone: tzinfo) -> Html:
     """A moment as a clock in ``zone`` shows it."""
-    told = datetime.fromtimestamp(at_ms / 1000, zone)
-    return Html(f'<time datetime="{told.isoformat(timespec="seconds")}">{told:%Y-%m-%d %H:%M:%S}</time>')
+    at = datetime.fromtimestamp(at_ms / 1000, zone)
+    return Html(f'<time datetime="{at.isoformat(timespec="seconds")}">{at:%Y-%m-%d %H:%M:%S}</time>')
 
 
 class Part:
@@ -173,5 +173,5 @@ class Part:
 
 def passed_over(counts: Mapping[str, int]) -> str:
     """A sentence on records that asked for no row, by reason; empty where there are none."""
-    told = ", ".join(f"{amounts.number(count)} {reason}" for reason, count in sorted(counts.items()))
-    return f" Skipped, as they ask for no row: {told}." if told else ""
+    reasons = ", ".join(f"{amounts.number(count)} {reason}" for reason, count in sorted(counts.items()))
+    return f" Skipped, as they ask for no row: {reasons}." if reasons else ""

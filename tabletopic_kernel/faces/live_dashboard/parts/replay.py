@@ -36,8 +36,8 @@ class ReplayBox:
         self.button.visible = self._replay is not None and (waiting > 0 or running)
         self.button.disabled = running
         if self._under_way is not None:
-            told = "The topic's host tries them again …" if running else self._under_way.result()
-            self._said.show(f'<p role="status">{escape(told)}</p>')
+            message = "The topic's host tries them again …" if running else self._under_way.result()
+            self._said.show(f'<p role="status">{escape(message)}</p>')
 
     def _clicked(self, _: Any) -> None:
         if self._replay is not None and (self._under_way is None or self._under_way.done()):

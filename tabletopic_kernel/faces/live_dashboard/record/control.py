@@ -52,11 +52,11 @@ def recall(
     log: Log,
     take: Take,
     over: threading.Event,
-    told: Callable[[float], None],
+    report: Callable[[float], None],
 ) -> None:
     """Read what ``follow`` does not, chunk by chunk from the newest to the oldest, without heartbeats.
 
-    ``told`` hears which share is read, 0 to 1.
+    ``report`` hears which share is read, 0 to 1.
     """
     with _reader(properties) as reader:
         upper = log.recent
@@ -69,8 +69,8 @@ def recall(
                 over.wait(_AGAIN_S)
                 continue
             upper = lower
-            told((log.recent - upper) / (log.recent - log.first))
-        told(1.0)
+            report((log.recent - upper) / (log.recent - log.first))
+        report(1.0)
 
 
 def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:

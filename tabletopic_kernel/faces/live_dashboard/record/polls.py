@@ -164,7 +164,7 @@ class TablePolls:
         for topic in asked:
             progress = progress_of_table(desired_topics[topic], self.catalog)
             with known.lock:
-                known.record.told_by_table(progress)
+                known.record.read_from_table(progress)
 
     def _ask_table(self, topic: str, now: float, now_ms: int) -> None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second

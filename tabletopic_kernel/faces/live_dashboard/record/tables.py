@@ -43,8 +43,8 @@ def commits_of(table: Table, before: int | None) -> list[tuple[Commit, Offsets]]
         if ledger is None or facts.added_files == 0:
             continue
         if before is None or ledger.commits < before:
-            told = (facts.added_rows, facts.added_files, facts.added_bytes, 0.0)
-            found.append((Commit(facts.at_ms, facts.snapshot_id, *told), ledger.next_offsets))
+            figures = (facts.added_rows, facts.added_files, facts.added_bytes, 0.0)
+            found.append((Commit(facts.at_ms, facts.snapshot_id, *figures), ledger.next_offsets))
     return found
 
 

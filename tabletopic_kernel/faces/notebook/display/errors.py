@@ -17,7 +17,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
-def told(magic: Callable[P, T]) -> Callable[P, T]:
+def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
     """Let a magic raise our errors as notebooks show them: wrong use as IPython's, others by their name."""
 
     @functools.wraps(magic)

@@ -71,8 +71,8 @@ class Keywords:
     @property
     def has_shape(self) -> bool:
         """Whether it says more than restrictions."""
-        told = (self.types, self.properties, self.patterns, self.additional, self.items, self.tuple_items)
-        return any(told) or bool(self.values)
+        keywords = (self.types, self.properties, self.patterns, self.additional, self.items, self.tuple_items)
+        return any(keywords) or bool(self.values)
 
     @property
     def is_scalar(self) -> bool:

@@ -133,7 +133,7 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             raise RetryableError(f"the Protobuf compiler could not be run: {error}") from error
         if done.returncode == _REFUSED:
             raise ProtobufSchemaError(
-                f"the Protobuf schema does not compile: {_told(done.stderr, f'{root}/proto/')}"
+                f"the Protobuf schema does not compile: {_message(done.stderr, f'{root}/proto/')}"
             )
         if done.returncode:
             raise RetryableError(
@@ -147,7 +147,7 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             ) from error
 
 
-def _told(stderr: str, folder: str) -> str:
+def _message(stderr: str, folder: str) -> str:
     """protoc's words, without our folder and without its own log."""
     lines = [line.replace(folder, "") for line in stderr.splitlines()]
     return "\n".join([line for line in lines if ".proto" in line and not _LOG.match(line)][:_ERROR_LINES])

@@ -109,15 +109,15 @@ def _field(field: Field, ids: Iterator[int]) -> NestedField:
     field_id = next(ids)
     required = field.presence != "optional"
     kind = _type(field.type, ids)
-    doc = doc_with_meaning(None, field.meaning if _is_told_apart(field.type) else None)
+    doc = doc_with_meaning(None, field.meaning if _needs_meaning(field.type) else None)
     return NestedField(field_id, field.name, kind, required=required, doc=doc)
 
 
-def _is_told_apart(kind: FieldType) -> bool:
+def _needs_meaning(kind: FieldType) -> bool:
     """Whether a type, or that of its items or values, does not say itself what it stands for."""
     match kind:
         case Repeated(item=inner) | Map(value=inner):
-            return _is_told_apart(inner)
+            return _needs_meaning(inner)
         case Scalar(kind=word) | Wrapper(kind=word):
             return word not in ("bool", "string")
     return False
