@@ -64,31 +64,31 @@ export function addCommands(
 
 function topicCommands(model: WorkbenchModel, screens: IScreens, trans: TranslationBundle): ITopicCommand[] {
   const on = (row: IRow) => row.enabled;
-  const told = (run: Promise<boolean>, topic: string) => tell(run, () => model.problem(topic));
+  const report = (run: Promise<boolean>, topic: string) => tell(run, () => model.problem(topic));
   return [
     {
       id: CommandIDs.enable,
-      label: trans.__('Switch On'),
-      longLabel: trans.__('Switch a Topic On…'),
+      label: trans.__('Enable'),
+      longLabel: trans.__('Enable a Topic…'),
       caption: trans.__('Keep an Iceberg table of a Kafka topic'),
       icon: topicIcon,
       fits: row => !row.enabled,
-      run: topic => told(model.enable(topic), topic)
+      run: topic => report(model.enable(topic), topic)
     },
     {
       id: CommandIDs.disable,
-      label: trans.__('Switch Off'),
-      longLabel: trans.__('Switch a Topic Off…'),
+      label: trans.__('Disable'),
+      longLabel: trans.__('Disable a Topic…'),
       caption: trans.__('Stop following the topic; its table stays'),
       icon: stopIcon,
       fits: on,
-      run: topic => told(model.disable(topic), topic)
+      run: topic => report(model.disable(topic), topic)
     },
     {
       id: CommandIDs.settings,
       label: trans.__('Settings and Plan…'),
       longLabel: trans.__('Settings and Plan of a Topic…'),
-      caption: trans.__('See what switching on would do, and change how the topic runs'),
+      caption: trans.__('See what enabling would do, and change how the topic runs'),
       icon: settingsIcon,
       fits: () => true,
       run: topic => screens.openSettings(topic)
@@ -101,7 +101,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       icon: saveIcon,
       fits: row => on(row) && row.run !== 'paused',
       run: async topic => {
-        if (await told(model.commit(topic), topic)) {
+        if (await report(model.commit(topic), topic)) {
           Notification.info(trans.__('%1 was asked to commit now', topic), { autoClose: 3_000 });
         }
       }
@@ -113,7 +113,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       caption: trans.__('Stop reading for a while; what is staged is committed first'),
       icon: pauseIcon,
       fits: row => on(row) && row.run !== 'paused',
-      run: topic => told(model.pause(topic), topic)
+      run: topic => report(model.pause(topic), topic)
     },
     {
       id: CommandIDs.resume,
@@ -122,7 +122,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       caption: trans.__('Go on after a pause, or after a failure whose cause is gone'),
       icon: runIcon,
       fits: row => on(row) && (row.run === 'paused' || row.state === 'failed'),
-      run: topic => told(model.resume(topic), topic)
+      run: topic => report(model.resume(topic), topic)
     },
     {
       id: CommandIDs.replay,
@@ -228,7 +228,7 @@ function addGeneral(
     commands.addCommand(id, { ...options, describedBy: { args: NO_ARGS } });
     palette?.addItem({ command: id, category: trans.__('Table Topic') });
   };
-  const told = (run: Promise<boolean>) => tell(run, () => model.problem(GENERAL));
+  const report = (run: Promise<boolean>) => tell(run, () => model.problem(GENERAL));
   add(CommandIDs.show, {
     label: trans.__('Show Table Topics'),
     caption: trans.__('Kafka topics, their tables, and how far these are behind'),
@@ -261,7 +261,7 @@ function addGeneral(
     icon: launchIcon,
     isEnabled: isToStart,
     isVisible: isToStart,
-    execute: () => told(model.startStack())
+    execute: () => report(model.startStack())
   });
   add(CommandIDs.stopStack, {
     label: trans.__('Stop the Local Stack'),
@@ -269,27 +269,27 @@ function addGeneral(
     icon: stopIcon,
     isEnabled: hasStack,
     isVisible: hasStack,
-    execute: () => told(model.stopStack())
+    execute: () => report(model.stopStack())
   });
   add(CommandIDs.startHost, {
     label: trans.__('Start a Host'),
     caption: trans.__('A process beside Jupyter that runs the table topics'),
     icon: runIcon,
     isEnabled: () => servers()?.state === 'ready',
-    execute: () => told(model.startHost())
+    execute: () => report(model.startHost())
   });
   add(CommandIDs.stopHost, {
     label: trans.__('Stop the Host'),
     caption: trans.__('What is staged is committed first'),
     icon: stopIcon,
     isEnabled: () => ['starting', 'running'].includes(model.overview?.host.state ?? ''),
-    execute: () => told(model.stopHost())
+    execute: () => report(model.stopHost())
   });
   add(CommandIDs.sendSample, {
     label: trans.__('Send Sample Events'),
     caption: trans.__('%1 clicks of an invented shop, to the topic “clicks”', SAMPLE_EVENTS),
     icon: topicIcon,
     isEnabled: () => servers()?.state === 'ready',
-    execute: () => told(model.sendSample(SAMPLE_EVENTS))
+    execute: () => report(model.sendSample(SAMPLE_EVENTS))
   });
 }

@@ -87,7 +87,7 @@ export class Header implements IView<IHeaderData> {
     setWords(this._awayText, away ? overview.servers.detail : '');
     setShown(this._away, away);
     setBusy(this._restart, pending !== null);
-    // While nothing is switched on, a host is nothing to think about: switching on starts one.
+    // While no topic is enabled, a host is nothing to think about: enabling one starts it.
     const wanted =
       overview?.servers.state === 'ready' &&
       (overview.host.state !== 'none' || overview.topics.some(row => row.enabled));

@@ -47,7 +47,7 @@ export class TopicList implements IView<IListData> {
       'p',
       { class: css('hint') },
       _trans.__(
-        'Nothing is switched on yet. Switch a topic on, and each of its records will be in an Iceberg table, once.'
+        'No topic is enabled yet. Enable one, and every record lands in an Iceberg table exactly once.'
       )
     );
     this.node = h('div', {}, this._filter, this._hint, this._on.node, this._off.node, this._none);
@@ -76,7 +76,7 @@ export class TopicList implements IView<IListData> {
     fill(this._on, true, this._trans.__('Table topics'));
     fill(this._off, false, this._trans.__('Other Kafka topics'));
     if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
-      focused.focus(); // a row that was switched on has moved up, and browsers drop the focus then
+      focused.focus(); // the row of a topic that was enabled has moved up, and browsers drop the focus then
     }
     setShown(this._none, topics.length > 0 && shown.length === 0);
     setShown(this._hint, topics.length > 0 && topics.every(row => !row.enabled));

@@ -108,18 +108,18 @@ export class WorkbenchModel implements IDisposable {
     this.changed.emit();
   }
 
-  /** Switch a topic on with these settings; those that are not given are the server's. */
+  /** Enable a topic with these settings; those that are not given are the server's. */
   enable(topic: string, settings: Settings = {}): Promise<boolean> {
-    return this._act(topic, this._trans.__('switching on…'), () => this.api.enable(topic, settings), {
+    return this._act(topic, this._trans.__('enabling…'), () => this.api.enable(topic, settings), {
       done: () => this.row(topic)?.enabled === true,
-      said: this._trans.__('%1 is switched on', topic)
+      said: this._trans.__('%1 is enabled', topic)
     });
   }
 
   disable(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('switching off…'), () => this.api.disable(topic), {
+    return this._act(topic, this._trans.__('disabling…'), () => this.api.disable(topic), {
       done: () => this.row(topic)?.enabled !== true,
-      said: this._trans.__('%1 is switched off; its table stays', topic)
+      said: this._trans.__('%1 is disabled; its table stays', topic)
     });
   }
 

@@ -29,7 +29,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   failed: 'bad'
 };
 
-/** The word for the state of a row; null for a topic that is not switched on. */
+/** The word for the state of a row; null for a topic that is not enabled. */
 export function stateWord(row: IRow, trans: TranslationBundle): IWord | null {
   if (!row.enabled) {
     return null;

@@ -99,11 +99,11 @@ class Demo:
         self.outcome.seconds[name] = round(time.monotonic() - began, 2)
 
     def _stream(self, workbench: Workbench) -> Tallies:
-        """Scenes 2 and 3: the topic is switched on, then the events flow."""
+        """Scenes 2 and 3: the topic is enabled, then the events flow."""
         began_ms = now_ms()
         with Monitor(Workbench(workbench.settings), TOPIC, began_ms) as monitor:
-            with self._scene("switch_on", "2. A topic becomes a table topic", words.SWITCH_ON):
-                scene = self._switch_on(workbench, monitor)
+            with self._scene("enable", "2. A topic becomes a table topic", words.ENABLE):
+                scene = self._enable(workbench, monitor)
             view = StreamView(self._screen, self._script.events)
             with self._scene("stream", "3. Events flow, and something goes wrong", words.STREAM), view:
                 tallies = scene.play(workbench.servers, view)
@@ -114,7 +114,7 @@ class Demo:
         self._events = scene.events
         return tallies
 
-    def _switch_on(self, workbench: Workbench, monitor: Monitor) -> StreamScene:
+    def _enable(self, workbench: Workbench, monitor: Monitor) -> StreamScene:
         screen, began = self._screen, time.monotonic()
         if TOPIC in workbench.broker.topics():
             raise UsageError(
@@ -131,7 +131,7 @@ class Demo:
         )
         desired = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
         table = ".".join(table_identifier(TOPIC, desired.settings))
-        screen.step("✓", f"switched on: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
+        screen.step("✓", f"enabled: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
         scene = StreamScene(self._script, host, self._stage.start_host, monitor)
         with screen.busy(f"{host} is starting"):
             epoch = scene.wait_until_owned()

@@ -10,8 +10,8 @@ table is killed. At the end DuckDB counts what is in the table.
 
 SERVERS = "A Kafka broker and a schema registry; the Iceberg catalog is a SQLite file."
 
-SWITCH_ON = """
-Switching on is one message. A host (`tabletopic serve`) sees it, creates the table from the registered
+ENABLE = """
+Enabling is one message. A host (`tabletopic serve`) sees it, creates the table from the registered
 schema, and owns the table under an epoch: whoever has an older epoch can never write again.
 """
 

@@ -27,7 +27,7 @@ _CONFIG = {"cleanup.policy": "compact"}
 
 @dataclass(frozen=True)
 class SettingsMessage:
-    """A message of the settings topic; ``desired`` None switches the topic off."""
+    """A message of the settings topic; ``desired`` None disables the topic."""
 
     topic: str
     desired: DesiredTopic | None
@@ -44,7 +44,7 @@ def partition_of(topic: str, partitions: int) -> int:
 
 
 def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> None:
-    """Send one message and wait until the broker has it; None switches the topic off.
+    """Send one message and wait until the broker has it; None disables the topic.
 
     Raises:
         RetryableError: the broker did not take it.
@@ -72,7 +72,7 @@ def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> N
 
 
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
-    """What should run now, by topic; empty where nothing was ever switched on."""
+    """What should run now, by topic; empty where no topic was ever enabled."""
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
     desired: dict[str, DesiredTopic] = {}
     with Reader(broker.properties, "tabletopic-readers") as reader:

@@ -35,7 +35,7 @@ class UsageError(TableTopicError):
 
 
 class UnknownTopicError(UsageError):
-    """There is no topic of that name, or it is not switched on."""
+    """There is no topic of that name, or it is not enabled."""
 
 
 class SettingsError(UsageError):

@@ -48,7 +48,7 @@ __all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
 
 
 class Workbench(Clients):
-    """Table topics of one cluster: switch them on and off, ask how they do, run them.
+    """Table topics of one cluster: enable and disable them, ask for their status, run them.
 
     Cheap to make; the broker, registry, catalog and Spark clients are made when first used.
 
@@ -63,7 +63,7 @@ class Workbench(Clients):
     def __repr__(self) -> str:
         return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
 
-    # -- switching topics on and off
+    # -- enabling and disabling topics
 
     def settings_for(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicSettings:
         """The settings of ``[topics.<topic>]`` with those given on top.

@@ -33,7 +33,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
 
 
 def other(topic: str, partitions: int = 4) -> dict[str, Any]:
-    """The row of a topic that is not switched on."""
+    """The row of a topic that is not enabled."""
     return {"topic": topic, "enabled": False, "partitions": partitions, **_NOTHING}
 
 

@@ -97,12 +97,12 @@ def test_servers_that_stop_are_not_offered_to_be_started(page: LabPage, api: Fak
 
 
 def test_without_topics_it_offers_sample_events(page: LabPage, api: FakeApi) -> None:
-    """No topics: a button sends events; once there is a topic, a hint says to switch it on."""
+    """No topics: a button sends events; once there is a topic, a hint says to enable it."""
     page.open()
     page.button("Send sample events").click()
     api.topics = [other("clicks")]
     expect(page.row("clicks")).to_contain_text("4 partitions")
-    expect(page.sidebar).to_contain_text("Nothing is switched on yet")
+    expect(page.sidebar).to_contain_text("No topic is enabled yet")
     assert ("POST", "sample", {"count": 5000}) in api.asked
 
 
@@ -188,7 +188,7 @@ def test_the_status_bar_warns_above_the_limit(page: LabPage, api: FakeApi) -> No
 
 
 def test_a_refused_click_says_why(page: LabPage, api: FakeApi) -> None:
-    """A topic that cannot be switched on keeps its switch off, and the server's reason is in its row."""
+    """A topic that cannot be enabled keeps its switch off, and the server's reason is in its row."""
     reason = "no such partition transform: hours(event_time); write hour(event_time)"
     api.topics = [other("clicks")]
     api.answers["PUT", "topics/clicks"] = (400, {"message": reason})
@@ -220,11 +220,11 @@ def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> Non
     api.answers["POST", "topics/orders/plan"] = (400, {"message": f"commit_interval_ms: {WRONG}"})
     form.get_by_label("Commit interval").fill("banana")
     expect(form.locator("#jp-TableTopic-setting-commit_interval_ms-complaint")).to_have_text(WRONG)
-    expect(form.get_by_role("button", name="Switch on")).to_be_disabled()
+    expect(form.get_by_role("button", name="Enable")).to_be_disabled()
     api.answers["POST", "topics/orders/plan"] = (200, PLAN)
     form.get_by_label("Commit interval").fill("2s")
     form.get_by_label("Partition by").fill("hour(event_time)\nbucket(16, user_id)")
-    form.get_by_role("button", name="Switch on").click()
+    form.get_by_role("button", name="Enable").click()
     expect(form).to_be_hidden()
     settings = {"commit_interval_ms": "2s", "partition_by": ["hour(event_time)", "bucket(16, user_id)"]}
     assert ("PUT", "topics/orders", {"settings": settings}) in api.asked
@@ -303,7 +303,7 @@ def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:
     keyboard.press("ArrowDown")
     expect(page.switch("orders")).to_be_focused()
     keyboard.press("Space")
-    expect(page.row("orders")).to_contain_text("switching on…")
+    expect(page.row("orders")).to_contain_text("enabling…")
     assert ("PUT", "topics/orders", {"settings": {}}) in api.asked
     api.topics = [running("orders"), other("clicks")]
     expect(page.switch("orders")).to_have_attribute("aria-checked", "true")

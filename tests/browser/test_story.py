@@ -67,7 +67,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(browser: BrowserContext, lab: Lab) -> Iterator[Story]:
-    """Start the local stack, send sample events, switch the topic on, all by clicks; the table has them."""
+    """Start the local stack, send sample events, enable the topic, all by clicks; the table has them."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page = LabPage(browser.new_page(), lab).open()
     told = Story(page, lab)
@@ -177,10 +177,10 @@ def test_a_killed_host_is_shown_and_another_goes_on(story: Story) -> None:
 
 
 def test_the_second_click_is_quick(story: Story) -> None:
-    """With a host that runs, a topic that is switched off and on again is at work soon."""
+    """With a host that runs, a topic that is disabled and enabled again is at work soon."""
     story.page.switch("clicks").click()
     expect(story.page.switch("clicks")).to_have_attribute("aria-checked", "false", timeout=SOON_MS)
-    expect(story.page.row("clicks").get_by_text("switching off…")).to_be_hidden(timeout=SOON_MS)
+    expect(story.page.row("clicks").get_by_text("disabling…")).to_be_hidden(timeout=SOON_MS)
     story.produce(100, "v2")
     began = time.monotonic()
     story.page.switch("clicks").click()

@@ -1,4 +1,4 @@
-/** The plan beside the form: what switching on with these settings would do. */
+/** The plan beside the form: what enabling with these settings would do. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IPlan, IPlanColumn } from '../api';
 import { css, h, words } from '../dom';

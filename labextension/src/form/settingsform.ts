@@ -33,7 +33,7 @@ export class SettingsForm extends Widget {
     this.title.icon = settingsIcon;
     this.title.closable = true;
     this._planView = new PlanView(_trans);
-    this._apply = textButton(_trans.__('Switch on'), () => void this._submit(), true);
+    this._apply = textButton(_trans.__('Enable'), () => void this._submit(), true);
     this._apply.disabled = true;
     const cancel = textButton(_trans.__('Cancel'), _done);
     this._form = h(
@@ -79,7 +79,7 @@ export class SettingsForm extends Widget {
 
   private _build(schema: ISettingsSchema, now: Settings, on: boolean): void {
     this._enabled = on;
-    setText(this._apply, on ? this._trans.__('Apply') : this._trans.__('Switch on'));
+    setText(this._apply, on ? this._trans.__('Apply') : this._trans.__('Enable'));
     for (const name of Object.keys(schema.properties)) {
       const field = makeField(name, schema, this._trans);
       if (field !== null) {

@@ -180,7 +180,7 @@ class Backend:
         """The stack is up, or why it is not is known: a host gets ready for the first topic meanwhile."""
         self._refresher.hurry()
         if self._warm_host and self._servers.doing.state == "idle":
-            with contextlib.suppress(TableTopicError):  # who switches a topic on is told
+            with contextlib.suppress(TableTopicError):  # who enables a topic sees it
                 self.host.start_if_alone()
             self._refresher.hurry()
 

@@ -260,7 +260,7 @@ topic resumes where the table ends.""",
         example="tabletopic disable clicks",
         magic="%topic disable",
         aliases=("stop",),
-        button="Switch Off",
+        button="Disable",
         route=Route(
             "delete",
             "topics/{topic}",

@@ -20,7 +20,7 @@ from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 # A host that has not been heard of for this long is gone: three heartbeats.
 FRESH_MS = 7_000
-# A state beside the coordinator's: the topic is switched on and nobody runs it.
+# A state beside the coordinator's: the topic is enabled and nobody runs it.
 NO_HOST = "no_host"
 _KEPT = 100  # of each kind of note: newest ones
 

@@ -1,4 +1,4 @@
-"""Settings of a topic that is switched on: what may change, and what may not."""
+"""Settings of an enabled topic: what may change, and what may not."""
 
 from __future__ import annotations
 
