@@ -239,3 +239,28 @@ def test_the_quickstart_has_no_outputs() -> None:
     for cell in notebook()["cells"]:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None
+
+
+# --- sizes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tabletopic_kernel").rglob("*.py")), ids=lambda path: path.stem
+)
+def test_what_is_long_says_why(path: Path) -> None:
+    """A module of more than 300 lines or a function of more than 40 has its reason in it."""
+    source = path.read_text("utf-8")
+    tree = ast.parse(source)
+    if source.count("\n") > 300:
+        assert re.search(r"[Ll]onger than other\s+modules", ast.get_docstring(tree) or ""), (
+            "the module is long"
+        )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (body := _without_docstring(node)):
+            lines = source.splitlines()[body[0].lineno - 1 : node.end_lineno]
+            above = source.splitlines()[node.lineno - 1 : body[0].lineno]
+            assert len(lines) <= 40 or "Longer than other functions" in "\n".join(above), node.name
+
+
+def _without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    return node.body[1:] if ast.get_docstring(node) else node.body

@@ -1,4 +1,7 @@
-"""The schema registry, through Confluent's client: any compatible server."""
+"""The schema registry, through Confluent's client: any compatible server.
+
+Longer than other modules, as every question to a registry is believed, kept and explained in the same way.
+"""
 
 from __future__ import annotations
 

@@ -115,6 +115,8 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
         RetryableError: the cluster does not answer, or has ended the application.
         SettingsError: Spark did not start with these settings; its log says why.
     """
+    # Longer than other functions, as what goes into the session and what tells why it did not start belong
+    # together.
     place.folder.mkdir(parents=True, exist_ok=True)
     log = place.folder / "spark.log"
     known = log.stat().st_size if log.exists() else 0

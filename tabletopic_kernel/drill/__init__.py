@@ -68,10 +68,6 @@ def run(
         wanted &= OWN_FAULTS
         if not wanted:
             raise UsageError("nothing of that may happen to a topic of one's own; see --help")
-    options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
-    options += [f"--faults {name}" for name in faults]
-    options += [f"--heavy {heavy:g}"] if heavy is not None else []
-    options += ["--hand-overs"] if hand_overs else []
     drill = Drill(
         folder,
         seed,
@@ -87,10 +83,19 @@ def run(
         own=own,
         interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
-    drill.outcome.options = " ".join(options)
+    drill.outcome.options = _options(own, faults, heavy, hand_overs)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )
     if removed and outcome.ok:  # else people want the logs
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
+
+
+def _options(own: OwnTopic | None, faults: Collection[str], heavy: float | None, hand_overs: bool) -> str:
+    """What to type beside seed and rounds for the same drill."""
+    options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
+    options += [f"--faults {name}" for name in faults]
+    options += [f"--heavy {heavy:g}"] if heavy is not None else []
+    options += ["--hand-overs"] if hand_overs else []
+    return " ".join(options)

@@ -1,4 +1,7 @@
-"""Doing what the schedule says: one function for each fault, in a table."""
+"""Doing what the schedule says: one function for each fault, in a table.
+
+Longer than other modules, as it is a table: what one fault does stands beside the others.
+"""
 
 from __future__ import annotations
 

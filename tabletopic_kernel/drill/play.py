@@ -1,4 +1,7 @@
-"""The drill from its first round to its verdict."""
+"""The drill from its first round to its verdict.
+
+Longer than other modules, as a round is one story: what breaks, who is waited for, what is put right.
+"""
 
 from __future__ import annotations
 

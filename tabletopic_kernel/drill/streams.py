@@ -1,4 +1,8 @@
-"""The records of a drill: producers that go on while things break, and remember what the broker took."""
+"""The records of a drill: producers that go on while things break, and remember what the broker took.
+
+Longer than other modules, as its three kinds of records, and what each must become, are one contract with
+the verdict.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The coordinator of one table topic: owns the table, commits what the worker stages.
 
+Longer than other modules, as the loop that makes every change of a table is to be read in one place.
+
 The thread is a loop of ``step()``. A step takes one event, decides under the lock by the protocol in
 ``model/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
 

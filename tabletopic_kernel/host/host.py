@@ -1,5 +1,8 @@
 """A host: a member of the hosts' group that runs the table topics of the settings partitions it holds.
 
+Longer than other modules, as what changes the set of running topics is to be read in one place, under one
+lock.
+
 Kafka's rebalance is the failover and the scale-out; the epoch in the table fences whoever lost (I5).
 """
 

@@ -1,5 +1,7 @@
 """Broker, registry and catalog of a state folder: one call up, one call down.
 
+Longer than other modules, as up, down and what is known of the servers guard each other.
+
 The servers outlive the process that starts them. What is known about them is in ``stack.json`` and, for the
 moment before it is written, in the mark that each command line carries.
 """

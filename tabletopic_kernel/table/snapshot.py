@@ -185,6 +185,7 @@ class TopicTable:
             OutcomeUnknownError: no answer to the commit: look for its id (I4).
             RetryableError: the catalog does not answer, nothing was sent.
         """
+        # Longer than other functions: in this order alone the looks and the request make one safe commit.
         self.reload()
         if self.has_commit(after.commit_id):
             return

@@ -1,5 +1,7 @@
 """Settings from file, environment and options, each with its origin.
 
+Longer than other modules, as all sources of settings become one list, with one way to name a mistake.
+
 Precedence, low to high: defaults, ``tabletopic.toml``, environment ``TABLETOPIC_…``, options. Every source
 becomes a list of values with path and origin; a later source replaces an earlier one path by path, and the
 models in ``model/settings/sections.py`` check what is left.

@@ -1,4 +1,7 @@
-"""Whether this machine has what the workbench needs: one check at a time, each with its remedy."""
+"""Whether this machine has what the workbench needs: one check at a time, each with its remedy.
+
+Longer than other modules, as it is a list of checks.
+"""
 
 # Imports wait until they are needed: a check that cannot even import says so.
 # ruff: noqa: PLC0415

@@ -1,4 +1,7 @@
-"""What enabling a topic would do, and what speaks against it, found out before anything is changed."""
+"""What enabling a topic would do, and what speaks against it, found out before anything is changed.
+
+Longer than other modules, as a plan is one record, filled by one look at each server.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +114,7 @@ def plan_enable(
         UsageError: there is no such topic.
         RetryableError: broker, registry or catalog do not answer.
     """
+    # Longer than other functions, as whatever speaks against it, from any look, is one reason in the plan.
     facts = broker.facts(topic)
     if facts.internal:  # also one that a newer Kafka has, of a name that is not known here
         raise UsageError(not_a_table_topic(topic, "Kafka's own"))

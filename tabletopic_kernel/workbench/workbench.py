@@ -1,4 +1,7 @@
-"""The workbench: every table topic of a cluster, and the one object that all faces hold."""
+"""The workbench: every table topic of a cluster, and the one object that all faces hold.
+
+Longer than other modules, as it is the API: a method for each operation, which does little itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The broker, through librdkafka: topics, offsets, and who is in a group."""
+"""The broker, through librdkafka: topics, offsets, and who is in a group.
+
+Longer than other modules, as every question to a broker waits, is asked again and is explained in the same
+way.
+"""
 
 from __future__ import annotations
 

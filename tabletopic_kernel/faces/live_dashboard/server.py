@@ -55,7 +55,6 @@ def serve(
     """
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is asked of the internet
     import panel as pn  # noqa: PLC0415 - two seconds
-    from panel.io.server import get_server  # noqa: PLC0415 - the same
     from tornado.ioloop import IOLoop  # noqa: PLC0415 - the same
 
     # The pages too: the first one is to be there as soon as the others.
@@ -63,27 +62,7 @@ def serve(
     from tabletopic_kernel.faces.live_dashboard import session  # noqa: PLC0415 - the same
 
     pn.config.disconnect_notification = "The dashboard's server is gone. Reload this page when it is back."
-    # Whoever reaches the socket was let through by its owner, the proxy before it checks login and origin.
-    # On a port, a page of another site must not read along.
-    more: dict[str, Any] = (
-        {"unix_socket": place.unix_socket, "allow_websocket_origin": ["*"]}
-        if place.unix_socket
-        else {"port": place.port, "address": "127.0.0.1"}
-    )
-    try:
-        server = get_server(
-            {"/": session.open_page},
-            prefix=place.prefix,
-            unused_session_lifetime=_KEEP_UNUSED_MS,
-            **more,
-        )
-    except OSError as error:
-        raise UsageError(
-            f"cannot listen at {place.unix_socket or f'127.0.0.1:{place.port}'}: {error.strerror}; "
-            "choose another with --port, or 0 for a free one"
-        ) from error
-    if not place.unix_socket:  # else the proxy says who may frame the pages
-        server._tornado.add_transform(_Guarded)
+    server = _listening(place, session.open_page)
     loop = IOLoop.current()
     loop.asyncio_loop.set_exception_handler(_not_of_closed_pages)  # type: ignore[attr-defined]
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # the same news
@@ -107,6 +86,31 @@ def serve(
         if place.unix_socket:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(place.unix_socket)
+
+
+def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
+    """A server of the pages at ``place``; raises UsageError where that is taken."""
+    from panel.io.server import get_server  # noqa: PLC0415 - two seconds
+
+    # Whoever reaches the socket was let through by its owner, the proxy before it checks login and origin.
+    # On a port, a page of another site must not read along.
+    more: dict[str, Any] = (
+        {"unix_socket": place.unix_socket, "allow_websocket_origin": ["*"]}
+        if place.unix_socket
+        else {"port": place.port, "address": "127.0.0.1"}
+    )
+    try:
+        server = get_server(
+            {"/": open_page}, prefix=place.prefix, unused_session_lifetime=_KEEP_UNUSED_MS, **more
+        )
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen at {place.unix_socket or f'127.0.0.1:{place.port}'}: {error.strerror}; "
+            "choose another with --port, or 0 for a free one"
+        ) from error
+    if not place.unix_socket:  # else the proxy says who may frame the pages
+        server._tornado.add_transform(_Guarded)
+    return server
 
 
 class _Guarded(OutputTransform):

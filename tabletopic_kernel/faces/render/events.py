@@ -27,6 +27,7 @@ from tabletopic_kernel.model.progress.events import (
 
 def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line for each kind
     """What happened, without time and topic."""
+    # Longer than other functions, as it is a sentence for each event.
     match event:
         case Enabled():
             return f"taken by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"

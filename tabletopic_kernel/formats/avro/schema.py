@@ -1,5 +1,7 @@
 """An Avro schema as a tree of frozen nodes, references resolved.
 
+Longer than other modules, as it is the parser of one specification.
+
 Rules: Avro specification 1.12 (names, logical types; aliases of fields, while those of types play no part).
 A logical type that does not fit its base type, or whose attributes are invalid, is ignored, as the
 specification demands.

@@ -1,5 +1,7 @@
 """Schema evolution: what a writer's schema changes in a table's, and what it may not.
 
+Longer than other modules, as it is one recursion over types, and its rules hold together.
+
 Columns are found by ``model/columns/matching.py``: mostly by name. Allowed: add (as optional), relax
 (required to optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a
 writer lacks stays and becomes optional, and one that has room for every value of the writer's type stays as

@@ -1,5 +1,7 @@
 """The progress record: the events of the control topic, and what broker and tables say, folded together.
 
+Longer than other modules, as it is one fold, a case for each event.
+
 Everything here is a pure fold: readings in, a bounded record out. Events may come in any order (the newest
 are read first, so that a page shows something at once), each once.
 """
@@ -253,6 +255,7 @@ class Record:
 
 
 def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - one branch for each kind
+    # Longer than other functions, as it is a case for each event.
     match event:
         case events.Heartbeat():
             _heard(topic, event)

@@ -1,4 +1,7 @@
-"""What can be set: one model per section, with units in the names and limits with reasons."""
+"""What can be set: one model per section, with units in the names and limits with reasons.
+
+Longer than other modules, as every setting is declared here once, and nowhere else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The worker of one table topic: a streaming query that stages batches."""
+"""The worker of one table topic: a streaming query that stages batches.
+
+Longer than other modules, as the states of one query, and who may change them, are to be read in one place.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Keeps a table's columns ahead of its records: finds their schemas, and plans the staging."""
+"""Keeps a table's columns ahead of its records: finds their schemas, and plans the staging.
+
+Longer than other modules, as what a schema may be (unknown, candidate, covered, refused) changes here
+alone.
+"""
 
 from __future__ import annotations
 

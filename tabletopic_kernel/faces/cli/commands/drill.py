@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import FAILED, Call
 from tabletopic_kernel.faces.cli.commands.up import stop_event
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.drill.outcome import Outcome
 
 _MINUTES = 5.0
 
@@ -69,13 +73,19 @@ def drill(
     if as_json:
         screen.show_json(outcome.to_json())
     else:
-        out = screen.console()
-        out.print(page.verdict_table(outcome))
-        out.print()
-        out.print(page.recovery_grid(outcome))
-        out.print()
-        for difference in page.differences(outcome):
-            out.print(f"✗  {difference}", style="bold red", markup=False)
-        out.print(f"{'✓' if outcome.ok else '✗'}  {page.headline(outcome)}", markup=False)
+        _show(outcome)
     if not outcome.ok:
         raise typer.Exit(FAILED)
+
+
+def _show(outcome: Outcome) -> None:
+    from tabletopic_kernel.drill.report import page
+
+    out = screen.console()
+    out.print(page.verdict_table(outcome))
+    out.print()
+    out.print(page.recovery_grid(outcome))
+    out.print()
+    for difference in page.differences(outcome):
+        out.print(f"✗  {difference}", style="bold red", markup=False)
+    out.print(f"{'✓' if outcome.ok else '✗'}  {page.headline(outcome)}", markup=False)

@@ -1,4 +1,7 @@
-"""The cards of a topic's page that are text: each a function of the view."""
+"""The cards of a topic's page that are text: each a function of the view.
+
+Longer than other modules, as the cards of one page are compared with each other.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,7 @@ _KINDS = {
 
 def tiles(view: View, name: str, zone: tzinfo) -> str:
     """Where the topic stands, in figures."""
+    # Longer than other functions, as it is a list of tiles.
     topic, state = view.topic(name), view.standing(name)
     progress, host = topic.progress, view.live_host(name)
     last_ms = topic.last_commit_ms
@@ -46,7 +50,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     left, left_remark = retention_words(view, name)
     return figures(
         [
-            ("State", Html(state_html(state)), STATES.get(state, ("", "letting go of the topic"))[1]),
+            ("State", Html(state_html(state)), STATES.get(state, ("", "leaving the topic"))[1]),
             (
                 "Commit lag",
                 f"{amounts.number(topic.lag_records)} records",
@@ -138,6 +142,7 @@ def _period(kept: Retention) -> str:
 
 def notes(view: View, name: str) -> str:
     """What is wrong and what to do next; what to do first where there is nothing yet."""
+    # Longer than other functions, as it is a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
     found = [note(text, "bad") for text in view.troubles.values()]
     progress = topic.progress

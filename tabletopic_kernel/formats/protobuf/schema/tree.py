@@ -1,5 +1,7 @@
 """A Protobuf message type as a tree of frozen nodes.
 
+Longer than other modules, as it is one recursion over the kinds of fields.
+
 Rules: Protobuf language guides (proto2, proto3, editions) and the pages of the well-known types. What a
 table cannot have as columns is a ``Json`` node: Struct, Value, ListValue and Any; messages without fields;
 messages that contain themselves, wherever they stand. The root message keeps its columns, and only what
