@@ -238,13 +238,15 @@ class TopicTable:
         """See that the ledger that the tag has kept is not of rows that somebody took back (I8).
 
         After others have expired the ledger's ancestors, a rollback to a snapshot of theirs leaves a head
-        whose own ledger is gone; the tag's is newer, and its rows are no longer in the table.
+        whose own ledger is gone; the tag's is newer, and its rows are no longer in the table. Newer than the
+        oldest ancestor that is left, not than the head: somebody may have appended to the table since.
         """
-        found, head = self.ledger_snapshot(), self.table.metadata.current_snapshot()
-        if found is None or head is None:
-            return
-        newest = found[1].sequence_number or 0
-        if newest > (head.sequence_number or 0):
+        metadata = self.table.metadata
+        found, oldest = self.ledger_snapshot(), None
+        for oldest in ancestors_of(metadata.current_snapshot(), metadata) if found else ():
+            if ledger_of(oldest):
+                return
+        if found and oldest and (found[1].sequence_number or 0) > (oldest.sequence_number or 0):
             raise ActionNeededError(
                 f"{self.identifier} was rolled back to a snapshot whose ledger others have expired: nobody "
                 f"knows where to go on. Roll it forward to snapshot {found[1].snapshot_id}, which the tag "

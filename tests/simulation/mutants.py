@@ -237,6 +237,9 @@ MUTANTS: dict[str, Patch] = {
     "letters of a topic that had the name before are taken over": _put(
         DeadLetters, "check_same_topic", _nothing
     ),
+    "a rollback to where the ledger is gone is not noticed": _put(
+        TopicTable, "_check_not_behind_its_ledger", _nothing
+    ),
     "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
@@ -248,5 +251,6 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "only the head is searched for a commit": scenes.lost_and_built_upon,
     "settle always finds the commit": scenes.lost_and_not_done,
     "PyIceberg tries a refused commit again": scenes.overtaken,
+    "a rollback to where the ledger is gone is not noticed": scenes.rolled_back_behind_its_ledger,
     "letters of a topic that had the name before are taken over": scenes.made_anew_beside_letters,
 }

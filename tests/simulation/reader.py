@@ -102,6 +102,8 @@ class Reader:
             )
         if after.name() != MAIN:
             return
+        if before and self.tables.is_behind_its_ledger(before):
+            raise BrokenError("I8 a commit to a table that was rolled back behind its ledger", f"by {who}")
         uuid = str(after.metadata.table_uuid)
         then = self.tables.ledger(before) if before else None
         if then is None:
@@ -187,6 +189,9 @@ class Reader:
             return "the letters of a topic that was made anew"
         if ledger is None:
             return None
+        main = self.world.lake.look(MAIN)
+        if main and ledger.topic_id == topic.id and self.tables.is_behind_its_ledger(main):
+            return "a table that was rolled back to where its ledger is gone"
         if ledger.topic_id != topic.id:
             return "a topic that was made anew"
         if any(ledger.offsets.get(p, 0) > end for p, end in topic.end().items()):

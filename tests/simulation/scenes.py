@@ -137,6 +137,24 @@ def made_anew_beside_letters(seed: int = 0) -> list[Move]:
     ]
 
 
+def rolled_back_behind_its_ledger(seed: int = 0) -> list[Move]:
+    """Others append, keep their snapshot, expire all that was before, and roll back to it after a claim of B.
+
+    Then somebody appends to it, so the head is newer than the ledger that the tag has kept.
+    """
+    return [
+        *begin(seed),
+        Move("foreign", "append"),
+        Move("foreign", "expire"),  # all but the ledger, which the tag keeps, and what was appended
+        Move("foreign", "tag", _seed(["the ledger", "what was appended"], "what was appended")),
+        give("B"),
+        *go_on("B", 4, seed),
+        Move("foreign", "expire"),
+        Move("foreign", "roll back"),
+        Move("foreign", "append"),
+    ]
+
+
 def nothing_but_files(seed: int = 0) -> list[Move]:
     """A dies with files that nobody committed, and retention takes their records: nothing is left to do."""
     return [

@@ -54,6 +54,20 @@ class LedgerRead:
         )
 
 
+def _ancestors(table: Table) -> Iterator[Snapshot]:
+    """The head and what it was built on, as far as it is still there."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    one = table.current_snapshot()
+    while one is not None:
+        yield one
+        one = by_id.get(one.parent_snapshot_id) if one.parent_snapshot_id is not None else None
+
+
+def _tagged(table: Table) -> Snapshot | None:
+    tag = table.metadata.refs.get("tabletopic-ledger")
+    return table.snapshot_by_id(tag.snapshot_id) if tag else None
+
+
 def _by_partition(text: str) -> dict[int, int]:
     return {int(partition): offset for partition, offset in json.loads(text).items()}
 
@@ -72,15 +86,22 @@ class Tables:
 
     def ledger(self, table: Table) -> LedgerRead | None:
         """The newest ledger among the ancestors of the head; the tag's, where those have been expired."""
-        by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-        one = table.current_snapshot()
-        while one is not None:
+        for one in _ancestors(table):
             if found := LedgerRead.of(one):
                 return found
-            one = by_id.get(one.parent_snapshot_id) if one.parent_snapshot_id is not None else None
-        tag = table.metadata.refs.get("tabletopic-ledger")
-        kept = by_id.get(tag.snapshot_id) if tag else None
+        kept = _tagged(table)
         return LedgerRead.of(kept) if kept else None
+
+    def is_behind_its_ledger(self, table: Table) -> bool:
+        """Whether only the tag has kept a ledger, of a snapshot that can be no ancestor of the head.
+
+        It would be older than the oldest ancestor that is left. So the table was rolled back behind it, and
+        nothing says what it has read.
+        """
+        ancestors, kept = list(_ancestors(table)), _tagged(table)
+        if kept is None or any(LedgerRead.of(one) for one in ancestors):
+            return False
+        return bool(ancestors) and (kept.sequence_number or 0) > (ancestors[-1].sequence_number or 0)
 
     def named(self) -> set[str]:
         """Data files that any snapshot has ever named, as far as was seen."""

@@ -120,7 +120,15 @@ class TableLife:
         assert found is not None
         self.zombie = Zombie(self.loaded(), self.ledger, self.staged())
         self.ledger = next_ledger(found, table.newest_epoch)
-        table.claim(self.ledger, found)
+        try:
+            table.claim(self.ledger, found)
+        except (
+            ActionNeededError
+        ):  # rolled back to where the ledger is gone: a person does what the error says
+            foreign = self.foreign()
+            kept = foreign.metadata.refs[TAG].snapshot_id
+            foreign.manage_snapshots().set_current_snapshot(snapshot_id=kept).commit()
+            table.claim(self.ledger, found)
         self.own = []
 
     def wake(self, n: int) -> None:

@@ -151,8 +151,14 @@ def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, cat
     assert fresh(catalog).ledger == after
 
 
-def test_a_rollback_to_where_the_ledger_was_expired_stops(owned: Owned, catalog: Catalog) -> None:
-    """The tag has kept a newer ledger, whose rows are gone: who went on there would lose them (I8)."""
+@pytest.mark.parametrize("appends", [False, True])
+def test_a_rollback_to_where_the_ledger_was_expired_stops(
+    owned: Owned, catalog: Catalog, appends: bool
+) -> None:
+    """The tag has kept a newer ledger, whose rows are gone: who went on there would lose them (I8).
+
+    Also where somebody has appended to the table since, and its head is the newest snapshot of all.
+    """
     table, ledger = owned
     first, more = batch(table, 0, 3), batch(table, 3, 5)
     middle = next_commit(ledger, first)
@@ -167,11 +173,14 @@ def test_a_rollback_to_where_the_ledger_was_expired_stops(owned: Owned, catalog:
     others = [s.snapshot_id for s in foreign.metadata.snapshots[:-1] if s.snapshot_id != theirs]
     foreign.maintenance.expire_snapshots().by_ids(others).commit()
     foreign.refresh().manage_snapshots().rollback_to_snapshot(theirs).commit()
+    if appends:
+        foreign.refresh().append(foreign.scan().to_arrow())
+    head = foreign.refresh().metadata.current_snapshot_id
     found = fresh(catalog)
     assert found.ledger == after
     with pytest.raises(ActionNeededError, match="rolled back"):
         found.claim(after.claimed(9, "next owner"), after)
-    assert catalog.load_table(IDENTIFIER).metadata.current_snapshot_id == theirs
+    assert catalog.load_table(IDENTIFIER).metadata.current_snapshot_id == head
 
 
 @pytest.mark.parametrize(("fault", "there"), [(answer_lost, True), (never_arrived, False)])

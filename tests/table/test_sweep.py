@@ -140,6 +140,11 @@ def test_tables_that_share_a_folder_keep_their_files(catalog: Any, tmp_path: Pat
 STEP = st.tuples(st.integers(0, 1), st.sampled_from(sorted(STEPS)), st.integers(0, 5))
 
 
+# Others keep a snapshot of theirs, roll back to it after a claim, and append: the ledger is gone.
+_STEPS = ("commit 0", "append 0", "expire 0", "refer 1", "claim 0", "expire 0", "roll_back 1", "append 0")
+_ROLLED_BACK = [(0, step, int(n)) for step, n in (one.split() for one in (*_STEPS, "claim 0", "sweep 0"))]
+
+
 def lives_of(folder: Path) -> list[TableLife]:
     """Two new tables of one folder."""
     uri = f"sqlite:///{folder}/catalog.db"
@@ -158,6 +163,7 @@ def lives_of(folder: Path) -> list[TableLife]:
 @example([(0, "commit", 0), (0, "claim", 0), (0, "roll_back", 1), (0, "wake", 0)])
 @example([(0, "commit", 1), (0, "commit", 2), (0, "respell", 1), (0, "commit", 0), (0, "sweep", 0)])
 @example([(0, "commit", 0), (0, "commit", 0), (0, "expire", 0), (0, "claim", 0), (0, "sweep", 0)])
+@example(_ROLLED_BACK)
 def test_what_is_reached_stays_and_the_rest_goes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str, int]]
 ) -> None:
