@@ -6,6 +6,7 @@ nothing but its arguments: schemas of manifests, readers and writers of Avro, me
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -17,19 +18,26 @@ from functools import lru_cache
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 from pyiceberg import serializers
 from pyiceberg.avro import file as avro_file
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import AvroFileHeader
+from pyiceberg.io import pyarrow
 from pyiceberg.manifest import ManifestWriter, clear_manifest_cache
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, TableMetadataUtil
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.types import StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.config import Config
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tabletopic_kernel.clients import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
+from tabletopic_kernel.pipeline import conform
 from tabletopic_kernel.pipeline.write import data_files
 from tabletopic_kernel.table.schemas import keeper, versions
 
@@ -60,7 +68,7 @@ class _Parsed:
 
 
 def _remembering(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Readers and writers of Avro, once for each schema: PyIceberg makes them anew for each file."""
+    """What is made of a schema, once for each: PyIceberg makes it anew for each file."""
     made: dict[Any, Any] = {}
 
     def remembered(*args: Any, **more: Any) -> Any:
@@ -83,6 +91,10 @@ def _text(one: IcebergBaseModel) -> str:
 def _key(one: Any) -> Any:
     if isinstance(one, Schema):
         return _text(one)
+    if isinstance(one, NameMapping):
+        return one.model_dump_json()
+    if isinstance(one, pa.Schema):
+        return one.serialize().to_pybytes()
     if isinstance(one, dict):
         return tuple(sorted(one.items(), key=lambda item: str(item[0])))
     if isinstance(one, tuple):
@@ -93,6 +105,38 @@ def _key(one: Any) -> Any:
 @lru_cache(maxsize=256)
 def _schema_of(text: str) -> Schema:
     return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+
+
+_as_struct = Schema.as_struct
+
+
+def _same_struct(self: Schema) -> StructType:
+    """As ``Schema.as_struct``, once for each schema: PyIceberg makes it anew for each look at a schema."""
+    fields, struct = self.__dict__.get("_simulation_struct", (None, None))
+    if fields is not self.fields:
+        struct = _as_struct(self)
+        self.__dict__["_simulation_struct"] = self.fields, struct
+    return struct
+
+
+class _Bytes(dict[int, bytes]):
+    """An integer as Avro has it; those up to 2¹⁶ are kept."""
+
+    def __missing__(self, integer: int) -> bytes:
+        stream = io.BytesIO()
+        _write_int(BinaryEncoder(stream), integer)  # type: ignore[arg-type]
+        if -(2**16) < integer < 2**16:
+            self[integer] = stream.getvalue()
+        return stream.getvalue()
+
+
+_write_int = BinaryEncoder.write_int
+_bytes = _Bytes()
+
+
+def _same_bytes(self: BinaryEncoder, integer: int) -> None:
+    """As ``BinaryEncoder.write_int``, which shifts bit by bit."""
+    self._output_stream.write(_bytes[integer])
 
 
 _entry_schema = ManifestWriter._with_partition
@@ -122,10 +166,15 @@ class _Conversion(AvroSchemaConversion):
 
 
 # Process-wide: they depend on nothing but their arguments.
-_REMEMBERED = {
-    name: _remembering(getattr(avro_file, name))
-    for name in ("resolve_reader", "construct_reader", "resolve_writer", "construct_writer")
-}
+_REMEMBERED = [
+    (where, name, _remembering(getattr(where, name)))
+    for where, names in (
+        (avro_file, ("resolve_reader", "construct_reader", "resolve_writer", "construct_writer")),
+        (pyarrow, ("compute_statistics_plan", "parquet_path_to_id_mapping", "pyarrow_to_schema")),
+        (conform, ("schema_to_pyarrow",)),
+    )
+    for name in names
+]
 
 
 @contextmanager
@@ -157,7 +206,11 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
             (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
             (uuid, "uuid4", made),
-            *((avro_file, name, what) for name, what in _REMEMBERED.items()),
+            (BinaryEncoder, "write_int", _same_bytes),
+            (Schema, "as_struct", _same_struct),
+            (Config, "_from_configuration_files", staticmethod(lambda: None)),
+            (Config, "_from_environment_variables", staticmethod(lambda config: config)),
+            *_REMEMBERED,
         ):
             patches.enter_context(mock.patch.object(where, name, what))
         yield

@@ -219,11 +219,12 @@ class Reader:
     def _files_are_there(self, table: Table) -> None:
         files = self.world.lake.store.files
         for snapshot in table.metadata.snapshots:
-            missing = [name for name in self.tables.reach(snapshot) if name not in files]
-            if missing:
+            names = self.tables.reach(snapshot)
+            if not names <= files.keys():
+                missing = min(names - files.keys())
                 raise BrokenError(
                     "I10 a readable snapshot names a file that is gone",
-                    f"{'.'.join(table.name())} snapshot {snapshot.sequence_number}: {missing[0]}",
+                    f"{'.'.join(table.name())} snapshot {snapshot.sequence_number}: {missing}",
                 )
         head = table.current_snapshot()
         for name, size in self.tables.data(head) if head else ():

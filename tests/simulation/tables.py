@@ -83,6 +83,7 @@ class Tables:
         self._lake = lake
         self._manifests: dict[str, tuple[tuple[str, int], ...]] = {}
         self._lists: dict[str, tuple[str, ...]] = {}
+        self._reach: dict[str, frozenset[str]] = {}
 
     def ledger(self, table: Table) -> LedgerRead | None:
         """The newest ledger among the ancestors of the head; the tag's, where those have been expired."""
@@ -111,12 +112,16 @@ class Tables:
         """Places of all files that any snapshot of the table reaches."""
         return {name for snapshot in table.metadata.snapshots for name in self.reach(snapshot)}
 
-    def reach(self, snapshot: Snapshot) -> Iterator[str]:
+    def reach(self, snapshot: Snapshot) -> frozenset[str]:
         """Places of all files of a snapshot."""
-        yield place(snapshot.manifest_list)
-        for manifest in self._manifests_of(snapshot):
-            yield manifest
-            yield from (name for name, _ in self._entries(manifest))
+        if (found := self._reach.get(snapshot.manifest_list)) is not None:
+            return found
+        manifests = self._manifests_of(snapshot)
+        files = (name for manifest in manifests for name, _ in self._entries(manifest))
+        found = frozenset((place(snapshot.manifest_list), *manifests, *files))
+        if manifests:  # else the list may only be missing now
+            self._reach[snapshot.manifest_list] = found
+        return found
 
     def data(self, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
         """Places and lengths of the data files of a snapshot."""

@@ -122,9 +122,7 @@ class TableLife:
         self.ledger = next_ledger(found, table.newest_epoch)
         try:
             table.claim(self.ledger, found)
-        except (
-            ActionNeededError
-        ):  # rolled back to where the ledger is gone: a person does what the error says
+        except ActionNeededError:  # rolled back to where the ledger is gone: a person rolls it forward
             foreign = self.foreign()
             kept = foreign.metadata.refs[TAG].snapshot_id
             foreign.manage_snapshots().set_current_snapshot(snapshot_id=kept).commit()
