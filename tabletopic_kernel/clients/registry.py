@@ -189,6 +189,12 @@ class Registry:
             return False
         return True
 
+    def subjects(self) -> list[str]:
+        """All subjects there are, deleted too; raises RetryableError when the registry does not answer."""
+        ask = self._client.get_subjects
+        found: list[str] = self._ask("subjects", lambda: checked_list(ask(deleted=True), str))
+        return found
+
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of a subject; None where the subject does not exist.
 

@@ -20,6 +20,8 @@ from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_colum
 from tabletopic_kernel.table.schemas.writers import value_writer
 from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, summary
 
+_MOST_VERSIONS = 100  # that the table does not cover: each costs the registry a question
+
 
 @dataclass(frozen=True)
 class TableSnapshot:
@@ -77,7 +79,10 @@ class SchemaVersionInfo:
 
 @dataclass(frozen=True)
 class TopicSchema:
-    """Columns, and the registered versions; of the table, or of one registered version (``version``)."""
+    """Columns of the table or of one registered version (``version``), and the versions.
+
+    ``versions`` are those that the table covers and the newest 100 others.
+    """
 
     topic: str
     table: str
@@ -141,10 +146,10 @@ def topic_schema(
         )
         for one in registered_schemas
     }
-    for number in registry.versions(subject):
-        if (subject, number) not in known:
-            registered = registry.by_version(subject, number)
-            known[subject, number] = SchemaVersionInfo(subject, number, registered.id, None)
+    others = [number for number in registry.versions(subject) if (subject, number) not in known]
+    for number in others[-_MOST_VERSIONS:]:
+        registered = registry.by_version(subject, number)
+        known[subject, number] = SchemaVersionInfo(subject, number, registered.id, None)
     if version is None and table is not None:
         columns = table.table.schema()
     else:

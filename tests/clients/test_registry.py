@@ -72,6 +72,12 @@ def test_a_schema_with_its_place(registry: Registry) -> None:
     assert (found.text, found.subject, found.version, found.kind) == ('"string"', "a-value", 3, "AVRO")
 
 
+def test_the_subjects_are_asked_for_with_the_deleted_ones(registry: Registry) -> None:
+    """What was written by a schema can be read after its subject was deleted."""
+    assert registry.subjects() == ["a-value"]
+    assert "deleted=true" in ASKED[-1].lower()
+
+
 def test_a_schema_whose_subjects_are_deleted_is_a_schema(registry: Registry) -> None:
     """Records that were written with it can be read."""
     assert registry.by_id(6).text == '"int"'

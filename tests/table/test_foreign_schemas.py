@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from tabletopic_kernel.model.progress.events import SchemaRefused
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.table.history import topic_schema
 from tabletopic_kernel.table.schemas.subjects import record_names, why_foreign
 from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
 from tests.pipeline.source import SOURCE
@@ -190,14 +192,22 @@ def test_names_of_records() -> None:
 
 
 class Guids:
-    """A registry that tells by subject and text whether a schema is there."""
+    """A registry that tells by subject and text whether a schema is there, and counts what it is asked."""
 
-    def __init__(self, *subjects: str) -> None:
-        self.subjects = subjects
+    def __init__(self, *has: str, others: Sequence[str] = ()) -> None:
+        self._has = has
+        self._others = others
+        self.questions = 0
 
     def has(self, subject: str, schema: RegisteredSchema) -> bool:
         """As the registry."""
-        return subject in self.subjects
+        self.questions += 1
+        return subject in self._has
+
+    def subjects(self) -> list[str]:
+        """As the registry."""
+        self.questions += 1
+        return [*self._has, *self._others]
 
 
 def test_a_guid_is_looked_for_in_the_topics_subjects() -> None:
@@ -217,6 +227,56 @@ def test_an_id_without_versions_is_looked_for_in_the_topics_subjects(deleted: st
     found = RegisteredSchema(9, "AVRO", json.dumps(FOREIGN), (), "", 0, ())
     told = why_foreign(cast(Registry, Guids(deleted)), found, "clicks", TopicSettings())
     assert (told is None) is (deleted == "clicks-value")
+
+
+MESSAGES = 500
+LARGE = 'syntax = "proto3"; package shop; ' + "".join(
+    f"message M{n} {{ int32 x = 1; }}" for n in range(MESSAGES)
+)
+
+
+@pytest.mark.parametrize("key", ["6da3", 9])
+@pytest.mark.parametrize("has", ["clicks-shop.M499", "shop.M321", ":.other:shop.M7", "refunds-value"])
+def test_a_file_of_many_messages_costs_few_questions(key: str | int, has: str) -> None:
+    """Each message may have two subjects: only those that are there are asked whether they have the file."""
+    found = RegisteredSchema(key, "PROTOBUF", LARGE, (), "", 0, ())
+    registry = Guids(has.rpartition(":")[2], others=[has, "shop.M3", "clicks-shop.M5"])
+    told = why_foreign(cast(Registry, registry), found, "clicks", TopicSettings())
+    assert (told is None) is ("shop." in has)
+    assert registry.questions <= 5
+
+
+def test_a_registry_of_many_subjects_is_not_asked_for_each() -> None:
+    """There is a bound also where each message has subjects of its own."""
+    found = RegisteredSchema("6da3", "PROTOBUF", LARGE, (), "", 0, ())
+    registry = Guids(others=[f"{kind}shop.M{n}" for n in range(MESSAGES) for kind in ("", "clicks-")])
+    assert why_foreign(cast(Registry, registry), found, "clicks", TopicSettings()) is not None
+    assert registry.questions <= 250
+
+
+class ManyVersions:
+    """A subject of many versions, and how often one was asked for."""
+
+    def __init__(self) -> None:
+        self.questions = 0
+
+    def versions(self, subject: str) -> list[int]:
+        """As the registry."""
+        return list(range(1, 5_001))
+
+    def by_version(self, subject: str, version: int) -> RegisteredSchema:
+        """As the registry."""
+        self.questions += 1
+        return RegisteredSchema(version, "AVRO", json.dumps(FIRST), (), subject, version)
+
+
+def test_the_versions_of_a_subject_cost_few_questions() -> None:
+    """The sidebar asks for them at each look: the newest are told."""
+    registry = ManyVersions()
+    told = topic_schema("clicks", "default.clicks", None, cast(Registry, registry), None, "clicks-value")
+    assert [one.version for one in told.versions][-2:] == [4_999, 5_000]
+    assert registry.questions <= 101
+    assert [column.name for column in told.columns] == ["id"]
 
 
 def test_why_there_is_no_table_is_told(catalog: Catalog) -> None:

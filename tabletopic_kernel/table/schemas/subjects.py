@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry
@@ -20,6 +21,9 @@ from tabletopic_kernel.table.schemas.key_types import key_subject
 
 _CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # of Confluent's schema contexts, in front of a subject
 _EXAMPLES: Final = 5  # subjects in a message
+# One Protobuf file may hold thousands of messages, each with two subjects that may have it.
+_ASKED: Final = 20  # subjects that are asked without a look at which there are
+_MOST: Final = 200  # of those that are there
 
 
 def why_foreign(
@@ -33,10 +37,10 @@ def why_foreign(
     if settings.subjects == "any" or found.subjects is None:
         return None
     first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
-    if _has_one(registry, found, first):
+    if _has_one(registry, found, sorted(first)):
         return None
     names = record_names(found)
-    if _has_one(registry, found, {*names, *(f"{topic}-{name}" for name in names)}):
+    if _has_one(registry, found, [f"{topic}-{name}" for name in names] + names):
         return None
     held = ", ".join(sorted(found.subjects)[:_EXAMPLES]) or "no subject that the registry tells of"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
@@ -69,9 +73,12 @@ def record_names(found: RegisteredSchema) -> list[str]:
     return []
 
 
-def _has_one(registry: Registry, found: RegisteredSchema, subjects: set[str]) -> bool:
+def _has_one(registry: Registry, found: RegisteredSchema, subjects: Sequence[str]) -> bool:
     known = {_CONTEXT.sub("", one) for one in found.subjects or ()}
-    if known & subjects or (known and isinstance(found.id, int)):
-        return bool(known & subjects)
+    if known.intersection(subjects) or (known and isinstance(found.id, int)):
+        return bool(known.intersection(subjects))
     # A GUID tells no subjects, nor does an id whose versions were deleted: the subjects are asked themselves.
-    return any(registry.has(one, found) for one in sorted(subjects))
+    if len(subjects) > _ASKED:
+        there = {_CONTEXT.sub("", one) for one in registry.subjects()}
+        subjects = [one for one in subjects if one in there][:_MOST]
+    return any(registry.has(one, found) for one in subjects)
