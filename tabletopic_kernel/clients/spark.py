@@ -45,8 +45,10 @@ appender.file.filePattern = {log}.%i
 appender.file.layout.type = PatternLayout
 # Errors of other programs may quote a URL with its login, or a password.
 appender.file.layout.alwaysWriteExceptions = false
-appender.file.layout.pattern = %replace{{%replace{{%d{{ISO8601}} %p %c{{1}}: %m%n%ex}}{{(://)[^\\s/?#]*@}}{{$1***@}}}}\
-{{(?i)((?:password|secret|token|credential|access[._-]?key)[\\w.-]*=)[^\\s,;&)]+}}{{$1***}}
+appender.file.layout.pattern = \
+%replace{{%replace{{%replace{{%d{{ISO8601}} %p %c{{1}}: %m%n%ex}}{{(://)[^\\\\s/?#]*@}}{{$1***@}}}}\
+{{(?i)((?:password|secret|token|credential|access[._-]?key)[\\\\w.-]*=)[^\\\\s,;&)]+}}{{$1***}}}}\
+{{(?i)\\\\b(basic|bearer)( )[\\\\w.~+/=-]*[0-9][\\\\w.~+/=-]*}}{{$1$2***}}
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 20MB

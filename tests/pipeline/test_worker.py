@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec
@@ -403,3 +405,25 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
         worker._run(FakeFrame(StageResult(stopped="it takes too much")), 1)
     assert discarded == [([], [])]
+
+
+def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log keeps whole traces, with the errors of other programs behind ours; the listener gets ours."""
+    learn({"sasl.password": "hunter2-secret"})
+
+    def refuse(*_: Any) -> None:
+        try:
+            raise ValueError("no entry for hunter2-secret")
+        except ValueError as error:
+            raise RetryableError("the registry refuses") from error
+
+    monkeypatch.setattr(rig.worker, "_stage_batch", refuse)
+    query = rig.spark.query(0)
+    with pytest.raises(Exception, match="the registry refuses") as caught:
+        query.on_batch({0: 8}, 0)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "no entry for ***" in told
+    assert "hunter2" not in told
+    query.gone.set()
+    assert rig.listener.over.wait(WAIT_S)
+    assert "the registry refuses" in str(rig.listener.told[0])

@@ -8,6 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from tabletopic_kernel.faces.notebook.completion import make_matcher
 from tabletopic_kernel.faces.notebook.dashboard_magic import DashboardMagics
+from tabletopic_kernel.faces.notebook.display.traces import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.notebook.topic_magic import TopicMagics
@@ -27,6 +28,7 @@ def load(shell: InteractiveShell) -> Session:
     matcher = make_matcher(session)
     if shell.Completer is not None:
         shell.Completer.custom_matchers.append(matcher)
+    hide_secrets(shell)
     _loaded[shell] = (session, matcher)
     return session
 
@@ -38,6 +40,7 @@ def unload(shell: InteractiveShell) -> None:
         return
     session, matcher = loaded
     session.kernel_host.stop()
+    show_secrets(shell)
     if shell.Completer is not None and matcher in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.remove(matcher)
     for kind, names in _MAGICS.items():

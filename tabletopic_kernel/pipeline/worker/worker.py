@@ -11,6 +11,7 @@ import math
 import shutil
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tabletopic_kernel.clients.spark import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
+from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
@@ -55,6 +57,16 @@ class _EndedError(Exception):
 
     def __init__(self) -> None:
         super().__init__("Spark does not say why")
+
+
+class _ToldError(Exception):
+    """What Spark is told of the error under way, and its log keeps: the trace, without secrets.
+
+    The errors behind ours quote what servers said.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(redact(traceback.format_exc()))
 
 
 class _GivenUpError(Exception):
@@ -250,12 +262,12 @@ class Worker:
                 return  # as above
             except TableTopicError as error:
                 self._error = error
-                raise
+                raise _ToldError from None
             except Exception as error:  # of Spark, with a trace in its message
                 self._error = RetryableError(
                     explain_trouble(f"a batch of {self._spec.topic} could not be staged", error)
                 )
-                raise
+                raise _ToldError from None
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._since, self._turn_s = self._turns.clock(), 0.0

@@ -20,6 +20,7 @@ from tabletopic_kernel.faces.notebook.kernel_host import KernelHost
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.query.answer import Answer
 from tests.faces.notebook.magic_fakes import FakeWorkbench, status
@@ -474,6 +475,28 @@ def test_a_broker_that_is_away_spoils_no_completion(shell: InteractiveShell, ben
     with provisionalcompleter():
         found = [one.text for one in shell.Completer.completions("%topic peek ", 12)]
     assert "clicks" not in found
+
+
+SECRET_CELL = """
+from tabletopic_kernel import RetryableError
+try:
+    raise ValueError("the server says: no entry for hunter2-secret")
+except ValueError as error:
+    raise RetryableError("it refuses") from error
+"""
+
+
+def test_tracebacks_of_cells_hold_no_secrets(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
+    """Also not in the errors behind ours, which quote what a server said; ``%tb`` makes the trace anew."""
+    learn({"sasl.password": "hunter2-secret"})
+    with capture_output() as again:
+        told = fail(SECRET_CELL)
+        shell.run_cell("%tb")
+    for text in (told, seen(again)):
+        assert "no entry for ***" in text
+        assert "it refuses" in text
+    extension.unload(shell)
+    assert "no entry for hunter2-secret" in fail(SECRET_CELL)
 
 
 def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
