@@ -63,7 +63,7 @@ class Overview:
 
     def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:
         """State of the servers, figures of the topics, ids of the live hosts."""
-        state, detail, workbench = self._reach()
+        state, detail, workbench = self._reach(is_again=bool(last and last["servers"]["missing"]))
         # A server that is started anew takes no topic away.
         figures, ids = _known(last) if state == "starting" else _EMPTY, list[str]()
         missing: tuple[str, ...] = ()
@@ -91,10 +91,13 @@ class Overview:
         doing = self.servers.doing
         return doing.detail if away.names and doing.state == "failed" else away.message()
 
-    def _reach(self) -> tuple[str, str, Workbench | None]:
-        """What is known before a server is asked: state, detail, and the workbench to ask with."""
+    def _reach(self, *, is_again: bool) -> tuple[str, str, Workbench | None]:
+        """What is known before a server is asked: state, detail, and the workbench to ask with.
+
+        Where a server that ended starts again (``is_again``), the others answer, and what is away is told.
+        """
         doing = self.servers.doing
-        if doing.state in ("starting", "stopping"):
+        if doing.state == "stopping" or (doing.state == "starting" and not is_again):
             return doing.state, f"the local stack is {doing.state}: {doing.detail}", None
         try:
             self.place.settings()

@@ -291,6 +291,15 @@ def test_a_server_that_ended_takes_no_topic_away(
     looking.servers._set(Doing("starting", name))
     starting = looking.look(before)
     assert (starting["servers"]["state"], starting["topics"]) == ("starting", before["topics"])
+    # After a server has ended, the others are looked at while it starts again: it is named until it answers.
+    state.save(folder, here | {name: replace(here[name], ready=False)})
+    starting = looking.look(found)
+    assert (starting["servers"]["state"], starting["servers"]["missing"]) == (shown, [name])
+    assert starting["servers"]["detail"] == f"the local stack's {name} is starting"
+    assert starting["topics"] == before["topics"]
+    state.save(folder, here)
+    back = looking.look(starting)
+    assert (back["servers"]["state"], back["servers"]["missing"]) == ("ready", [])
 
 
 def test_a_host_that_was_just_started_is_waited_for(
