@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, expect, sync_playwright
+from playwright.sync_api import BrowserContext
 
 from tabletopic_kernel.local.processes.watchdog import Watchdog
+from tests.browser.chromium import chromium
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
-
-# For what is there at once where the machine has nothing else to do.
-_LIMIT_MS = 30_000
-# Nothing of the browser's own that asks the internet.
-_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="session")
@@ -46,21 +33,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterat
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """Chromium with a profile of its own."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium on the PATH; on Debian: apt-get install chromium")
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"),
-            executable_path=chromium,
-            args=_ARGUMENTS,
-            viewport={"width": 1280, "height": 800},
-            permissions=["clipboard-read", "clipboard-write"],
-        )
-        context.set_default_timeout(_LIMIT_MS)
-        expect.set_options(timeout=_LIMIT_MS)
+    with chromium(tmp_path_factory.mktemp("profile")) as context:
         yield context
-        context.close()
 
 
 @pytest.fixture

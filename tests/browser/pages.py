@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Protocol
 
 from playwright.sync_api import Locator, Page, Request
-
-from tests.browser.lab_server import Lab
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 LOAD_MS = 60_000
@@ -20,10 +19,24 @@ def brightness(color: str) -> float:
     return sum(float(part) for part in re.findall(r"[\d.]+", color)[:3]) / 3
 
 
+class Site(Protocol):
+    """Where a JupyterLab is."""
+
+    @property
+    def origin(self) -> str:
+        """Scheme, address and port: everything else is outside."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """A fresh page, logged in."""
+        ...
+
+
 class LabPage:
     """JupyterLab in a browser, with the sidebar open, and every request that it made."""
 
-    def __init__(self, page: Page, lab: Lab) -> None:
+    def __init__(self, page: Page, lab: Site) -> None:
         self.page = page
         self.lab = lab
         self.requests: list[str] = []

@@ -16,13 +16,19 @@ from typing import Any
 
 import psutil
 import pytest
+from playwright.sync_api import Page, Response, expect
 
 from tabletopic_kernel.local import ports
+from tabletopic_kernel.local.java.jars import cache_dir
+from tabletopic_kernel.local.stack import LocalStack
+from tests.browser.chromium import chromium
+from tests.browser.pages import LabPage
 from tests.faces.jupyter_server.live_server import private_jupyter, until
 
 pytestmark = pytest.mark.integration
 
 ADMIN = "token-of-the-tests"
+_SERVER_MS, _STACK_MS = 180_000, 240_000
 PROXY = "configurable-http-proxy@5"
 CONFIG = """
 c = get_config()
@@ -41,6 +47,7 @@ c.Spawner.cmd = ["{python}", "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root"]
 c.Spawner.start_timeout = 180
 c.Spawner.http_timeout = 180
+c.Spawner.environment = dict(TABLETOPIC_CACHE="{cache}")
 c.JupyterHub.services = [dict(name="tests", api_token="{admin}")]
 c.JupyterHub.load_roles = [
     dict(
@@ -67,6 +74,7 @@ class Hub:
 
     process: subprocess.Popen[bytes]
     port: int
+    folder: Path
 
     def ask(
         self, method: str, path: str, token: str | None = None, body: Any = None
@@ -122,6 +130,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             proxy=proxy,
             python=sys.executable,
             admin=ADMIN,
+            cache=cache_dir(),
         )
     )
     with private_jupyter(folder) as variables, (folder / "hub.log").open("wb") as log:
@@ -133,7 +142,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    running = Hub(process, free[0])
+    running = Hub(process, free[0], folder)
     try:
         until(running.answers, 120)
         yield running
@@ -180,3 +189,76 @@ def test_two_users(hub: Hub) -> None:
     static = f"/user/alice/tabletopic/dashboard/static/js/bokeh.min.js{script}"
     assert hub.ask("GET", static, tokens["alice"])[0] == 200
     assert hub.ask("GET", static, tokens["bob"])[0] in (302, 403)
+
+
+@dataclass(frozen=True)
+class UsersLab:
+    """Where a user's JupyterLab is."""
+
+    hub: Hub
+    name: str
+
+    @property
+    def origin(self) -> str:
+        """Hub and servers are one."""
+        return f"http://127.0.0.1:{self.hub.port}"
+
+    @property
+    def url(self) -> str:
+        """A fresh page."""
+        return f"{self.origin}/user/{self.name}/lab?reset"
+
+    @property
+    def state_dir(self) -> Path:
+        """Folder of the user's stack."""
+        return self.hub.folder / "homes" / self.name / ".tabletopic"
+
+
+def _log_in(page: Page, lab: UsersLab) -> None:
+    """By the Hub's form, which starts the user's server."""
+    page.goto(f"{lab.origin}/hub/login")
+    page.get_by_label("Username").fill(lab.name)
+    page.get_by_label("Password").fill("any")
+    page.get_by_role("button", name="Sign in").click()
+    page.locator("#jupyterlab-splash").wait_for(state="detached", timeout=_SERVER_MS)
+    page.locator(".jp-LauncherCard").first.wait_for(timeout=_SERVER_MS)
+
+
+def test_the_screens_of_a_user(hub: Hub, tmp_path: Path, class_archive: None) -> None:
+    """In a browser: from the Hub's login to rows in the sidebar and the dashboard in its frame."""
+    lab = UsersLab(hub, "carol")
+    stack = LocalStack(lab.state_dir)
+    policies: list[str | None] = []
+    said: list[str] = []
+    try:
+        with chromium(tmp_path) as browser:
+            shown = LabPage(browser.new_page(), lab)
+            shown.page.on("console", lambda message: said.append(message.text))
+            shown.page.on("response", lambda answer: policies.extend(_frame_policies(answer)))
+            _log_in(shown.page, lab)
+            shown.open()
+            shown.button("Start the local stack").click()
+            shown.button("Send sample events").click(timeout=_STACK_MS)
+            shown.switch("clicks").click(timeout=_STACK_MS)
+            expect(shown.row("clicks")).to_contain_text("up to date", timeout=_STACK_MS)
+            known = stack.info()
+            assert known is not None
+            assert known.kafka_login  # without it any user of the machine could read the topics
+            shown.menu("clicks", "Open Dashboard")
+            frame = shown.page.frame_locator(".jp-TableTopic-dashboard iframe")
+            frame.get_by_text("5,000", exact=True).first.wait_for(timeout=_SERVER_MS)
+            frame.locator("canvas").first.wait_for(timeout=_SERVER_MS)
+            shown.shot("hub-dashboard")
+            assert (shown.errors, shown.outside()) == ([], [])
+        assert set(policies) == {"frame-ancestors 'self'"}
+        assert [text for text in said if "Content Security" in text] == []
+        hub.admin("DELETE", f"users/{lab.name}/server")
+        until(lambda: stack.known() is None, _SERVER_MS / 1000)  # its servers are stopped with it
+    finally:
+        stack.down()
+
+
+def _frame_policies(answer: Response) -> list[str | None]:
+    """Who may show the dashboard's page in a frame, by the answer that brings it."""
+    is_page = "/tabletopic/dashboard/" in answer.url and answer.request.resource_type == "document"
+    return [answer.headers.get("content-security-policy")] if is_page and answer.status == 200 else []

@@ -14,6 +14,7 @@ from bokeh.models import (
     CustomJSTickFormatter,
     DataRange1d,
     HoverTool,
+    NoOverlap,
     Range1d,
 )
 from bokeh.plotting import figure
@@ -188,6 +189,7 @@ def time_plot(
     drawn = [_draw(fig, source, name, index, colours, kind) for index, (name, _) in enumerate(columns)]
     formatter = _BYTES if unit == "bytes" else _COUNT
     fig.xaxis.formatter = CustomJSTickFormatter(code=_TICK)
+    fig.xaxis.major_label_policy = NoOverlap(min_distance=8)
     fig.yaxis.formatter = CustomJSTickFormatter(code=formatter)
     binary: dict[str, Any] = {"base": 1024, "mantissas": [2**power for power in range(10)]}
     steps: dict[str, Any] = binary if unit == "bytes" else {}
