@@ -92,6 +92,35 @@ def test_json_without_a_schema(
     bench.disable(sender.topic)
 
 
+def test_schemas_that_were_deleted_softly_are_read(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """One version, then the subject: records that name them are rows, of a table that is new or has them."""
+    sender = new_topic()
+    newer = record(field("id", "long"), field("url", "string"), field("size", "long", default=0))
+    last = record(field("id", "long"), field("url", "string"), field("more", ["null", "long"], default=None))
+    sender.avro(AVRO, {"id": 0, "url": "/0"})
+    sender.avro(newer, {"id": 1, "url": "/1", "size": 1})
+    subject = f"{sender.topic}-value"
+    sender.registry.delete_version(subject, 1)
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    values = [sender.serialize(last, {"id": n, "url": f"/{n}", "more": n}) for n in (2, 3)]
+    sender.registry.delete_subject(subject)
+    for value in values:
+        sender.raw(value)
+    sender.avro(AVRO, {"id": 4, "url": "/4"})  # the serializer knows its id
+    caught_up(sender.topic)
+    assert by_offset(bench, sender.topic, "id", "url", "size", "more") == {
+        0: (0, "/0", None, None),
+        1: (1, "/1", 1, None),
+        2: (2, "/2", None, 2),
+        3: (3, "/3", None, 3),
+        4: (4, "/4", None, None),
+    }
+    bench.disable(sender.topic)
+
+
 @pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF", "JSON"])
 def test_values_of_the_newest_schema(
     bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], kind: str

@@ -12,9 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import psutil
@@ -24,16 +27,21 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
 
 from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tests.faces.jupyter_server.test_server_processes import jupyter_process
+from tests.faces.notebook.kernels import KERNELSPECS
 from tests.integration.rows import field, record
 
 pytestmark = pytest.mark.integration
 
 MARK = "hunter2Marked"
+TOPIC = "guarded"
 _LIMIT_S = 240
 V1 = record(field("id", "long"))
 V2 = record(field("id", "long"), field("extra", ["null", "long"], default=None))
@@ -53,6 +61,7 @@ class Gate(ThreadingHTTPServer):
         self.login = _basic(login)
         self.target = urlsplit(target)
         self.is_open = True
+        self.asked: list[str] = []  # what was refused
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -61,8 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if not self.server.is_open or self.headers.get("Authorization") != _basic(f"me:{MARK}"):
-            quoted = f"no entry for {self.headers.get('Authorization')} at http://me:{MARK}@registry"
-            self._answer(401, json.dumps({"error_code": 40101, "message": quoted}).encode())
+            self._refuse(body.decode(errors="replace"))
             return
         target = self.server.target
         connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=60)
@@ -72,6 +80,14 @@ class _Handler(BaseHTTPRequestHandler):
         answer = connection.getresponse()
         self._answer(answer.status, answer.read())
         connection.close()
+
+    def _refuse(self, body: str) -> None:
+        """As carelessly as a server can: with all that it was given."""
+        self.server.asked.append(f"{self.command} {self.path}")
+        told = f"no entry for {self.headers.get('Authorization')} at http://me:{MARK}@registry: {body}"
+        said = " ".join(f"{name}: {text}" for name, text in self.headers.items())
+        error = {"error_code": 40101, "message": told, "error_description": said, "error": {"message": told}}
+        self._answer(401, json.dumps(error).encode())
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -116,6 +132,8 @@ state_dir = "state"
 "bootstrap.servers" = "{stack.bootstrap_servers}"
 {login}
 "ssl.key.password" = "{MARK}Key"
+"ssl.keystore.password" = "{MARK}Keystore"
+"sasl.oauthbearer.client.secret" = "{MARK}Oidc"
 [registry]
 url = "http://me:{MARK}@127.0.0.1:{gate.server_port}"
 [catalog]
@@ -127,6 +145,10 @@ token = "{MARK}Token"
 credential = "client:{MARK}Credential"
 "s3.secret-access-key" = "{MARK}S3"
 "s3.session-token" = "{MARK}Session"
+"s3.signer.token" = "{MARK}Signer"
+"adls.sas-token" = "{MARK}Sas"
+"adls.client-secret" = "{MARK}Client"
+"hf.token" = "{MARK}Hf"
 "glue.secret-access-key" = "{MARK}Glue"
 "adls.account-key" = "{MARK}Adls"
 "gcs.oauth2.token" = "{MARK}Gcs"
@@ -137,14 +159,40 @@ master = "local[2]"
 "spark.hadoop.fs.s3a.secret.key" = "{MARK}Hadoop"
 "spark.driver.extraJavaOptions" = "-Dmine.password={MARK}Java"
 """)
+    (tmp_path / "tmp").mkdir()
     return tmp_path
 
 
-def _tabletopic(folder: Path, *words: str) -> str:
-    """Everything that a command says."""
-    command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
-    return done.stdout + done.stderr
+def _environment(folder: Path) -> dict[str, str]:
+    """For processes that work with the folder's settings: their temporary files are in it."""
+    ours = {name: text for name, text in os.environ.items() if not name.startswith("TABLETOPIC_S")}
+    return {**ours, "TMPDIR": str(folder / "tmp"), "JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
+
+
+# One process for many: a start costs more than most commands.
+_COMMANDS = """
+import sys
+from tabletopic_kernel.faces.cli import main
+for line in sys.stdin.read().splitlines():
+    print("-- command --", flush=True)
+    sys.argv = ["tabletopic", *line.split("\\t")]
+    try:
+        main()
+    except SystemExit:
+        pass
+"""
+
+
+def _tabletopic(folder: Path, *commands: Sequence[str]) -> dict[str, str]:
+    """Everything that each command says."""
+    done = subprocess.run(
+        [sys.executable, "-c", _COMMANDS], input="\n".join("\t".join(words) for words in commands),
+        cwd=folder, env=_environment(folder), text=True, check=False, timeout=3 * _LIMIT_S,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    said = done.stdout.split("-- command --\n")[1:]
+    assert len(said) == len(commands), done.stdout
+    return {" ".join(words): one for words, one in zip(commands, said, strict=True)}
 
 
 @contextlib.contextmanager
@@ -154,7 +202,7 @@ def _serving(folder: Path) -> Iterator[tuple[psutil.Popen, Path]]:
     with out.open("wb") as terminal:
         host = psutil.Popen(
             [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
-            cwd=folder, stdout=terminal, stderr=subprocess.STDOUT,
+            cwd=folder, env=_environment(folder), stdout=terminal, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
             yield host, out
@@ -171,8 +219,90 @@ def _eventually(told: Callable[[], str], *words: str) -> str:
     return text
 
 
+def _in_a_notebook(folder: Path, topic: str) -> dict[str, str]:
+    """Everything that a kernel sends to the page, by cell."""
+    lines = ("status", "list", "info", f"plan {topic}", "enable other", f"schema {topic}", f"peek {topic}")
+    cells = [
+        "%load_ext tabletopic_kernel",
+        *(f"%topic {words}" for words in lines),
+        "%%lake\nSELECT * FROM no_such",
+        "%%lake --engine athena\nSELECT 1",
+        "from tabletopic_kernel import Workbench\nbench = Workbench()\nbench.servers",
+        "bench, bench.settings",
+        f"bench.topic({topic!r}).plan()",
+        "%tb",
+    ]
+    told = {}
+    with _kernel(folder) as (client, process):
+        for cell in cells:
+            said: list[str] = []
+            client.execute_interactive(
+                cell, allow_stdin=False, timeout=_LIMIT_S,
+                output_hook=lambda message, said=said: said.append(str(message["content"])),
+            )  # fmt: skip
+            told[f"notebook: {cell}"] = "\n".join(said)
+        told["processes of the notebook"] = _given_to([process, *process.children(recursive=True)])
+    return told | {"terminal of the kernel": (folder / "kernel").read_text()}
+
+
+@contextlib.contextmanager
+def _kernel(folder: Path) -> Iterator[tuple[Any, psutil.Process]]:
+    """A kernel "Table Topic (PySpark)" and its process."""
+    specs = KernelSpecManager(kernel_dirs=[str(KERNELSPECS)])
+    manager = KernelManager(
+        kernel_name="tabletopic", kernel_spec_manager=specs, connection_file=str(folder / "connection")
+    )
+    with (folder / "kernel").open("wb") as out:
+        manager.start_kernel(cwd=str(folder), env=_environment(folder), stdout=out, stderr=subprocess.STDOUT)
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=_LIMIT_S)
+        yield client, psutil.Process(manager.provisioner.pid)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def _by_rest(stack: StackInfo, folder: Path, topic: str) -> dict[str, str]:
+    """What the Jupyter server answers, logs, and gives its children."""
+    asked: list[tuple[str, str, object]] = [
+        ("GET", "overview", None),
+        ("GET", f"topics/{topic}", None),
+        ("GET", f"topics/{topic}/schema", None),
+        ("GET", f"topics/{topic}/events", None),
+        ("GET", f"topics/{topic}/history", None),
+        ("POST", f"topics/{topic}/plan", {}),
+        ("PUT", "topics/other", {}),
+        ("POST", f"topics/{topic}/replay/plan", {}),
+        ("GET", "dashboard", None),
+    ]
+    told = {}
+    with jupyter_process(replace(stack, state_dir=folder / "state"), folder) as server:
+        for method, path, body in asked:
+            status, answer = server.ask(method, f"tabletopic/api/{path}", body)
+            told[f"{method} {path}"] = f"{status} {answer.decode()}"
+        children = psutil.Process(server.process.pid).children(recursive=True)
+        told["children of Jupyter"] = _given_to(children)
+    told["log of Jupyter"] = (folder / "jupyter.log").read_text()
+    return told
+
+
+def _given_to(processes: Iterable[psutil.Process]) -> str:
+    """Command lines, which all users see, and environments, which nobody but their user does."""
+    told = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error, FileNotFoundError):
+            told.append(" ".join(process.cmdline()))
+            environment = Path(f"/proc/{process.pid}/environ")
+            assert stat.S_IMODE(environment.stat().st_mode) == 0o400
+            told.append(environment.read_bytes().decode(errors="replace"))
+    return "\n".join(told)
+
+
 def _send(stack: StackInfo, topic: str, schema: str, value: dict[str, int]) -> None:
-    registry = SchemaRegistryClient({"url": stack.registry_url, **stack.registry_login})
+    # Without a limit a request that the registry loses would hang the test.
+    registry = SchemaRegistryClient({"url": stack.registry_url, "timeout": 10, **stack.registry_login})
     framed = AvroSerializer(registry, schema)(value, SerializationContext(topic, MessageField.VALUE))
     producer = Producer({"bootstrap.servers": stack.bootstrap_servers, **stack.kafka_login})
     producer.produce(topic, framed)
@@ -194,58 +324,194 @@ def _raw(kafka: dict[str, str], topic: str) -> str:
     return "\n".join(found)
 
 
-def test_no_secret_is_where_others_can_read_it(stack: StackInfo, gate: Gate, folder: Path) -> None:
-    """Commands, events, logs, topics, command lines, files: also when the login is refused."""
-    kafka = {"bootstrap.servers": stack.bootstrap_servers, **stack.kafka_login}
-    topic = "guarded"
-    admin = AdminClient(kafka)
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
-    _send(stack, topic, V1, {"id": 1})
-    told = {"enable": _tabletopic(folder, "enable", topic, "--commit-interval", "500ms")}
-    assert "error" not in told["enable"], told["enable"]
-    lines: set[str] = set()
-    with _serving(folder) as (host, terminal):
-        _eventually(terminal.read_text, "Committed")
-        told["spark"] = _tabletopic(folder, "query", "--engine", "spark", f"SELECT * FROM no_such_{topic}")
-        for process in [host, *host.children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                lines.add(" ".join(process.cmdline()))
-        gate.is_open = False
-        _send(stack, topic, V2, {"id": 2, "extra": 7})
-        _eventually(terminal.read_text, "refused to give")
-        for words in (
-            ["config"], ["config", "--json"], ["doctor"], ["doctor", "--json"], ["plan", topic],
-            ["status"], ["status", "--json"], ["status", topic], ["info"], ["events"],
-            ["events", "--all", "--json"], ["peek", topic], ["schema", topic],
-            ["logs"], ["--debug", "schema", topic],
-            ["query", f"SELECT '{{}}' FROM no_such_{topic}"],
-        ):  # fmt: skip
-            told[" ".join(words)] = _tabletopic(folder, *words)
-        told["terminal"] = terminal.read_text()
-    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines)
-    assert "refused to give" in told["status --json"]
-    assert "refused to give" in told["doctor"]
-    told["command lines"] = "\n".join(lines)
-    told["control topic"] = _raw(kafka, CONTROL_TOPIC)
-    told["settings topic"] = _raw(kafka, SETTINGS_TOPIC)
-    for log in (folder / "state" / "logs").glob("*.log"):
-        told[log.name] = log.read_text()
-    shown = {
+def _shown(told: Mapping[str, str], *more: str) -> dict[str, str]:
+    """Where a secret is in texts: what stands around it."""
+    logins = (f"me:{MARK}", f"client:{MARK}Credential", f"client:{MARK}Oidc", f"me:{MARK}Proxy")
+    secrets = (MARK, *more, *(base64.b64encode(one.encode()).decode().rstrip("=") for one in logins))
+    return {
         where: text[max(0, at - 200) : at + 50]
         for where, text in told.items()
-        for secret in (MARK, kafka["sasl.password"])
+        for secret in secrets
         if (at := text.find(secret)) >= 0
     }
-    assert shown == {}
-    assert stat.S_IMODE((folder / "state").stat().st_mode) == 0o700
-    for file in (folder / "state").rglob("*"):
+
+
+def _check_files(folder: Path) -> None:
+    """No file that is left holds a secret, and nobody else may enter the folder of the state."""
+    if (state := folder / "state").exists():
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    for file in (*(folder / "state").rglob("*"), *(folder / "tmp").rglob("*")):
         if file.is_file() and os.stat(file).st_size < 10 * 1024**2:
             assert MARK.encode() not in file.read_bytes(), file
 
 
+_QUESTIONS: Final = (
+    ["config"], ["config", "--json"], ["doctor"], ["doctor", "--json"], ["plan", TOPIC], ["enable", "other"],
+    ["status"], ["status", "--json"], ["status", TOPIC], ["info"], ["events"], ["events", "--all", "--json"],
+    ["peek", TOPIC], ["schema", TOPIC], ["logs"], ["--debug", "schema", TOPIC],
+    ["query", f"SELECT '{{}}' FROM no_such_{TOPIC}"],
+)  # fmt: skip
+
+
+def test_no_secret_is_where_others_can_read_it(stack: StackInfo, gate: Gate, folder: Path) -> None:
+    """Commands, notebooks, REST, events, logs, topics, processes, files: also when the login is refused."""
+    kafka = {"bootstrap.servers": stack.bootstrap_servers, **stack.kafka_login}
+    admin = AdminClient(kafka)
+    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
+    _send(stack, TOPIC, V1, {"id": 1})
+    told = _tabletopic(folder, ["enable", TOPIC, "--commit-interval", "500ms"])
+    assert "error" not in str(told), told
+    with _serving(folder) as (host, terminal):
+        _eventually(terminal.read_text, "Committed")
+        told |= _tabletopic(folder, ["query", "--engine", "spark", f"SELECT * FROM no_such_{TOPIC}"])
+        told["processes"] = _given_to([host, *host.children(recursive=True)])
+        gate.is_open = False
+        _send(stack, TOPIC, V2, {"id": 2, "extra": 7})
+        _eventually(terminal.read_text, "refused to give")
+        told |= _tabletopic(folder, *_QUESTIONS)
+        told |= _in_a_notebook(folder, TOPIC)
+        told |= _by_rest(stack, folder, TOPIC)
+        told["terminal"] = terminal.read_text()
+    assert "org.apache.spark.deploy.SparkSubmit" in told["processes"]
+    for where in ("status --json", "doctor", f"notebook: %topic plan {TOPIC}", f"POST topics/{TOPIC}/plan"):
+        assert "refused to give" in told[where]
+    told["control topic"] = _raw(kafka, CONTROL_TOPIC)
+    told["settings topic"] = _raw(kafka, SETTINGS_TOPIC)
+    assert TOPIC in told["control topic"]
+    for log in (*(folder / "state" / "logs").glob("*.log"), *(stack.state_dir / "logs").glob("*.log")):
+        told[log.name] = log.read_text()
+    assert {"kafka.log", "serve.log", "spark.log"} <= set(told)
+    shown = _shown(told, kafka["sasl.password"])
+    assert not shown, "\n".join(f"{where}: …{text}…" for where, text in shown.items())
+    _check_files(folder)
+    for state in (folder / "state", stack.state_dir):
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+_PEM: Final = (
+    f"-----BEGIN PRIVATE KEY-----\nMII{MARK}MIIEvQIBADANBgkq\n{MARK}Line\n-----END PRIVATE KEY-----\n"
+)
+_SQLITE: Final = {"name": "lake", "type": "sql", "uri": "sqlite:///catalog.db"}
+_PLAINTEXT: Final = {"security.protocol": "SASL_PLAINTEXT"}
+_CLOUD: Final = {"bearer.auth.logical.cluster": "a", "bearer.auth.identity.pool.id": "b"}
+_KEYS: Final = ("access-key-id", "secret-access-key", "session-token")
+# Logins that nobody takes, by what they are: the section of settings, and its properties. $GATE refuses all.
+_REFUSED: Final[dict[str, tuple[str, dict[str, str]]]] = {
+    "a database": (
+        "catalog",
+        {"uri": f"postgresql+psycopg2://lake:{MARK}Pg@127.0.0.1:9/lake", "warehouse": "file:///tmp/none"},
+    ),
+    "a database's options": (
+        "catalog",
+        {"uri": f"postgresql+psycopg2://127.0.0.1:9/x?password={MARK}Pg", "warehouse": "file:///tmp/none"},
+    ),
+    "a REST catalog": ("catalog", {"type": "rest", "uri": "$GATE", "credential": f"client:{MARK}Credential"}),
+    "a REST catalog's token": (
+        "catalog",
+        {"type": "rest", "uri": "$GATE", "token": f"{MARK}Token", "header.X-Api-Key": f"{MARK}Header"},
+    ),
+    "Glue": (
+        "catalog",
+        {"type": "glue", "glue.endpoint": "$GATE", "glue.region": "eu-west-1"}
+        | {f"glue.{name}": f"{MARK}{name}" for name in _KEYS},
+    ),
+    "S3": (
+        "catalog",
+        {**_SQLITE, "warehouse": "s3://lake/x", "s3.endpoint": "$GATE", "s3.region": "eu-west-1"}
+        | {f"s3.{name}": f"{MARK}{name}" for name in _KEYS},
+    ),
+    "a broker": (
+        "kafka",
+        {**_PLAINTEXT, "sasl.mechanisms": "PLAIN", "sasl.username": "me", "sasl.password": f"{MARK}Sasl"},
+    ),
+    "a broker's OIDC": (
+        "kafka",
+        {
+            **_PLAINTEXT,
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "client",
+            "sasl.oauthbearer.client.secret": f"{MARK}Oidc",
+            "sasl.oauthbearer.token.endpoint.url": "$GATE/token",
+        },
+    ),
+    "a key": (
+        "kafka",
+        {"security.protocol": "SSL", "ssl.key.pem": _PEM, "ssl.key.password": f"{MARK}Key"},
+    ),
+    "a registry's token": (
+        "registry",
+        {
+            **_CLOUD,
+            "url": "$GATE",
+            "bearer.auth.credentials.source": "STATIC_TOKEN",
+            "bearer.auth.token": f"{MARK}Bearer",
+        },
+    ),
+    "a registry's OIDC": (
+        "registry",
+        {
+            **_CLOUD,
+            "url": "$GATE",
+            "bearer.auth.credentials.source": "OAUTHBEARER",
+            "bearer.auth.client.id": "client",
+            "bearer.auth.client.secret": f"{MARK}Oidc",
+            "bearer.auth.scope": "x",
+            "bearer.auth.issuer.endpoint.url": "$GATE/token",
+        },
+    ),
+}
+_MORE: Final = {
+    "a database": ["query", "--engine", "spark", "SELECT * FROM a"],
+    "Glue": ["query", "--engine", "athena", "SELECT 1"],
+}
+
+
+def _refused_folder(kind: str, stack: StackInfo, gate: Gate, folder: Path) -> Path:
+    """With settings that have one login that is not taken."""
+    section, wrong = _REFUSED[kind]
+    sections: dict[str, dict[str, str]] = {
+        "kafka": stack.kafka_login,
+        "registry": {"url": stack.registry_url, **stack.registry_login},
+        "catalog": {**_SQLITE, "warehouse": f"file://{folder}/warehouse"},
+        "spark": {"master": "local[1]"},
+    }
+    sections[section] = wrong
+    sections["kafka"] = {"bootstrap.servers": stack.bootstrap_servers, **sections["kafka"]}
+    text = 'state_dir = "state"\n'
+    for name, properties in sections.items():
+        text += f"[{name}]\n" + "".join(f'"{key}" = {json.dumps(one)}\n' for key, one in properties.items())
+    (folder / "tmp").mkdir(parents=True)
+    (folder / "tabletopic.toml").write_text(text.replace("$GATE", f"http://127.0.0.1:{gate.server_port}"))
+    return folder
+
+
+def test_servers_that_refuse_give_no_secret_away(stack: StackInfo, gate: Gate, tmp_path: Path) -> None:
+    """Each kind of login is wrong once: what commands say of it, and the files that are left."""
+    gate.is_open = False
+    usual = [["doctor"], ["enable", "refused"], ["status", "--json"], ["--debug", "list"]]
+    usual += [["query", "SELECT * FROM a"]]
+
+    def of(kind: str) -> dict[str, str]:
+        folder = _refused_folder(kind, stack, gate, tmp_path / kind)
+        told = _tabletopic(folder, *usual, *([_MORE[kind]] if kind in _MORE else []))
+        _check_files(folder)
+        return told
+
+    with ThreadPoolExecutor(2) as pool:
+        told = dict(zip(_REFUSED, pool.map(of, _REFUSED), strict=True))
+    shown = _shown({f"{kind}: {words}": one for kind, said in told.items() for words, one in said.items()})
+    assert not shown, "\n".join(f"{where}: …{text}…" for where, text in shown.items())
+    for kind, said in told.items():  # none of these logins was taken
+        assert "fail" in said["doctor"], (kind, said)
+    asked = {line.partition("?")[0] for line in gate.asked}
+    assert asked >= {"POST /token", "GET /v1/config", "GET /subjects"}
+
+
 def test_other_programs_are_given_the_secrets_on_demand(stack: StackInfo, folder: Path) -> None:
     """`info --json` has what clients need, and the URL of the registry also without its login."""
-    told = json.loads(_tabletopic(folder, "info", "--json"))
+    (raw,) = _tabletopic(folder, ["info", "--json"]).values()
+    told = json.loads(raw)
     assert told["kafka"]["sasl.password"] == stack.kafka_login["sasl.password"]
     assert told["catalog"]["properties"]["token"] == f"{MARK}Token"
     assert MARK in told["registry"]["url"]
