@@ -33,7 +33,7 @@ def test_enable_and_plan_refuse_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(check, "plan_enable", lambda *_: check.Plan("clicks", "default.clicks", creates=True))
     workbench = Workbench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
-    monkeypatch.setattr(Workbench, "wishes", lambda _: {})
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {})
     monkeypatch.setattr(Workbench, "catalog", None)
     refused = workbench.plan("clicks").refused
     assert [("shared_files" in one, "shared_network" in one) for one in refused] == [

@@ -277,7 +277,7 @@ def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
     bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only of a topic that Kafka has does a message say how to enable it."""
-    monkeypatch.setattr(FakeWorkbench, "wishes", lambda _: {})
+    monkeypatch.setattr(FakeWorkbench, "desired_topics", lambda _: {})
     with pytest.raises(UnknownTopicError, match=r"Enable it with `tabletopic enable web\.orders`"):
         bench.desired_topic("web.orders")
     with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
@@ -399,7 +399,7 @@ def test_the_dashboard_is_a_frame_on_the_server(
     monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
     assert 'src="/lab/tabletopic/dashboard/?theme=default"' in run("%dashboard")._repr_html_()
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ann")
-    monkeypatch.setattr(FakeWorkbench, "wish", lambda self, topic: DesiredTopic(topic="clicks"))
+    monkeypatch.setattr(FakeWorkbench, "desired_topic", lambda self, topic: DesiredTopic(topic="clicks"))
     frame = run('%dashboard --theme dark "a\\"b&c"')
     assert frame.url == "/user/ann/tabletopic/dashboard/?theme=dark&topic=a%22b%26c"
     assert "&amp;topic" in frame._repr_html_()
