@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -12,13 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from playwright.sync_api import BrowserContext, FrameLocator, expect
 
-from tabletopic_kernel.local.stack import LocalStack
+from tabletopic_kernel.clients.kafka.broker import make_consumer
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.browser.lab_server import Lab
 from tests.browser.pages import DARK, SCREENSHOTS, LabPage, brightness
+from tests.faces.jupyter_server.live_server import until
 
 pytestmark = pytest.mark.integration
 
@@ -57,6 +62,19 @@ class Story:
         command += ["--count", str(count), "--schema", schema, "--seed", "11"]
         command += ["--state-dir", str(self.lab.state_dir)]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
+        self.sent += count
+
+    def repeat(self, stack: StackInfo, count: int) -> None:
+        """Send copies of the first record, without asking the registry."""
+        kafka = {"bootstrap.servers": stack.bootstrap_servers}
+        consumer = make_consumer(kafka, group_id="story")
+        consumer.assign([TopicPartition("clicks", 0, OFFSET_BEGINNING)])
+        (first,) = consumer.consume(1, timeout=60)
+        consumer.close()
+        producer = Producer(kafka)
+        for _ in range(count):
+            producer.produce("clicks", first.value(), partition=0)
+        assert producer.flush(60) == 0
         self.sent += count
 
     def count(self) -> int:
@@ -176,6 +194,45 @@ def test_a_killed_host_is_shown_and_another_goes_on(story: Story) -> None:
     expect(story.page.row("clicks")).to_contain_text("up to date", timeout=FIRST_ROW_MS)
     story.took("a new host has caught up", began)
     assert story.count() == story.sent
+
+
+def test_a_killed_registry_is_named_and_one_click_brings_it_back(story: Story) -> None:
+    """kill -9 of the registry: the list stays and works, a banner names it and starts it by a click."""
+    page, row = story.page, story.page.row("clicks")
+    known = LocalStack(story.lab.state_dir).known()
+    assert known is not None
+    os.kill(known.pids["registry"], signal.SIGKILL)
+    banner = page.sidebar.get_by_role("alert").filter(has_text="registry has ended")
+    expect(banner).to_be_visible(timeout=SOON_MS)
+    expect(row).to_contain_text("running")
+    expect(page.switch("clicks")).to_have_attribute("aria-checked", "true")
+    expect(page.sidebar.get_by_text("No servers yet")).to_be_hidden()
+    expect(page.button("Start the local stack")).to_be_hidden()
+    story.repeat(known, 200)
+    expect(row).to_contain_text("up to date", timeout=SOON_MS)
+    row.get_by_role("button", name="clicks", exact=True).click()
+    expect(row).not_to_contain_text("Loading…", timeout=SOON_MS)
+    page.shot("registry-killed")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    page.menu("clicks", "Pause")
+    expect(row).to_contain_text("paused", timeout=SOON_MS)
+    page.menu("clicks", "Resume")
+    expect(row).not_to_contain_text("paused", timeout=SOON_MS)
+    began = time.monotonic()
+    banner.get_by_role("button", name="Start what is missing").click()
+    expect(page.sidebar.get_by_role("alert").filter(has_text="registry is starting")).to_be_visible()
+    page.shot("registry-starts")
+    expect(page.sidebar.get_by_role("button", name="Stop", exact=True)).to_be_visible()  # the host's
+    expect(page.button("Start what is missing")).to_be_hidden(timeout=SERVERS_MS)
+    story.took("one click to a registry that answers again", began)
+    again = LocalStack(story.lab.state_dir).known()
+    assert again is not None
+    assert (again.ended, again.pids["kafka"]) == ((), known.pids["kafka"])
+    story.produce(100, "v2")
+    until(lambda: story.count() == story.sent, SOON_MS / 1000)
+    expect(row).to_contain_text("up to date", timeout=SOON_MS)
+    expect(row.get_by_text("running", exact=True)).to_be_visible(timeout=SOON_MS)
+    page.shot("registry-back")
 
 
 def test_the_second_click_is_quick(story: Story) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,3 +107,51 @@ def test_python_workers_keep_their_memory_unless_a_person_wants_otherwise(
         start_spark(SparkSettings(conf={purge: "10"}), SparkPlace("/java", (), tmp_path), {})
     assert builder.conf[purge] == "10"
     assert int(builder.conf[trim]) > 0
+
+
+LOGGED = """
+import sys
+import subprocess
+import sys
+from pathlib import Path
+from tabletopic_kernel.clients.spark import SparkPlace, start_spark
+from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.model.settings.sections import SparkSettings
+
+folder = Path(sys.argv[1])
+home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
+place = SparkPlace(home, tuple(map(str, jvm.spark_jars())), folder)
+session = start_spark(SparkSettings(master="local[1]"), place, {})
+log = session.sparkContext._jvm.org.slf4j.LoggerFactory.getLogger("tests")
+for line in sys.argv[2:]:
+    log.warn(line)
+session.stop()
+"""
+
+
+@pytest.mark.integration
+def test_the_log_of_spark_has_no_logins(tmp_path: Path) -> None:
+    """Whoever quotes them: in URLs, in pairs, in headers. An s is a letter, not a space."""
+    lines = [
+        "one http://me:glass-s3cret@host/path",
+        "two password=ssecret, and s3.secret-access-key=ss/5secret; sasl.password.s=ssecret",
+        "three {Authorization=Basic bWU6aHVudGVyMk1hcmtlZA==}",
+        "four authorization: bearer eyJ0.secret1.x_y-z",
+        "five basic types, and a bearer of news",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGED, str(tmp_path), *lines],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = [line.partition("tests: ")[2] for line in (tmp_path / "spark.log").read_text().splitlines()]
+    assert [line for line in told if line] == [
+        "one http://***@host/path",
+        "two password=***, and s3.secret-access-key=***; sasl.password.s=***",
+        "three {Authorization=Basic ***}",
+        "four authorization: bearer ***",
+        "five basic types, and a bearer of news",
+    ]
