@@ -314,6 +314,9 @@ class Coordinator:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
 
     def _can_replay(self) -> bool:
+        # Letters of a pending commit may be in their table: a round would set its ledger back (I7).
+        if self._owner is not None and self._owner.pending is not None:
+            return False
         return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
 
     def _read_and_commit(self) -> None:

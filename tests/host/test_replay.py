@@ -103,6 +103,25 @@ def test_where_chooses_letters(rig: Rig) -> None:
     assert (event.rows, event.stayed) == (2, {"no_schema_id": 1})
 
 
+def test_a_replay_waits_for_a_commit_whose_letters_went_ahead(rig: Rig) -> None:
+    """A round would set their ledger back under the commit, which then stopped the topic (I7)."""
+    coordinator = with_letters(rig)
+    rig.registry.schemas[LATE] = AVRO
+    rig.worker.listener.staged(staged(coordinator, 10, 14, {11}, value))
+    rig.catalog.faults = [_fine, never_arrived]  # letters are in their table, rows are not
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator._owner is not None
+    assert coordinator._owner.pending is not None
+    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    drain(coordinator)
+    rig.worker.listener.staged(staged(coordinator, 14, 16, {15}, value))
+    for _ in range(4):
+        commit(rig, coordinator)
+    assert coordinator.state is State.RUNNING
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 2, 4, 5, 7, 8, 10, 11, 12, 13, 14], [3, 6, 9, 15])
+
+
 @pytest.mark.parametrize("where", ["nonsense", "nowhere = 1", "offset ="])
 def test_a_wrong_condition_is_refused(where: str) -> None:
     """The message names what is wrong and gives an example."""
