@@ -71,7 +71,7 @@ def test_every_pair_is_in_the_table_or_an_error(state: State, event: Event) -> N
 
 
 @pytest.mark.parametrize("state", sorted(RESTING))
-@pytest.mark.parametrize("wish", sorted(WISHES))
+@pytest.mark.parametrize("desired", sorted(WISHES))
 def test_a_person_may_wish_anything_at_any_time(state: State, desired: Event) -> None:
     """No wish of a person ever hits a hole in the table."""
     assert (state, desired) in PAIRS

@@ -69,7 +69,7 @@ def test_order_makes_no_difference(told: list, random: Any) -> None:
     one.fold(told)
     other.fold(shuffled)
     mine, theirs = one.topic("clicks"), other.topic("clicks")
-    for name in ("heard", "owned", "stopped_ms", "last_commit_ms", "commits", "notes", "progress"):
+    for name in ("reported", "owned", "stopped_ms", "last_commit_ms", "commits", "notes", "progress"):
         assert getattr(mine, name) == getattr(theirs, name), name
     assert mine.history.tiers == theirs.history.tiers
 

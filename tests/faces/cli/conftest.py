@@ -109,7 +109,7 @@ class FakeWorkbench:
     def plan_replay(self, topic: str, where: str | None) -> ReplayPlan:
         """One row, one letter."""
         self._ask("plan_replay", (topic, where))
-        return ReplayPlan(topic, dead_letters=2, rows=1, stayed={"bad": 1}, changes=["add a string"])
+        return ReplayPlan(topic, letters=2, rows=1, stayed={"bad": 1}, changes=["add a string"])
 
     def table_of(self, topic: str) -> str:
         """The table's name."""
