@@ -90,9 +90,11 @@ def judge(
         place = (one.partition, one.offset)
         is_row = place in rows
         if not is_row and place not in letters:
+            if one.fate is Fate.UNSURE:  # of a transaction that the broker may have aborted
+                continue
             if one.offset < gone.get(one.partition, 0):
                 verdict.skipped += 1
-            elif one.fate is not Fate.UNSURE:
+            else:
                 lost.append(place)
         elif one.fate is not Fate.UNSURE and is_row is (one.fate is Fate.LETTER):
             wrong.append(place)

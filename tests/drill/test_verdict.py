@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,16 @@ def test_what_retention_took_is_counted_exactly(
     assert len(found.differences) == len(differs)
     assert all(told in one for told, one in zip(differs, found.differences, strict=True))
     assert found.skipped == below - 4
+
+
+@pytest.mark.parametrize("below", [0, 6])
+def test_a_transaction_of_unknown_outcome_was_not_lost_by_retention(catalog: Catalog, below: int) -> None:
+    """Its records are rows or none, and no ledger counts them, wherever the topic begins by now."""
+    sent = [replace(one, fate=Fate.UNSURE) if one.offset in (4, 5) else one for one in SENT]
+    rows = rows_of(SENT)
+    fill(catalog, [*rows[:4], *rows[6:]], [LETTER])
+    found = judge(catalog, "default.t", "t", sent, {0: 12}, (), {0: below})
+    assert (found.differences, found.skipped) == ([], 0)
 
 
 def test_others_append_a_letter_as_the_product_would(catalog: Catalog) -> None:
