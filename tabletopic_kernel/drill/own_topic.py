@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.kafka.broker import make_consumer, make_producer
+from tabletopic_kernel.clients.kafka.broker import make_producer
+from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan
 from tabletopic_kernel.drill.tables import newest_ledger
 from tabletopic_kernel.drill.verdict import (
@@ -24,12 +24,11 @@ from tabletopic_kernel.drill.verdict import (
     check_ledger,
     read_tables,
 )
-from tabletopic_kernel.model.errors import InternalError, RetryableError, UsageError
+from tabletopic_kernel.model.errors import InternalError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench.workbench import Workbench
 
 _FLUSH_S = 240.0
-_READ_S = 30.0  # without a record: the broker does not give what it says it has
 _SETTINGS_FILE = "own-topic.toml"
 Headers = list[tuple[str, bytes | None]]
 
@@ -92,36 +91,10 @@ def _newest(
     wanted = {one: end for one, end in ends.items() if begins[one] < end}
     if not wanted:
         return []
-    consumer = make_consumer(
-        properties,
-        group_id="tabletopic-drill",
-        enable_auto_commit="false",
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    )
-    try:
-        consumer.assign([TopicPartition(topic, one, begins[one]) for one in wanted])
-        found = sorted(_until(consumer, topic, wanted), key=lambda one: one.timestamp()[1])
-        return [Record(_bytes(one.key()), _bytes(one.value()), _headers(one)) for one in found[-most:]]
-    finally:
-        consumer.close()
-
-
-def _until(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> list[Message]:
-    """The records below ``ends``; what stands there of transactions is no record."""
-    found: list[Message] = []
-    gives_up_at = time.monotonic() + _READ_S
-    places = [TopicPartition(topic, one) for one in ends]
-    while any(one.offset < ends[one.partition] for one in consumer.position(places)):
-        for message in consumer.consume(500, timeout=0.5):
-            gives_up_at = time.monotonic() + _READ_S
-            if message.error() is not None:
-                raise RetryableError(f"the broker does not give the records of {topic}: {message.error()}")
-            if (message.offset() or 0) < ends[message.partition() or 0]:
-                found.append(message)
-        if time.monotonic() > gives_up_at:
-            raise RetryableError(f"the broker gave no record of {topic} for {_READ_S:.0f} s")
-    return found
+    with Reader(properties, "tabletopic-drill") as reader:
+        batches = reader.read_range(topic, {one: begins[one] for one in wanted}, wanted)
+        found = sorted(itertools.chain.from_iterable(batches), key=lambda one: one.timestamp()[1])
+    return [Record(_bytes(one.key()), _bytes(one.value()), _headers(one)) for one in found[-most:]]
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

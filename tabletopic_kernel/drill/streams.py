@@ -12,7 +12,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from tabletopic_kernel.model.errors import InternalError
+from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.model.errors import InternalError, RetryableError
 
 _PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 count = 3; }'
 _NOBODYS_ID = 0x7F000000
@@ -37,7 +38,7 @@ class Fate(StrEnum):
     ROW = "row"
     NULLS = "nulls"  # a record without a value: a row of nulls
     LETTER = "letter"
-    UNSURE = "unsure"  # the broker's answer was lost: at most one row
+    UNSURE = "unsure"  # what became of its transaction is not known: at most one row
     LATER = "later"  # its schema is registered later: a letter until it is replayed after that, then a row
 
 
@@ -145,6 +146,7 @@ class Stream:
                 "transaction.timeout.ms": _TRANSACTION_MS,
             }
             properties["message.timeout.ms"] = 60_000
+        self._kafka = kafka
         self._properties = properties
         self._producer = Producer(properties)
         self._thread = threading.Thread(target=self._run, name=f"stream {plan.topic}", daemon=True)
@@ -292,12 +294,33 @@ class Stream:
         records.clear()
 
     def _begin_anew(self, records: list[Sent]) -> None:
-        """Another producer of the same id ends what this one had open; nobody knows how that one ended."""
+        """Another producer of the same id ends what this one had open; the broker's log says how it ended."""
         self._in_transaction = False
         self._producer = Producer(self._properties)
         self._producer.init_transactions(120)
-        self.sent += [replace(one, fate=Fate.UNSURE) for one in records]
+        try:
+            sent = self._as_logged(records)
+        except RetryableError:
+            sent = [replace(one, fate=Fate.UNSURE) for one in records]
         records.clear()
+        self._acknowledge(sent)
+
+    def _as_logged(self, records: Sequence[Sent]) -> list[Sent]:
+        """Those that readers of committed transactions are given; unsure, where retention was first."""
+        offsets: dict[int, list[int]] = {}
+        for one in records:
+            offsets.setdefault(one.partition, []).append(one.offset)
+        starts = {partition: min(found) for partition, found in offsets.items()}
+        ends = {partition: max(found) + 1 for partition, found in offsets.items()}
+        with Reader(self._kafka, "tabletopic-drill") as reader:
+            batches = list(reader.read_range(self.plan.topic, starts, ends))
+            first = {partition: reader.bounds(self.plan.topic, partition)[0] for partition in starts}
+        committed = {(one.partition(), one.offset()) for batch in batches for one in batch}
+        gone = [one for one in records if one.offset < first[one.partition]]
+        return [
+            *(one for one in records if (one.partition, one.offset) in committed),
+            *(replace(o, fate=Fate.UNSURE) for o in gone if (o.partition, o.offset) not in committed),
+        ]
 
     def _retried(self, call: Any) -> None:
         """As long as the broker is away; a transaction's end may be asked for again."""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import fastavro
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.drill import streams
-from tabletopic_kernel.drill.streams import avro_schema, poisoned, value_of
+from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan, avro_schema, poisoned, value_of
+from tabletopic_kernel.local.stack import StackInfo
 
 NUMBERS = st.integers(0, 1 << 40)
 
@@ -81,3 +86,39 @@ def test_poison_is_poison(kind: str) -> None:
     """Each of the three ways changes the bytes."""
     good = b"\x00\x00\x00\x00\x01" + streams._avro(value_of(1, 1)) if kind != "json" else b'{"id": 1}'
     assert len({poisoned(good, number, kind) for number in range(3)} | {good}) == 4
+
+
+@pytest.mark.integration
+def test_the_log_says_how_a_transaction_ended(stack: StackInfo) -> None:
+    """Of a producer that died with a transaction open, and of one that died after its commit."""
+    kafka = {"bootstrap.servers": stack.bootstrap_servers}
+    name = f"ended-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(kafka)
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    plan = StreamPlan(name, "json", 2, True, {})
+    stream = streams.Stream(plan, kafka, {"url": stack.registry_url}, seed=1)
+    stream._producer.init_transactions(60)
+    for is_committed in (True, False):
+        records: list[Sent] = []
+        stream._producer.begin_transaction()
+        for _ in range(6):
+            stream._send_one(records)
+        stream._producer.flush(60)
+        assert len(records) == 6
+        if is_committed:
+            stream._producer.commit_transaction(60)
+        stream._begin_anew(records)
+        assert records == []
+    assert sorted(one.number for one in stream.sent) == list(range(6))
+    assert {one.fate for one in stream.sent} == {Fate.ROW}
+    # Of one that is no longer in the log nobody can say.
+    stream._producer.begin_transaction()
+    stream._send_one(records)
+    stream._producer.flush(60)
+    (last,) = records
+    place = TopicPartition(name, last.partition, -1)
+    stream._producer.commit_transaction(60)
+    admin.delete_records([place])[place].result()
+    stream._begin_anew(records)
+    assert stream.sent[-1] == replace(last, fate=Fate.UNSURE)
+    stream._producer.flush()
