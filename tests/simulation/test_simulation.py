@@ -19,7 +19,7 @@ from tests.simulation.schedule import PAIRS, Setting, focus_of, moves_of, settin
 from tests.simulation.shrink import shrunk
 
 _SEEDS = 25  # of a test; xdist deals the tests out
-_PARTS = range(1, 10)  # with the first, those that were looked at
+_PARTS = range(1, 41)  # with the first, those that were looked at
 _MUTANT_SEEDS = 160  # at most, half a minute; most are noticed by the first ten
 
 
