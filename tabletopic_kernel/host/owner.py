@@ -212,7 +212,9 @@ class Owner:
         try:
             self.dead_letters.settle(self.ledger)
         except TableTopicError as error:
-            _LOG.warning("%s: letters that were replayed stay for now: %s", self.dead_letters.name, error)
+            _LOG.warning(
+                "%s: dead letters that were replayed stay for now: %s", self.dead_letters.name, error
+            )
             self.dead_letters.unsettle()
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:

@@ -201,9 +201,9 @@ class Stage:
             partition, offset = (
                 batch.column(name)[positions[found.alike.index].item()].as_py() for name in _PLACE
             )
-            schema_text = Refusals(positions[:0], schema_id, "", "").known_id
+            known_id = Refusals(positions[:0], schema_id, "", "").known_id
             result.sample(
-                RefusedRecord(partition, offset, schema_text, dead_letter.INTERNAL_ERROR, found.alike.line)
+                RefusedRecord(partition, offset, known_id, dead_letter.INTERNAL_ERROR, found.alike.line)
             )
         for one in found.failures:
             result.failed = added(result.failed, {one.kind: 1})

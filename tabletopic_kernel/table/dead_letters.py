@@ -96,7 +96,7 @@ class DeadLetters:
             return
         if self.tasks(AlwaysTrue()):
             raise ActionNeededError(
-                f"the letters in {self.name} are of another topic that was also called {self._topic}; "
+                f"the dead letters in {self.name} are of another topic that was also called {self._topic}; "
                 "rename that table, or enable the topic with another --table"
             )
 

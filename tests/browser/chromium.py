@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, expect, sync_playwright
 # For what is there at once where the machine has nothing else to do.
 _LIMIT_MS = 30_000
 # Nothing of the browser's own that asks the internet.
-_ARGUMENTS = [
+ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -34,7 +34,7 @@ def chromium(profile: Path) -> Iterator[BrowserContext]:
         context = playwright.chromium.launch_persistent_context(
             profile,
             executable_path=program,
-            args=_ARGUMENTS,
+            args=ARGUMENTS,
             viewport={"width": 1280, "height": 800},
             permissions=["clipboard-read", "clipboard-write"],
         )

@@ -59,7 +59,7 @@ class _EndedError(Exception):
         super().__init__("Spark does not say why")
 
 
-class _ToldError(Exception):
+class _RedactedError(Exception):
     """What Spark is told of the error under way, and its log keeps: the trace, without secrets.
 
     The errors behind ours quote what servers said.
@@ -262,12 +262,12 @@ class Worker:
                 return  # as above
             except TableTopicError as error:
                 self._error = error
-                raise _ToldError from None
+                raise _RedactedError from None
             except Exception as error:  # of Spark, with a trace in its message
                 self._error = RetryableError(
                     explain_trouble(f"a batch of {self._spec.topic} could not be staged", error)
                 )
-                raise _ToldError from None
+                raise _RedactedError from None
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._since, self._turn_s = self._turns.clock(), 0.0

@@ -27,21 +27,13 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.browser.chromium import ARGUMENTS
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 PREFIX = "/user/alice/tabletopic/dashboard"
 SCREENSHOTS = ROOT / "build" / "screenshots"
-BROWSER = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SOON_S = 60  # for whatever a busy machine has to do first
 
 
@@ -180,7 +172,7 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.skip("no chromium on the path: apt-get install chromium")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=BROWSER)
+        chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield Browser(chromium.new_context())
         chromium.close()
 
