@@ -19,12 +19,14 @@ from pydantic.fields import FieldInfo
 
 from docs import openapi, type_examples
 from docs.type_examples import Example, shown
+from tabletopic_kernel.clients import engine_properties
 from tabletopic_kernel.faces.cli import app
 from tabletopic_kernel.faces.operations import OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.operation import CLI
 from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings, SparkSettings, TopicSettings
+from tabletopic_kernel.workbench.server_questions import CATALOG, KAFKA, REGISTRY, STORAGE, Question, Way
 
 ROOT = Path(__file__).parents[1]
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -239,6 +241,34 @@ def _commands() -> dict[str, Any]:
     return found
 
 
+# --- servers ----------------------------------------------------------------------------------------------
+
+
+def ways(choices: Iterable[Way]) -> str:
+    """The ways to reach a server, as `init` offers them, each with its properties."""
+    rows = [[way.text, _properties(way)] for way in choices if way.fixed or way.questions]
+    return table(["way", "properties"], rows)
+
+
+def _properties(way: Way) -> str:
+    fixed = [code(f'{key} = "{value}"') for key, value in way.fixed.items()]
+    asked = [
+        f"{code(one.key)} (optional)" if one.optional else code(one.key)
+        for one in way.questions
+        for one in (one, *(Question(key, "") for key in one.also))
+    ]
+    return ", ".join([*fixed, *asked])
+
+
+def engine_rows() -> str:
+    """Each property of PyIceberg with its name in Spark's catalog and in DuckDB's secret."""
+    rows = [
+        [code(one.pyiceberg), code(one.spark or ""), code(one.duckdb or ""), one.note]
+        for one in engine_properties.TABLE
+    ]
+    return table(["`[catalog]`", "Spark", "DuckDB", ""], rows)
+
+
 # --- types ------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +300,11 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "commands-json": commands_json,
     "operations": operations,
+    "ways-kafka": lambda: ways(KAFKA.ways),
+    "ways-registry": lambda: ways(REGISTRY.ways),
+    "ways-catalog": lambda: ways(CATALOG.ways),
+    "ways-storage": lambda: ways(STORAGE),
+    "engine-properties": engine_rows,
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),

@@ -92,6 +92,22 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("hosts", lambda: _hosts(servers))
 
 
+def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
+    """Look at one server of a person's own: ``kafka``, ``registry`` or ``catalog``; never raises."""
+    of = {section: dict(properties)}
+    servers = Servers(of.get("kafka", {}), of.get("registry", {}), of.get("catalog", {}), Path())
+    looks: dict[str, tuple[tuple[str, Callable[[], str]], ...]] = {
+        "kafka": (("broker", lambda: _broker(servers.kafka)), ("rights", lambda: _rights(servers.kafka))),
+        "registry": (("registry", lambda: _registry(servers.registry)),),
+        "catalog": (("catalog", lambda: _catalog(servers.catalog)), ("storage", lambda: _storage(servers))),
+    }
+    for name, look in looks[section]:
+        check = _checked(name, look)
+        yield check
+        if check.status == "fail":  # what comes after it would fail alike
+            return
+
+
 def _checked(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name, "ok", look())

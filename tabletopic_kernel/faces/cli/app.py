@@ -29,6 +29,7 @@ from tabletopic_kernel.faces.cli.commands.drill import drill
 from tabletopic_kernel.faces.cli.commands.enable import alter, enable
 from tabletopic_kernel.faces.cli.commands.events import events
 from tabletopic_kernel.faces.cli.commands.info import info
+from tabletopic_kernel.faces.cli.commands.init import init
 from tabletopic_kernel.faces.cli.commands.query import query
 from tabletopic_kernel.faces.cli.commands.serve import serve
 from tabletopic_kernel.faces.cli.commands.status import status
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 # Commands that do more than to run their operation and to print its result.
 _OWN: dict[str, Own] = {
+    "init": init,
     "up": up,
     "down": down,
     "info": info,

@@ -24,6 +24,23 @@ _TRY = "Something to try it with"
 
 SERVERS = (
     Operation(
+        "init",
+        "Ask for your servers, try each, and write tabletopic.toml",
+        None,
+        (
+            Argument(
+                "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
+            ),
+        ),
+        changes=True,
+        panel=_SERVERS,
+        details="""\
+Kafka, schema registry, Iceberg catalog and storage: each is yours, or the one
+that `up` starts. Passwords go into the file, which you alone can read, or
+stay in variables, whose names it prints.""",
+        example="tabletopic init",
+    ),
+    Operation(
         "up",
         "Start the local stack: Kafka, a schema registry and an Iceberg catalog",
         None,

@@ -200,6 +200,15 @@ def variable_path(words: Sequence[str], node: Node = TREE) -> SettingPath | None
     return None
 
 
+def variable_name(section: str, key: str) -> str:
+    """The variable of a property, without the prefix that all have; ``variable_path`` reads it.
+
+    >>> variable_name("catalog", "s3.secret-access-key")
+    'CATALOG__S3__SECRET_ACCESS_KEY'
+    """
+    return "__".join([section, *key.split(".")]).replace("-", "_").upper()
+
+
 def variable_forms(node: Node = TREE) -> list[str]:
     """Every name a variable can have, with <PROPERTY>, <TOPIC> and <SETTING> where people choose."""
     match node:

@@ -137,9 +137,9 @@ def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], 
     assert "<bool>" not in ended.out  # a switch takes no value
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("serve", "dashboard")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("init", "serve", "dashboard")])
 def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], name: str) -> None:
-    """Only serve and dashboard, which run until they are stopped, have no --json."""
+    """Only init, which asks, and serve and dashboard, which run until they are stopped, have no --json."""
     assert "--json" in run(name, "--help").out
 
 

@@ -267,3 +267,29 @@ def test_status_costs_little(tabletopic: Tabletopic) -> None:
     assert tabletopic("status").code == 0
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
+
+
+def test_init_tries_what_it_is_told_and_doctor_agrees(
+    command: list[str], tabletopic: Tabletopic, stack: StackInfo, tmp_path: Path
+) -> None:
+    """A file made of the addresses of real servers works at once; a wrong one is told and asked again."""
+    login = stack.kafka_login
+    kafka = ["5", stack.bootstrap_servers, login["sasl.mechanism"], login["sasl.username"],
+             login["sasl.password"]] if login else ["2", stack.bootstrap_servers]  # fmt: skip
+    user = stack.registry_login.get("basic.auth.user.info")
+    registry = ["3", stack.registry_url, user, ""] if user else ["2", stack.registry_url, ""]
+    wrong = "s4://nowhere"
+    catalog = ["8", f"sqlite:///{tmp_path}/c.db", "4", wrong, "y", "8", "", "4", f"file://{tmp_path}/lake"]
+    asked = subprocess.run(
+        [*command, "init"],
+        input="\n".join([*kafka, *registry, *catalog, "y", ""]),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert wrong in asked.stderr
+    checks = {check["name"]: check["status"] for check in tabletopic("doctor", "--json").json}
+    assert {checks[name] for name in ("broker", "registry", "catalog", "storage")} == {"ok"}

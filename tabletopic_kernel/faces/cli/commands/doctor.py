@@ -27,14 +27,15 @@ def doctor(call: Call, as_json: bool) -> None:
     for check in run_checks(call.loaded):
         checks.append(check)
         if not as_json:
-            out.print(_check_line(check))
+            out.print(check_line(check))
     if as_json:
         screen.show_json([check.to_json() for check in checks])
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(FAILED)
 
 
-def _check_line(check: Check) -> Table:
+def check_line(check: Check) -> Table:
+    """One check as people read it, its remedy below."""
     style = {"ok": "green", "warn": "yellow", "fail": "bold red"}[check.status]
     line = Table.grid(padding=(0, 2))
     for width in (4, 16, None):

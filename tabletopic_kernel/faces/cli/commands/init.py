@@ -1,0 +1,132 @@
+"""``init``: asks for a person's servers, tries each at once, and writes the settings file."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
+from tabletopic_kernel.faces.cli.commands.doctor import check_line
+from tabletopic_kernel.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.workbench.server_questions import Answers, Question, Server, Way
+
+_FILE_MODE = 0o600
+
+
+def init(call: Call, force: bool) -> None:
+    """Ask, try, write; nothing is written when the person leaves in between."""
+    from tabletopic_kernel.workbench.config import FILE_NAME
+    from tabletopic_kernel.workbench.server_questions import SERVERS, secrets_of, settings_text
+
+    file = call.config or Path(FILE_NAME)
+    if file.exists() and not force:
+        raise UsageError(f"{file} is there; --force writes it anew, --config names another file")
+    try:
+        sections = {server.section: _server(server) for server in SERVERS}
+        secrets = [name for answers in sections.values() for name in secrets_of(answers)]
+        secrets_too = bool(secrets) and _confirm(
+            f"Write {', '.join(secrets)} into the file, which you alone can read? Otherwise set variables",
+            default=False,
+        )
+    except (KeyboardInterrupt, EOFError):
+        screen.note("\nnothing was written")
+        raise typer.Exit(INTERRUPTED) from None
+    _write(file, settings_text(sections, secrets_too=secrets_too))
+    screen.show(f"wrote [bold]{screen.plain(file)}[/]")
+    _show_next(call, file, sections, secrets_too=secrets_too)
+
+
+def _server(server: Server) -> Answers:
+    from tabletopic_kernel.workbench.doctor import check_server
+    from tabletopic_kernel.workbench.server_questions import answer_way
+
+    screen.side().print(f"\n{server.text}", style="bold")
+    answers: Answers = {}
+    while True:
+        # What was said before is the default of the next try.
+        answers = answer_way(_choose("", server.ways), partial(_ask, before=answers), _choose)
+        if not answers:
+            return answers
+        screen.note("trying …")
+        failed = False
+        for check in check_server(server.section, answers):
+            screen.side().print(check_line(check))
+            failed = failed or check.status == "fail"
+        if not failed or not _confirm("Answer again?", default=True):
+            return answers
+
+
+def _choose(text: str, ways: tuple[Way, ...]) -> Way:
+    from rich.prompt import Prompt
+
+    if text:
+        screen.side().print(text)
+    for number, way in enumerate(ways, 1):
+        screen.side().print(f"  {number}  {screen.plain(way.text)}")
+    numbers = [str(number) for number in range(1, len(ways) + 1)]
+    chosen = Prompt.ask("Number", console=screen.side(), choices=numbers, show_choices=False, default="1")
+    return ways[int(chosen) - 1]
+
+
+def _ask(question: Question, before: Answers) -> str:
+    from rich.prompt import Prompt
+
+    from tabletopic_kernel.model.redact import learn
+
+    out, text = screen.side(), screen.plain(question.text)
+    default, answer = before.get(question.key, question.default), ""
+    while not answer:
+        answer = Prompt.ask(
+            f"{text} (may be left empty)" if question.optional else text,
+            console=out,
+            default=default,
+            show_default=bool(default) and not question.secret,
+            choices=list(question.choices) or None,
+            password=question.secret and sys.stdin.isatty(),  # getpass would not read a pipe
+        ).strip()
+        if question.optional:
+            break
+    learn({question.key: answer})
+    return answer
+
+
+def _confirm(text: str, *, default: bool) -> bool:
+    from rich.prompt import Confirm
+
+    return Confirm.ask(screen.plain(text), console=screen.side(), default=default)
+
+
+def _write(file: Path, text: str) -> None:
+    """In place of what is there, for its owner alone."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        os.fchmod(stream.fileno(), _FILE_MODE)
+        stream.write(text)
+
+
+def _show_next(call: Call, file: Path, sections: dict[str, Answers], *, secrets_too: bool) -> None:
+    from tabletopic_kernel.model.settings.paths import variable_name
+    from tabletopic_kernel.workbench.config import PREFIX
+    from tabletopic_kernel.workbench.server_questions import secrets_of
+
+    if not secrets_too:
+        for section, answers in sections.items():
+            for key in secrets_of(answers):
+                screen.show(f"  [cyan]export {PREFIX}{variable_name(section, key)}=…[/]")
+    commands = {call.command("doctor"): "tries everything"}
+    if not all(sections.values()):
+        commands[call.command("up", "--detach")] = "starts what the file leaves out"
+    commands[call.command("enable", "TOPIC")] = "makes a topic a table"
+    commands[call.command("serve")] = "runs the table topics"
+    screen.console().print(screen.steps(commands))

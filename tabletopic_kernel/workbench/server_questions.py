@@ -1,0 +1,302 @@
+"""What ``tabletopic init`` asks: the ways to reach a server, and the properties that each of them needs.
+
+Longer than other modules, as it is a table. A way is data. The properties are those of librdkafka, of the
+registry's client and of PyIceberg, under their own names; docs/your-servers.md has a table of them that is
+made from this one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tabletopic_kernel.model.redact import mask_property
+from tabletopic_kernel.model.settings.paths import variable_name
+from tabletopic_kernel.workbench.config import PREFIX
+
+Answers = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A property that a person knows; ``also`` has others that follow from it, with ``{}`` for the answer."""
+
+    key: str
+    text: str
+    default: str = ""
+    optional: bool = False
+    secret: bool = False
+    choices: tuple[str, ...] = ()
+    also: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to reach a server: what people choose, what follows from the choice, and what is asked."""
+
+    text: str
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()
+    then: tuple[Way, ...] = ()  # one of these, after the questions
+    then_text: str = ""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A section of the settings file; its first way is the embedded server, with no properties."""
+
+    section: str
+    text: str
+    ways: tuple[Way, ...]
+
+
+_EMBEDDED = Way("The one of this machine, which `tabletopic up` starts")
+_BOOTSTRAP = Question("bootstrap.servers", "Brokers, as host:port with commas between them")
+_CA = Question(
+    "ssl.ca.location", "File of the CA's certificate, if the system does not know it", optional=True
+)
+_USER = (
+    Question("sasl.username", "User"),
+    Question("sasl.password", "Password", secret=True),
+)
+_MECHANISM = Question(
+    "sasl.mechanism",
+    "Mechanism",
+    default="SCRAM-SHA-512",
+    choices=("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
+)
+
+KAFKA = Server(
+    "kafka",
+    "Kafka",
+    (
+        _EMBEDDED,
+        Way("Without a login", {}, (_BOOTSTRAP,)),
+        Way("TLS", {"security.protocol": "SSL"}, (_BOOTSTRAP, _CA)),
+        Way(
+            "TLS, user and password", {"security.protocol": "SASL_SSL"}, (_BOOTSTRAP, _MECHANISM, *_USER, _CA)
+        ),
+        Way(
+            "User and password, without TLS",
+            {"security.protocol": "SASL_PLAINTEXT"},
+            (_BOOTSTRAP, _MECHANISM, *_USER),
+        ),
+        Way(
+            "Client certificate, as PEM files",
+            {"security.protocol": "SSL"},
+            (
+                _BOOTSTRAP,
+                Question("ssl.certificate.location", "File of the certificate"),
+                Question("ssl.key.location", "File of its key (PKCS#8)"),
+                Question("ssl.key.password", "Password of the key", optional=True, secret=True),
+                _CA,
+            ),
+        ),
+        Way(
+            "Client certificate, as PKCS#12",
+            {"security.protocol": "SSL"},
+            (
+                _BOOTSTRAP,
+                Question("ssl.keystore.location", "File of the key store"),
+                Question("ssl.keystore.password", "Its password", secret=True),
+                _CA,
+            ),
+        ),
+        Way(
+            "OIDC, client credentials",
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+            },
+            (
+                _BOOTSTRAP,
+                Question("sasl.oauthbearer.token.endpoint.url", "URL of the token endpoint"),
+                Question("sasl.oauthbearer.client.id", "Client id"),
+                Question("sasl.oauthbearer.client.secret", "Client secret", secret=True),
+                Question("sasl.oauthbearer.scope", "Scope", optional=True),
+                _CA,
+            ),
+        ),
+    ),
+)
+
+_URL = Question("url", "URL of its API, as Confluent's clients have it")
+REGISTRY = Server(
+    "registry",
+    "Schema registry",
+    (
+        _EMBEDDED,
+        Way("Without a login", {}, (_URL, _CA)),
+        Way(
+            "User and password",
+            {"basic.auth.credentials.source": "USER_INFO"},
+            (_URL, Question("basic.auth.user.info", "user:password", secret=True), _CA),
+        ),
+        Way(
+            "Token",
+            {"bearer.auth.credentials.source": "STATIC_TOKEN"},
+            (_URL, Question("bearer.auth.token", "Token", secret=True), _CA),
+        ),
+        Way(
+            "Client certificate",
+            {},
+            (
+                _URL,
+                Question("ssl.certificate.location", "File of the certificate (PEM)"),
+                Question("ssl.key.location", "File of its key (PEM)"),
+                _CA,
+            ),
+        ),
+    ),
+)
+
+_REGION = Question("s3.region", "Region", default="us-east-1")
+_KEYS = (
+    Question("s3.access-key-id", "Access key"),
+    Question("s3.secret-access-key", "Secret key", secret=True),
+)
+_BUCKET = Question("warehouse", "Warehouse, such as s3://bucket/folder")
+STORAGE = (
+    Way(
+        "Amazon S3, with the keys of the environment, a profile or a role",
+        {},
+        (_BUCKET, _REGION),
+    ),
+    Way("Amazon S3, with keys", {}, (_BUCKET, _REGION, *_KEYS)),
+    Way(
+        "Another store that speaks S3",
+        {},
+        (_BUCKET, Question("s3.endpoint", "Its URL"), *_KEYS, _REGION),
+    ),
+    Way("A folder", {}, (Question("warehouse", "Warehouse, such as file:///data/lake"),)),
+)
+_URI = Question("uri", "URL of its API, such as https://catalog.example/api/catalog")
+_WAREHOUSE_NAME = Question("warehouse", "Warehouse, as the catalog calls it", optional=True)
+_LENT = Way("Where the catalog says, with keys that it lends", {}, (_WAREHOUSE_NAME,))
+_WHERE = "Where do tables lie?"
+CATALOG = Server(
+    "catalog",
+    "Iceberg catalog",
+    (
+        Way("SQLite and a folder of this machine"),
+        Way(
+            "REST, without a login",
+            {"type": "rest"},
+            (_URI,),
+            (_LENT, *STORAGE),
+            _WHERE,
+        ),
+        Way(
+            "REST, with client credentials (Polaris, Lakekeeper, Unity…)",
+            {"type": "rest"},
+            (
+                _URI,
+                Question("credential", "client-id:client-secret", secret=True),
+                Question(
+                    "oauth2-server-uri", "URL of the token endpoint, if it is another server", optional=True
+                ),
+                Question("scope", "Scope", optional=True),
+            ),
+            (_LENT, *STORAGE),
+            _WHERE,
+        ),
+        Way(
+            "REST, with a token",
+            {"type": "rest"},
+            (_URI, Question("token", "Token", secret=True)),
+            (_LENT, *STORAGE),
+            _WHERE,
+        ),
+        Way(
+            "Amazon S3 Tables, with the keys of the environment, a profile or a role",
+            {"type": "rest", "rest.sigv4-enabled": "true", "rest.signing-name": "s3tables"},
+            (
+                Question(
+                    "rest.signing-region",
+                    "Region",
+                    default="us-east-1",
+                    also={"uri": "https://s3tables.{}.amazonaws.com/iceberg", "s3.region": "{}"},
+                ),
+                Question("warehouse", "ARN of the table bucket"),
+            ),
+        ),
+        Way(
+            "AWS Glue",
+            {"type": "glue"},
+            (Question("glue.region", "Region", default="us-east-1"),),
+            STORAGE[:3],
+            _WHERE,
+        ),
+        Way(
+            "Hive Metastore",
+            {"type": "hive"},
+            (Question("uri", "Its address, such as thrift://metastore.example:9083"),),
+            STORAGE,
+            _WHERE,
+        ),
+        Way(
+            "PostgreSQL",
+            {"type": "sql"},
+            (
+                Question(
+                    "uri",
+                    "Its URI, such as postgresql+psycopg2://user:password@db.example:5432/lake",
+                    secret=True,
+                ),
+            ),
+            STORAGE,
+            _WHERE,
+        ),
+    ),
+)
+SERVERS = (KAFKA, REGISTRY, CATALOG)
+
+
+def answer_way(
+    way: Way, ask: Callable[[Question], str], choose: Callable[[str, tuple[Way, ...]], Way]
+) -> Answers:
+    """The properties of a way: what is fixed, and what ``ask`` says; nothing for an empty answer."""
+    answers = dict(way.fixed)
+    for question in way.questions:
+        if answer := ask(question).strip():
+            answers[question.key] = answer
+            answers |= {key: template.format(answer) for key, template in question.also.items()}
+    if way.then:
+        answers |= answer_way(choose(way.then_text, way.then), ask, choose)
+    return answers
+
+
+def secrets_of(answers: Mapping[str, str]) -> list[str]:
+    """Names of the properties that hold a secret, whole or in part."""
+    return [key for key, value in answers.items() if mask_property(key, value) != value]
+
+
+def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
+    """The settings file: a section for each server, a comment where one is embedded.
+
+    Without ``secrets_too`` the variable of a secret stands in its place.
+    """
+    lines = [
+        "# `tabletopic config` shows the settings in force, `tabletopic doctor` tries them.",
+        "# A section [topics.NAME] may hold settings of a topic: docs/settings.md.",
+    ]
+    for server in SERVERS:
+        answers = sections.get(server.section, {})
+        lines += ["", f"# {server.text}" + ("" if answers else ": the one that `tabletopic up` starts")]
+        if not answers:
+            continue
+        lines.append(f"[{server.section}]")
+        hidden = () if secrets_too else secrets_of(answers)
+        for key, value in answers.items():
+            if key in hidden:
+                lines.append(f"# {key}: set {PREFIX}{variable_name(server.section, key)}")
+            else:
+                lines.append(f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}")
+    return "\n".join([*lines, ""])
+
+
+def _toml_key(key: str) -> str:
+    bare = key.replace("_", "").replace("-", "")
+    return key if bare.isascii() and bare.isalnum() else json.dumps(key)

@@ -1,0 +1,92 @@
+"""`init` asks, tries, writes; each test is a person at a keyboard."""
+
+from __future__ import annotations
+
+import io
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.workbench import doctor
+from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.doctor import Check
+
+_ALL_EMBEDDED = ["1", "1", "1"]
+_LOGIN = ["4", "broker.example:9093", "PLAIN", "ann", "ann-hidden", ""]
+
+
+@pytest.fixture
+def person(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Calls `init` with lines that a person types, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def types(*lines: str, options: tuple[str, ...] = ()) -> Any:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        return run("init", *options)
+
+    return types
+
+
+@pytest.fixture(autouse=True)
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, str]]]:
+    """What was tried; a password other than ``ann-hidden`` is refused."""
+    asked: list[tuple[str, Mapping[str, str]]] = []
+
+    def check(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
+        asked.append((section, dict(properties)))
+        good = properties.get("sasl.password", "ann-hidden") == "ann-hidden"
+        yield Check(section, "ok" if good else "fail", "answers" if good else "the login is wrong")
+
+    monkeypatch.setattr(doctor, "check_server", check)
+    return asked
+
+
+def test_nothing_of_ones_own_is_a_file_of_comments(person: Callable[..., Any], tmp_path: Path) -> None:
+    """Three times Return: all servers are embedded, and the next step is to start them."""
+    out = person("", "", "")
+    assert "tabletopic up --detach" in out.out
+    assert load_settings(environ={}, cwd=tmp_path).settings.kafka == {}
+
+
+def test_passwords_go_into_the_file_only_when_asked_to(
+    person: Callable[..., Any], tmp_path: Path, tried: list[Any]
+) -> None:
+    """Without, the variable's name is printed and written; with, the file is the owner's alone."""
+    out = person(*_LOGIN, "1", "1", "n")
+    file = tmp_path / "tabletopic.toml"
+    assert tried[0][1]["sasl.password"] == "ann-hidden"
+    assert "ann-hidden" not in file.read_text() + out.out + out.err
+    assert "export TABLETOPIC_KAFKA__SASL__PASSWORD=" in out.out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    person(*_LOGIN, "1", "1", "y", options=("--force",))
+    assert load_settings(environ={}, cwd=tmp_path).settings.kafka["sasl.password"] == "ann-hidden"
+
+
+def test_a_wrong_answer_is_asked_again(person: Callable[..., Any], tried: list[Any], tmp_path: Path) -> None:
+    """What was right stays as the default; only the password is typed anew."""
+    person("4", "broker.example:9093", "PLAIN", "ann", "wrong", "", "y", "4", "", "", "", "ann-hidden", "",
+           "1", "1", "y")  # fmt: skip
+    assert [properties["sasl.password"] for _, properties in tried] == ["wrong", "ann-hidden"]
+    kafka = load_settings(environ={}, cwd=tmp_path).settings.kafka
+    assert kafka["bootstrap.servers"] == "broker.example:9093"
+    assert kafka["sasl.username"] == "ann"
+
+
+def test_a_file_that_is_there_stays(person: Callable[..., Any], tmp_path: Path) -> None:
+    """`init` overwrites settings only when told to."""
+    (tmp_path / "tabletopic.toml").write_text("# mine\n")
+    out = person(*_ALL_EMBEDDED)
+    assert out.code == 2
+    assert "--force" in out.err
+    assert (tmp_path / "tabletopic.toml").read_text() == "# mine\n"
+
+
+def test_who_leaves_in_between_writes_nothing(person: Callable[..., Any], tmp_path: Path) -> None:
+    """The end of the input is a person who goes away."""
+    out = person("4", "broker.example:9093")
+    assert out.code == 130
+    assert "nothing was written" in out.err
+    assert not (tmp_path / "tabletopic.toml").exists()
