@@ -204,7 +204,7 @@ def _keys_of(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[
 def _keys_of_boto(role: str | None, properties: Mapping[str, str]) -> dict[str, str]:
     """Keys that boto3 finds (a profile's, a machine's, a pod's) or lends for a ``role``; none without it."""
     try:
-        import boto3  # type: ignore[import-not-found] # noqa: PLC0415 - of the extra [glue]; without it there are the other ways
+        import boto3  # noqa: PLC0415 - of the extra [glue]; without it there are the other ways
     except ImportError:
         return {}
     profile = properties.get("s3.profile-name") or properties.get("client.profile-name")

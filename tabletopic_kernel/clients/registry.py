@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from tabletopic_kernel.clients.glue_schemas import GlueSchemas
 from tabletopic_kernel.clients.registry_answers import (
     OddAnswerError,
     Worth,
@@ -27,6 +28,7 @@ from tabletopic_kernel.clients.registry_answers import (
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
+from tabletopic_kernel.model.settings.sections import is_glue
 
 T = TypeVar("T")
 # Of subject, version and schema. A 404 without such a code comes from something that is no registry, and
@@ -73,19 +75,24 @@ class Registry:
     """Schemas by id and by subject.
 
     Args:
-        properties: of confluent_kafka's SchemaRegistryClient, at least ``url``.
+        properties: of confluent_kafka's SchemaRegistryClient, at least ``url``; or those of ``GlueSchemas``.
         check: raises why it cannot answer, where somebody knows that better than the network; asked where it
             does not answer.
     """
 
     def __init__(self, properties: Mapping[str, str], check: Callable[[], None] = lambda: None) -> None:
         self._check = check
+        self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
         self.url = mask(properties.get("url", ""))  # for messages; the client has the login
+        self._client: Any  # with the methods of Confluent's, which has no type for them
+        if is_glue(properties):
+            self._client = glue = GlueSchemas(properties)
+            self.url = f"glue:{glue.name}"
+            return
         try:
             self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **properties})
         except (ValueError, TypeError) as error:
             raise UsageError(f"the [registry] settings are not usable: {error}") from error
-        self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema with this id, its references resolved; its version is the highest in any subject.

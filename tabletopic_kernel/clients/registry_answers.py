@@ -99,7 +99,7 @@ def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
     checked(found.schema)
     if found.subject not in (subject, None):
         raise OddAnswerError(f"it is of the subject {_short(found.subject)}")
-    if not _is_number(found.schema_id) or not _is_number(found.version):
+    if not (_is_number(found.schema_id) or found.schema_id == found.guid) or not _is_number(found.version):
         raise OddAnswerError(f"its id is {_short(found.schema_id)}, its version {_short(found.version)}")
     if version is not None and found.version != version:
         raise OddAnswerError(f"it is version {_short(found.version)}")

@@ -5,8 +5,12 @@ the body stands alone: ``__value_schema_id`` for the value, ``__key_schema_id`` 
 the schema's GUID instead, with a magic byte 1 and its 16 bytes. Protobuf's message indexes follow the id in
 either place.
 
+AWS's serializers put a byte 3 in front, one for the compression of the body (0: none, 5: zlib) and the 16
+bytes of the schema version's UUID.
+
 Source: Confluent Platform documentation, "Wire format"; for headers and GUIDs, the code of Confluent's
-``SchemaId`` and ``DualSchemaIdDeserializer``.
+``SchemaId`` and ``DualSchemaIdDeserializer``; ``AWSSchemaRegistryConstants`` of
+awslabs/aws-glue-schema-registry.
 """
 
 import struct
@@ -20,6 +24,9 @@ MAGIC: Final = 0
 GUID_MAGIC: Final = 1
 PREFIX_BYTES: Final = 5
 GUID_BYTES: Final = 17
+GLUE_MAGIC: Final = 3
+GLUE_BYTES: Final = 18
+GLUE_PLAIN, GLUE_ZLIB = 0, 5
 VALUE_HEADER: Final = "__value_schema_id"
 KEY_HEADER: Final = "__key_schema_id"
 _PREFIX = struct.Struct(">bI")

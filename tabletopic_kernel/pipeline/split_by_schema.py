@@ -19,6 +19,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.pipeline.split_glue import split_glue
 from tabletopic_kernel.pipeline.write.dead_letters import Refusals
 
 _Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -29,13 +30,15 @@ class Group:
     """The records of one schema: their positions in the batch and their values, in order.
 
     ``schema_id`` None holds records without a value (tombstones). ``values`` have a prefix in front; where a
-    header named the schema it was put there, and ``indexes`` is what stood behind the id in the header.
+    header named the schema it was put there, and ``indexes`` is what stood behind the id in the header. So it
+    was for the frame of AWS Glue, ``is_glue``.
     """
 
     schema_id: wire.SchemaKey | None
     positions: Positions
     values: pa.Array
     indexes: bytes | None = None
+    is_glue: bool = False
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -53,6 +56,8 @@ class Group:
 
     def header_fault(self, kind: str) -> str | None:
         """Why the header does not go with a schema of this kind (``WriterSchema.kind``); None: it does."""
+        if self.is_glue and kind == "PROTOBUF":
+            return "Protobuf in the frame of AWS Glue is not read: its message indexes are others"
         if self.indexes is None:
             return None
         if kind != "PROTOBUF":
@@ -105,7 +110,8 @@ def split(
         groups.append(Group(schema, positions, joined, indexes))
     if not bad:
         return groups, unframed
-    reasons = [NO_SCHEMA_ID] * len(unframed) + [BAD_SCHEMA_HEADER] * len(messages)
+    before = [unframed.reason(at) for at in range(len(unframed))]
+    reasons = before + [BAD_SCHEMA_HEADER] * len(messages)
     messages = [*unframed.messages, *messages]
     return groups, Refusals(np.concatenate([unframed.positions, *bad]), None, reasons, messages)
 
@@ -150,7 +156,20 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
         at = places[chosen]
         groups.append(Group(int(ids[first]), positions[at], values.take(pa.array(at))))
     bare = np.flatnonzero(present & ~framed)
-    return groups, _unframed(values, bare, positions[bare])
+    if not len(bare):
+        return groups, _unframed(values, bare, positions[bare])
+    glue = split_glue(values, bare)
+    groups += [Group(guid, positions[at], bodies, is_glue=True) for guid, at, bodies in glue.groups]
+    unframed = _unframed(values, glue.others, positions[glue.others])
+    if not glue.damaged:
+        return groups, unframed
+    broken, messages = zip(*glue.damaged, strict=True)
+    return groups, Refusals(
+        np.concatenate([unframed.positions, positions[list(broken)]]),
+        None,
+        [NO_SCHEMA_ID] * len(unframed) + [BAD_SCHEMA_HEADER] * len(broken),
+        [*unframed.messages, *messages],
+    )
 
 
 def _last_headers(headers: pa.Array, name: str) -> tuple[Positions, pa.Array] | None:

@@ -149,6 +149,14 @@ REGISTRY = Server(
                 _CA,
             ),
         ),
+        Way(
+            "AWS Glue, with the keys of the environment, a profile or a role",
+            {"type": "glue"},
+            (
+                Question("glue.region", "Region", default="us-east-1"),
+                Question("glue.registry-name", "Name of the registry", default="default-registry"),
+            ),
+        ),
     ),
 )
 

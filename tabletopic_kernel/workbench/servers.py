@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
 from tabletopic_kernel.model.redact import learn, mask_property
-from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.sections import Settings, names_registry
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def find_servers(settings: Settings) -> Servers:
     state_dir = Path(settings.state_dir).expanduser().absolute()
     kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
     own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
-    own_registry, own_catalog = "url" in registry, bool(set(catalog) - {"name"})
+    own_registry, own_catalog = names_registry(registry), bool(set(catalog) - {"name"})
     if not (own_kafka and own_registry and own_catalog):
         stack = LocalStack(state_dir).known()
         if stack is None:

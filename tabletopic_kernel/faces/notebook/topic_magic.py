@@ -191,7 +191,7 @@ class TopicMagics(Magics):
             "servers",
             {
                 "Kafka": servers.kafka.get("bootstrap.servers", ""),
-                "registry": mask(servers.registry["url"]),
+                "registry": mask(servers.registry.get("url", "AWS Glue")),
                 "catalog": servers.catalog["name"],
                 "state folder": str(servers.state_dir),
             },

@@ -273,6 +273,20 @@ class Settings(_Model):
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
 
+def is_glue(registry: Mapping[str, str]) -> bool:
+    """Whether a ``[registry]`` section is AWS Glue's.
+
+    >>> is_glue({"type": "glue"}), is_glue({"url": "http://r"})
+    (True, False)
+    """
+    return registry.get("type", "").lower() == "glue"
+
+
+def names_registry(registry: Mapping[str, str]) -> bool:
+    """Whether a ``[registry]`` section names a registry, so that the embedded one is not wanted."""
+    return "url" in registry or is_glue(registry)
+
+
 class ReplayRequest(_Model):
     """Somebody asked for a replay of dead letters: those there were then, and that ``where`` names."""
 

@@ -1,0 +1,171 @@
+"""AWS Glue's schema registry, with the questions that ``Registry`` asks Confluent's client.
+
+A schema there has a name within a registry, numbered versions, and a UUID for each version, which records
+carry (``formats/wire.py``). It has no numbers for schemas, no references and no verdict on a schema that is
+not registered. AWS's serializers name a schema as its topic, so that a subject ``clicks-value`` is the schema
+``clicks`` where there is none of its own name.
+
+Source: AWS Glue API reference, "Schema registry"; awslabs/aws-glue-schema-registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from confluent_kafka.schema_registry import RegisteredSchema, Schema
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from tabletopic_kernel.model.errors import SettingsError
+
+T = TypeVar("T")
+_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND, _NO_ANSWER = 40401, 40402, 40403, 50100
+_SUFFIXES: Final = ("-value", "-key")
+_DEFAULT_NAME: Final = "default-registry"
+_TIMEOUT_S: Final = 10
+# Names of PyIceberg's properties of Glue, and what boto3 calls them.
+_SESSION: Final = {
+    "glue.access-key-id": "aws_access_key_id",
+    "glue.secret-access-key": "aws_secret_access_key",
+    "glue.session-token": "aws_session_token",
+    "glue.region": "region_name",
+    "glue.profile-name": "profile_name",
+}
+_OTHERS: Final = ("type", "glue.endpoint", "glue.registry-name")
+
+
+class GlueSchemas:
+    """One registry of Glue.
+
+    Args:
+        properties: ``type`` (glue), ``glue.registry-name`` (default-registry), ``glue.region``,
+            ``glue.endpoint``, ``glue.profile-name``, ``glue.access-key-id``, ``glue.secret-access-key``,
+            ``glue.session-token``; without keys those that boto3 finds.
+
+    Raises:
+        SettingsError: a property that is none of these, no region, or boto3 is not installed.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        if unknown := sorted(properties.keys() - _SESSION.keys() - set(_OTHERS)):
+            known = ", ".join([*_OTHERS, *_SESSION])
+            raise SettingsError(f"[registry] {unknown[0]} is no property of Glue's registry: {known}")
+        try:
+            import boto3  # noqa: PLC0415 - of the extra [glue]
+            from botocore.config import Config  # noqa: PLC0415
+            from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+        except ImportError as error:
+            raise SettingsError(
+                "[registry] type = glue needs boto3: pip install 'tabletopic[glue]'"
+            ) from error
+        self.name = properties.get("glue.registry-name", _DEFAULT_NAME)
+        limits = Config(
+            connect_timeout=_TIMEOUT_S, read_timeout=_TIMEOUT_S, retries={"total_max_attempts": 2}
+        )
+        session = {name: properties[key] for key, name in _SESSION.items() if properties.get(key)}
+        try:
+            self._glue: Any = boto3.Session(**session).client(
+                "glue", endpoint_url=properties.get("glue.endpoint"), config=limits
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise SettingsError(f"[registry] is not usable: {error}") from error
+
+    def clear_caches(self) -> None:
+        """Nothing is kept."""
+
+    def get_schema(self, schema_id: int) -> Schema:
+        """Glue has no numbers."""
+        raise SchemaRegistryError(
+            HTTPStatus.NOT_FOUND, _SCHEMA_NOT_FOUND, f"Glue has no schema with the number {schema_id}"
+        )
+
+    def get_schema_versions(self, schema_id: int, **_: object) -> list[RegisteredSchema]:
+        """As ``get_schema``."""
+        self.get_schema(schema_id)
+        return []
+
+    def get_schema_by_guid(self, guid: str) -> Schema:
+        """The schema of one version, by its UUID."""
+        found = self._ask(_SCHEMA_NOT_FOUND, lambda: self._glue.get_schema_version(SchemaVersionId=guid))
+        return _schema(found)
+
+    def lookup_schema(self, subject: str, schema: Schema, **_: object) -> RegisteredSchema:
+        """The version of a subject that is this schema."""
+        name = self._schema_name(subject)
+        ask = self._glue.get_schema_by_definition
+        text = schema.schema_str or ""
+        found = self._ask(_SCHEMA_NOT_FOUND, lambda: ask(SchemaId=self._id(name), SchemaDefinition=text))
+        ask_version = self._glue.get_schema_version
+        version = self._ask(_SCHEMA_NOT_FOUND, lambda: ask_version(SchemaVersionId=found["SchemaVersionId"]))
+        return _registered(subject, version)
+
+    def get_subjects(self, **_: object) -> list[str]:
+        """The names of the registry's schemas."""
+        ask = self._glue.get_paginator("list_schemas").paginate
+        pages = self._ask(_SUBJECT_NOT_FOUND, lambda: list(ask(RegistryId={"RegistryName": self.name})))
+        return [schema["SchemaName"] for page in pages for schema in page["Schemas"]]
+
+    def get_latest_version(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject."""
+        return self._version(subject, {"LatestVersion": True}, _SUBJECT_NOT_FOUND)
+
+    def get_version(self, subject: str, version: int | None, **_: object) -> RegisteredSchema:
+        """One version of a subject; the newest for None."""
+        number = {"LatestVersion": True} if version is None else {"VersionNumber": version}
+        return self._version(subject, number, _VERSION_NOT_FOUND)
+
+    def get_versions(self, subject: str) -> list[int]:
+        """The numbers of a subject's versions."""
+        name = self._schema_name(subject)
+        ask = self._glue.get_paginator("list_schema_versions").paginate
+        pages = self._ask(_SUBJECT_NOT_FOUND, lambda: list(ask(SchemaId=self._id(name))))
+        return sorted(one["VersionNumber"] for page in pages for one in page["Schemas"])
+
+    def get_compatibility(self, subject: str | None) -> str:
+        """The rule of a schema; Glue has none for all."""
+        name = self._schema_name(subject or "")
+        found = self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(name)))
+        return str(found["Compatibility"])
+
+    def test_compatibility_all_versions(self, subject: str, schema: Schema) -> bool:
+        """Glue says so only of a schema that is registered."""
+        raise SchemaRegistryError(
+            HTTPStatus.NOT_IMPLEMENTED, _NO_ANSWER, "Glue tells it only when the schema is registered"
+        )
+
+    def _version(self, subject: str, number: Mapping[str, object], missing: int) -> RegisteredSchema:
+        name, ask = self._schema_name(subject), self._glue.get_schema_version
+        found = self._ask(missing, lambda: ask(SchemaId=self._id(name), SchemaVersionNumber=number))
+        return _registered(subject, found)
+
+    def _id(self, name: str) -> dict[str, str]:
+        return {"RegistryName": self.name, "SchemaName": name}
+
+    def _schema_name(self, subject: str) -> str:
+        """The schema that a subject means."""
+        topic = next((subject.removesuffix(end) for end in _SUFFIXES if subject.endswith(end)), subject)
+        if topic == subject:
+            return subject
+        try:
+            self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(subject)))
+        except SchemaRegistryError:
+            return topic
+        return subject
+
+    def _ask(self, missing: int, call: Callable[[], T]) -> T:
+        """An answer; what is not there is Confluent's error ``missing``, the rest is botocore's."""
+        try:
+            return call()
+        except self._glue.exceptions.EntityNotFoundException as error:
+            raise SchemaRegistryError(HTTPStatus.NOT_FOUND, missing, str(error)) from error
+
+
+def _schema(found: Mapping[str, Any]) -> Schema:
+    return Schema(found["SchemaDefinition"], found.get("DataFormat") or "AVRO")
+
+
+def _registered(subject: str, found: Mapping[str, Any]) -> RegisteredSchema:
+    # Where Confluent's clients have the number, this one has the UUID: it is what records carry.
+    guid: Any = found["SchemaVersionId"]
+    return RegisteredSchema(subject, found["VersionNumber"], guid, guid, _schema(found))

@@ -1,0 +1,76 @@
+"""Values in the frame of AWS Glue's serializers, told apart by schema, with array operations.
+
+The frame is said in ``formats/wire.py``. What leaves here has the prefix in front that decoders expect.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tabletopic_kernel.formats import wire
+from tabletopic_kernel.formats.arrays import Positions
+
+_HEADS = pa.array([bytes((wire.GLUE_MAGIC, way)) for way in (wire.GLUE_PLAIN, wire.GLUE_ZLIB)], pa.binary())
+# Kafka's brokers take 1 MB unless told otherwise; a few bytes can be made to hold gigabytes.
+_MOST_BYTES = 64 * 1024**2
+
+
+@dataclass
+class GlueFrames:
+    """What was found: by UUID places and values; damaged places with what is wrong; the others."""
+
+    groups: list[tuple[str, Positions, pa.Array]] = field(default_factory=list)
+    damaged: list[tuple[int, str]] = field(default_factory=list)
+    others: Positions = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def split_glue(values: pa.Array, places: Positions) -> GlueFrames:
+    """Look at the values at ``places``, none of which is null.
+
+    Args:
+        values: binary or large_binary.
+        places: of values without Confluent's frame.
+    """
+    chosen = values.take(pa.array(places))
+    heads = pc.binary_slice(chosen, 0, wire.GLUE_BYTES)
+    is_head = pc.is_in(pc.binary_slice(heads, 0, 2), value_set=_HEADS.cast(chosen.type))
+    is_framed = pc.and_(is_head, pc.equal(pc.binary_length(heads), wire.GLUE_BYTES))
+    framed = is_framed.to_numpy(zero_copy_only=False)
+    found = GlueFrames(others=places[~framed])
+    encoded = heads.filter(is_framed).dictionary_encode()
+    codes, at = encoded.indices.to_numpy(zero_copy_only=False), np.flatnonzero(framed)
+    for code, head in enumerate(encoded.dictionary.to_pylist()):
+        _add_group(found, head, chosen, at[codes == code], places)
+    return found
+
+
+def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, places: Positions) -> None:
+    # Value by value: Arrow 26 ends with an error where it slices all of a value away.
+    front, is_packed = wire.prefix(0), head[1] == wire.GLUE_ZLIB
+    texts: list[bytes] = []
+    whole: list[int] = []
+    for index, value in enumerate(chosen.take(pa.array(at)).to_pylist()):
+        body = value[wire.GLUE_BYTES :]
+        try:
+            texts.append(front + (_inflated(body) if is_packed else body))
+            whole.append(index)
+        except (zlib.error, ValueError) as error:
+            message = f"the value is not compressed as its frame says: {error}"
+            found.damaged.append((int(places[at[index]]), message))
+    if texts:
+        guid = str(uuid.UUID(bytes=head[2:]))
+        found.groups.append((guid, places[at[whole]], pa.array(texts, chosen.type)))
+
+
+def _inflated(body: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    text = inflate.decompress(body, _MOST_BYTES)
+    if not inflate.eof:
+        raise ValueError(f"it ends too early, or has more than {_MOST_BYTES // 1024**2} MiB")
+    return text
