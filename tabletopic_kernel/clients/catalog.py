@@ -9,39 +9,35 @@ from contextlib import contextmanager, suppress
 import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
-    AuthorizationExpiredError,
     CommitFailedException,
-    ForbiddenError,
     NamespaceAlreadyExistsError,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
     NoSuchTableError,
-    NotInstalledError,
-    RESTError,
     TableAlreadyExistsError,
-    UnauthorizedError,
 )
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from sqlalchemy.exc import ArgumentError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 
 from tabletopic_kernel.clients.engine_properties import DEFAULT_NAME, catalog_type
+from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
+from tabletopic_kernel.clients.outside_errors.table import CATALOG
 from tabletopic_kernel.clients.rest_catalog import PatientRestCatalog
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    TableTopicError,
+)
+from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.steps import Step, reach
 
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
-_ACCESS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
-# Clients by which PyIceberg asks catalogs and storage: each has errors of its own, and may not be installed.
-_CLIENTS = frozenset({"botocore", "boto3", "s3fs", "thrift", "hive_metastore", "sqlalchemy", "psycopg2"})
-_CLIENTS_NET = frozenset({"requests", "urllib3", "aiohttp", "google", "gcsfs", "azure", "adlfs", "fsspec"})
-# Of AWS, in the answer's code: no other try will fare better.
-_AWS_ACCESS = re.compile(r"AccessDenied|Expired|InvalidClientToken|UnrecognizedClient|SignatureDoesNotMatch")
+_LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
 _MOST_UNDELETABLE = 10
-_NEXT = {
-    "the catalog": "is it running, and is [catalog] right?",
-    "the storage": "is it reachable and not full, and are location and keys in [catalog] right?",
-}
 
 
 def catalog_name(properties: Mapping[str, str]) -> str:
@@ -73,54 +69,54 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
             return load_catalog(catalog_name(properties), **rest)
-        except (ValueError, TypeError, ImportError, NotInstalledError, ArgumentError) as error:
-            raise SettingsError(f"[catalog] {error}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            if sort_error(error, CATALOG) is not None:
+                raise
+            missing = f"{error.args[0]} is not set" if isinstance(error, KeyError) and error.args else None
+            raise SettingsError(f"[catalog] {missing or plain(error)}") from error
 
 
 @contextmanager
-def reachable(what: str) -> Iterator[None]:
+def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
     """Map trouble of ``the catalog`` or ``the storage`` to errors with a remedy; Iceberg's outcomes stay.
+
+    Args:
+        what: which of them is asked; the table of errors may know better whose trouble it is.
+        lent: the catalog lends the storage's keys, so that other ones come with the next look at the table.
 
     Raises:
         RetryableError: no answer, busy, locked.
-        ActionNeededError: not allowed.
+        ActionNeededError: refused, and the next try would be.
+        SettingsError: [catalog] is wrong, whatever a server says.
     """
     try:
         yield
-    except (CommitFailedException, NoSuchTableError):
+    except (CommitFailedException, NoSuchTableError) as error:
+        is_other = isinstance(error, NoSuchIcebergTableError)  # there is one, of something else
+        if is_other and (explained := _explained(error, what, lent)) is not None:
+            raise explained from error
+        raise
+    except TableTopicError:
         raise
     except Exception as error:
-        if _is_refused(error):
-            raise ActionNeededError(
-                f"{what} does not allow it: {first_line(error)}; check [catalog] credentials, then resume "
-                "the topic"
-            ) from error
-        if is_outside(error):
-            raise RetryableError(
-                f"{what} does not answer ({first_line(error)}), and is asked again: {_NEXT[what]}"
-            ) from error
-        raise
+        if (explained := _explained(error, what, lent)) is None:
+            raise
+        raise explained from error
 
 
-def _is_refused(error: Exception) -> bool:
-    return isinstance(error, _ACCESS) or bool(_AWS_ACCESS.search(_aws_code(error)))
+def _explained(error: Exception, what: str, lent: bool) -> TableTopicError | None:
+    found = sort_error(error, what, lent=lent)
+    return found.error() if found else None
 
 
-def is_outside(error: BaseException) -> bool:
-    """Whether an error tells of a server, a network or a disk, and not of a fault of this program (I9).
-
-    >>> is_outside(ConnectionResetError()), is_outside(KeyError())
-    (True, False)
-    """
-    roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return isinstance(error, RESTError | OSError) or bool(roots & (_CLIENTS | _CLIENTS_NET))
-
-
-def _aws_code(error: Exception) -> str:
-    """The code of an answer of AWS; empty for other errors."""
-    response = getattr(error, "response", None)
-    fault = response.get("Error") if isinstance(response, dict) else None
-    return str(fault.get("Code", "")) if isinstance(fault, dict) else ""
+def lends_keys(table: Table) -> bool:
+    """Whether the catalog lends keys for the storage with the table."""
+    own = table.catalog.properties
+    return any(
+        is_secret(name) and own.get(name) != value
+        for name, value in table.io.properties.items()
+        if name.startswith(_LENT)
+    )
 
 
 def create_table(
@@ -141,6 +137,11 @@ def create_table(
             return catalog.create_table(identifier, schema, partition_spec=spec, properties=properties)
         except TableAlreadyExistsError as error:
             raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
+        except NoSuchNamespaceError as error:
+            raise ActionNeededError(
+                f"the catalog shows its user no namespace {'.'.join(identifier[:-1])}, and lets it create "
+                "none: create it, or choose another with --namespace"
+            ) from error
 
 
 def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
@@ -149,7 +150,7 @@ def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
         if catalog.namespace_exists(namespace):
             return
     except Exception as error:
-        if _is_refused(error):
+        if is_refused(error):
             return  # whether it is there, the table's creation tells
         raise
     for depth in range(1, len(namespace) + 1):
@@ -184,7 +185,7 @@ def delete_files(table: Table, paths: list[str]) -> int:
     if first is not None:
         raise RetryableError(
             f"could not delete {left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)}: "
-            f"{type(first).__name__}: {first_line(first)}"
+            f"{type(first).__name__}: {plain(first)}"
         ) from first
     return gone
 
@@ -201,7 +202,7 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
     if not isinstance(io, PyArrowFileIO):
         return []
     scheme, netloc, path = io.parse_location(folder, io.properties)
-    with reachable("the storage"):
+    with reachable("the storage", lent=lends_keys(table)):
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
         found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
     wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
@@ -214,8 +215,3 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
         if info.type == wanted:
             locations.append(f"{root}/{place.removeprefix(inside)}")
     return locations
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without the statements and links that SQLAlchemy adds below; never empty."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -58,13 +58,13 @@ def _live(io: FileIO, manifest: ManifestFile) -> list[str]:
     return found
 
 
-def unreadable(io: FileIO, files: Sequence[DataFile]) -> list[str]:
+def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> list[str]:
     """What is wrong with files that are missing or shorter than they were written, a text for each.
 
-    Asks the storage for the length of each, in parallel.
+    Asks the storage for the length of each, in parallel. ``lent``: see ``reachable``.
 
     Raises:
-        RetryableError: the storage does not answer.
+        RetryableError, ActionNeededError: as ``reachable``.
     """
 
     def look(file: DataFile) -> str | None:
@@ -76,7 +76,7 @@ def unreadable(io: FileIO, files: Sequence[DataFile]) -> list[str]:
             return f"{file.file_path} has {there} of {file.file_size_in_bytes} bytes"
         return None
 
-    with reachable("the storage"):
+    with reachable("the storage", lent=lent):
         if len(files) == 1:
             found = [look(files[0])]
         else:

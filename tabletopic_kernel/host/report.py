@@ -16,6 +16,7 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.local.processes.memory import tree_memory_bytes
 from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import redact
@@ -149,6 +150,8 @@ class Reporter:
     def error(self, error: Exception | str, *, waits: bool) -> None:
         """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
         reason = redact(str(error))
+        if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
+            reason += "; then resume the topic"
         self._update({"error": reason})
         self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
 

@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import FileScanTask
 
-from tabletopic_kernel.clients.catalog import create_table, reachable
+from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.model.dead_letter import SCHEMA, dead_letter_identifier
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
 from tabletopic_kernel.model.ledger import PREFIX, Ledger, Offsets
@@ -172,14 +172,14 @@ class DeadLetters:
     def tasks(self, where: BooleanExpression) -> list[FileScanTask]:
         """Data files that may have letters of that kind."""
         assert self.table is not None
-        with reachable("the storage"):
+        with reachable("the storage", lent=lends_keys(self.table.table)):
             return list(self.table.table.scan(row_filter=where).plan_files())
 
     def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
         """The letters of one data file that ``where`` names, by the columns of the table."""
         assert self.table is not None
         table = self.table.table
-        with reachable("the storage"):
+        with reachable("the storage", lent=lends_keys(table)):
             scan = ArrowScan(table.metadata, table.io, table.schema(), where)
             found = scan.to_table([task])
         return _conformed(found, file_schema(table.schema()))

@@ -33,7 +33,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 
-from tabletopic_kernel.clients.catalog import create_table, first_line, is_outside, reachable
+from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
+from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
+from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.clients.requirements import same_schemas
 from tabletopic_kernel.clients.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
@@ -42,7 +44,6 @@ from tabletopic_kernel.model.errors import (
     HeadMovedError,
     LostOwnershipError,
     OutcomeUnknownError,
-    RetryableError,
     StartOverError,
     TableTopicError,
     UnreadableFilesError,
@@ -209,14 +210,9 @@ class TopicTable:
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
             self._require_tag(transaction)
         except Exception as error:  # manifests could not be written: nothing was sent yet
-            # A manifest that stays empty because another cannot be read hides that error behind its own.
-            cause = next((one for one in (error, error.__context__) if one and is_outside(one)), None)
-            if cause is None:
+            if (trouble := self._storage_trouble(error)) is None:
                 raise
-            raise RetryableError(
-                f"the storage does not take the metadata of {self.identifier} ({first_line(cause)}), and is "
-                "tried again: is it reachable and not full, and are location and keys in [catalog] right?"
-            ) from error
+            raise trouble.error() from error
         reach(Step.TAGGED)
         # PyIceberg takes a refusal for a proof that nothing was committed, and deletes manifests. But what
         # stands between may have sent the request twice, and the second was refused for the first one's sake.
@@ -229,10 +225,16 @@ class TopicTable:
                 producer._clean_all_uncommitted()
                 raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
-            raise OutcomeUnknownError(
-                f"the catalog did not confirm the commit ({first_line(error)}); the table's history is asked "
-                "whether it went through: is the catalog running, and is [catalog] right?"
-            ) from error
+            raise OutcomeUnknownError(_unconfirmed(error)) from error
+
+    def _storage_trouble(self, error: Exception) -> Sorted | None:
+        """What kept metadata from being written; None for a fault of this program.
+
+        A manifest that stays empty because another cannot be read hides that error behind its own.
+        """
+        lent = lends_keys(self.table)
+        found = (sort_error(one, STORAGE, lent=lent) for one in (error, error.__context__) if one)
+        return next(filter(None, found), None)
 
     def _check_not_behind_its_ledger(self) -> None:
         """See that the ledger that the tag has kept is not of rows that somebody took back (I8).
@@ -265,7 +267,7 @@ class TopicTable:
 
     def _check_readable(self, files: Sequence[DataFile]) -> None:
         """See that what the snapshot will name can be read (I1): an executor may have written elsewhere."""
-        faults = unreadable(self.table.io, files)
+        faults = unreadable(self.table.io, files, lent=lends_keys(self.table))
         if faults:
             raise UnreadableFilesError(
                 f"{len(faults)} of {len(files)} staged files of {self.identifier} are not in the storage as "
@@ -465,6 +467,13 @@ def summary(snapshot: Snapshot) -> Mapping[str, str]:
 def ledger_of(snapshot: Snapshot) -> Ledger | None:
     """The ledger that a snapshot carries; None where another writer made it."""
     return Ledger.from_summary(summary(snapshot))
+
+
+def _unconfirmed(error: Exception) -> str:
+    """What is told of a commit that went wrong after it was sent."""
+    found = sort_error(error, CATALOG)
+    why = found.reason if found else f"{type(error).__name__}: {plain(error)}"
+    return f"the catalog did not confirm the commit, and the table's history is asked for it: {why}"
 
 
 def _table_properties(settings: TopicSettings) -> dict[str, str]:

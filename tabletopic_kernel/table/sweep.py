@@ -19,7 +19,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from tabletopic_kernel.clients.catalog import delete_files, list_files, reachable
+from tabletopic_kernel.clients.catalog import delete_files, lends_keys, list_files, reachable
 from tabletopic_kernel.clients.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write.data_files import epochs_root
@@ -63,6 +63,7 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
 
     Raises:
         RetryableError: storage or catalog do not answer, a manifest cannot be read, or a file not be deleted.
+        ActionNeededError: storage or catalog refuse it.
         StartOverError: the table is gone, another one, or its ledger is of an older epoch.
     """
 
@@ -149,7 +150,8 @@ class _Candidates:
                 if not tries_left:
                     raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
             except OSError as error:
-                raise RetryableError(f"the storage does not answer: {error}") from error
+                with reachable("the storage", lent=lends_keys(table)):
+                    raise error
 
     def _read(self, table: Table) -> None:
         metadata, io = table.metadata, table.io

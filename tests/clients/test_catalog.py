@@ -1,65 +1,41 @@
-"""Trouble of catalogs and storage is waited out, whatever library tells of it, or a person told."""
+"""The catalog's door: what goes through it is an error with a remedy, or an outcome of Iceberg.
+
+Which error is what is tried in test_outside_errors.py.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NotInstalledError, ServerError
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NotInstalledError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 
 from tabletopic_kernel.clients import catalog as module
-from tabletopic_kernel.clients.catalog import open_catalog, reachable
+from tabletopic_kernel.clients.catalog import create_table, open_catalog, reachable
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
-
-
-def _of(module: str, base: type[Exception] = Exception, **more: object) -> Exception:
-    """An error of a library that need not be installed here."""
-    kind = type("LibraryError", (base,), {"__module__": module})
-    error = kind("no way there\n[SQL: SELECT 1]")
-    error.__dict__.update(more)
-    return error
-
-
-def _aws(code: str) -> Exception:
-    return _of("botocore.exceptions", response={"Error": {"Code": code}})
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        OperationalError("SELECT 1", {}, Exception("no way there")),
-        InterfaceError("SELECT 1", {}, Exception("no way there")),
-        PoolTimeoutError("no way there"),
-        ServerError("no way there"),
-        OSError("no way there"),
-        _of("thrift.transport.TTransport"),
-        _of("hive_metastore.ttypes"),
-        _of("botocore.exceptions"),
-        _aws("ThrottlingException"),
-        _of("aiohttp.client_exceptions"),
+        CommitFailedException("first"),
+        NoSuchTableError("x"),
+        KeyError("x"),
+        ValueError("x"),
+        RetryableError("x"),
     ],
-    ids=lambda error: f"{type(error).__module__}.{type(error).__name__}",
 )
-@pytest.mark.parametrize("what", ["the catalog", "the storage"])
-def test_trouble_outside_is_waited_out(what: str, error: Exception) -> None:
-    """It stops no topic (I9), and the reason is one line that says what to look at."""
-    said = rf"{what} does not answer .*no way there.*asked again: is it"
-    with pytest.raises(RetryableError, match=said) as told, reachable(what):
-        raise error
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize("error", [ForbiddenError("no"), _aws("AccessDeniedException"), _aws("ExpiredToken")])
-def test_a_person_must_give_access(error: Exception) -> None:
-    """Waiting would not help."""
-    said = r"does not allow it.*credentials, then resume"
-    with pytest.raises(ActionNeededError, match=said), reachable("the catalog"):
-        raise error
-
-
-@pytest.mark.parametrize("error", [CommitFailedException("first"), KeyError("x"), ValueError("x")])
 def test_outcomes_and_faults_of_this_program_stay_what_they_are(error: Exception) -> None:
     """They are no trouble of a server."""
     with pytest.raises(type(error)), reachable("the catalog"):
@@ -80,5 +56,44 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         raise NotInstalledError("SQLAlchemy support not installed: pip install 'pyiceberg[sql-postgres]'")
 
     monkeypatch.setattr(module, "load_catalog", load)
-    with pytest.raises(SettingsError, match=r"\[catalog\] .*pip install"):
+    with pytest.raises(SettingsError, match=r"\[catalog\] .*pip install 'tabletopic\[postgres\]'"):
         open_catalog({"type": "sql", "uri": "postgresql+psycopg2://h/db", "warehouse": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"type": "rest"}, "uri"),
+        ({"type": "sql"}, "uri"),
+        ({"type": "sql", "uri": "postgres://u@h/db"}, r"postgresql\+psycopg2://"),
+        ({"uri": "postgres://u@h/db"}, "set type"),
+        ({"uri": "sqlite://", "schema_version": "v7"}, "v0' or 'v1"),
+    ],
+)
+def test_what_no_server_has_to_be_asked_for_is_told_at_once(properties: dict[str, str], said: str) -> None:
+    """As a wrong setting, with what to write."""
+    with pytest.raises(SettingsError, match=rf"^\[catalog\] .*{said}"):
+        open_catalog(properties)
+
+
+def test_a_table_of_another_format_is_no_table_that_is_missing() -> None:
+    """It would be created again and again."""
+    with pytest.raises(ActionNeededError, match="choose another with --table"), reachable("the catalog"):
+        raise NoSuchIcebergTableError("Property table_type is hive, expected iceberg: default.clicks")
+
+
+class _Stingy(InMemoryCatalog):
+    """Lets nobody look at namespaces."""
+
+    def namespace_exists(self, namespace: object) -> bool:
+        raise ForbiddenError("not yours")
+
+    def create_table(self, *_: object, **__: object) -> Table:
+        raise NoSuchNamespaceError("Namespace does not exist: web")
+
+
+def test_a_namespace_that_is_missing_and_may_not_be_made_is_named(tmp_path: Path) -> None:
+    """The server says of it that it is not there; that is no fault of ours."""
+    catalog = _Stingy("lake", warehouse=str(tmp_path))
+    with pytest.raises(ActionNeededError, match=r"namespace web.*create it"):
+        create_table(catalog, ("web", "clicks"), Schema(), UNPARTITIONED_PARTITION_SPEC, {})

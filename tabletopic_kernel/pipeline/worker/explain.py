@@ -16,6 +16,7 @@ _LOST_TASK: Final = re.compile(r".*\(TID \d+\) \([^)]*\): ")
 _QUERY: Final = re.compile(
     r"\[STREAM_FAILED\] Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+$"
 )
+_OURS: Final = re.compile(r"^tabletopic_kernel\.[\w.]+: ")  # a trace ends with the class's full name
 _CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
 
 
@@ -105,7 +106,7 @@ def reason_of(error: Exception) -> str:
     if traces:
         # Below the trace stand frames of the JVM, if Spark tells of it.
         trace = list(itertools.takewhile(lambda line: not _FRAME.match(line), lines[traces[-1] :]))
-        return trace[-1][:_MOST]
+        return _OURS.sub("", trace[-1])[:_MOST]
     causes = [line.partition("Caused by:")[2] for line in lines if line.startswith("Caused by:")]
     messages = [line.removeprefix(": ") for line in lines if not _CALL.match(line)]
     text = _LOST_TASK.sub("", (causes or messages or lines)[-1 if causes else 0].strip())

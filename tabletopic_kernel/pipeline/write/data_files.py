@@ -22,6 +22,8 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 
+from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
+from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.model.errors import RetryableError
 
 
@@ -79,7 +81,9 @@ class DataFileWriter:
         try:
             return [self._write_file(part, key) for key, part in self._partitions(table)]
         except OSError as error:
-            raise RetryableError(f"could not write a data file: {error}") from error
+            found = sort_error(error, STORAGE)
+            why = found.reason if found else plain(error)
+            raise RetryableError(f"could not write a data file: {why}") from error
 
     def _write_file(self, table: pa.Table, key: PartitionKey | None) -> DataFile:
         model = FileFormatFactory.get(FileFormat.PARQUET)

@@ -1,0 +1,156 @@
+"""The look into the table of errors: what an error is, whose it is, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabletopic_kernel.clients.outside_errors.table import CATALOG, ROWS, STORAGE, Row, Verdict
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
+
+_MOST: Final = 300  # characters of what another program said
+_NEXT: Final = {
+    CATALOG: "is it running, and is [catalog] right?",
+    STORAGE: "is it reachable and not full, and are location and keys in [catalog] right?",
+}
+_DEPTH: Final = 4
+_PAGE: Final = re.compile(
+    r"RESTError (\d+): (?:Received unexpected JSON Payload|Could not decode json payload).*", re.DOTALL
+)
+_BACKGROUND: Final = re.compile(r"\s*\(Background on this error at: [^)]*\)| error_info=\{.*\}")
+_POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """An error, sorted; ``text`` is what the library said of it, in one line."""
+
+    row: Row
+    verdict: Verdict
+    who: str
+    text: str
+
+    @property
+    def remedy(self) -> str:
+        """What to do, or to look at."""
+        return self.row.remedy or _NEXT[self.who]
+
+    @property
+    def reason(self) -> str:
+        """Who does not do it, why, and what to do."""
+        return f"{self.who} {self.row.lead} ({self.text}); {self.remedy}"
+
+    def error(self) -> TableTopicError:
+        """The error that people are told."""
+        if self.verdict is Verdict.WAIT:
+            return RetryableError(
+                f"{self.who} {self.row.lead} ({self.text}), and is asked again: {self.remedy}"
+            )
+        if self.row.setting:
+            return SettingsError(f"[catalog] {self.text}: {self.remedy}")
+        return ActionNeededError(self.reason)
+
+
+def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorted | None:
+    """What an error of another library is; None for a fault of this program.
+
+    Args:
+        error: as it was raised; the errors that it was made of are looked at too.
+        asked: the catalog or the storage, whichever was asked for something.
+        lent: the catalog lends the keys of the storage, and gives others next time.
+    """
+    if not any(_fits(row, error) for row in ROWS):
+        return None
+    chain = list(_chain(error))
+    row = next(row for row in ROWS if any(_fits(row, one) for one in chain))
+    if row.verdict is Verdict.BUG:
+        return None
+    verdict = Verdict.WAIT if lent and row.keys else row.verdict
+    return Sorted(row, verdict, row.who or asked, plain(error))
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether whoever was asked knows the request and does not allow it."""
+    found = sort_error(error, CATALOG)
+    return found is not None and found.verdict is Verdict.ACT and not found.row.setting
+
+
+def plain(error: BaseException) -> str:
+    """What an error says, in one line; without statements, parameters, links and pages; never empty.
+
+    >>> plain(OSError(5, "Input/output error"))
+    '[Errno 5] Input/output error'
+    """
+    text = _said(error).strip()
+    if page := _PAGE.search(text):
+        text = f"HTTP {page[1]}, and no error of Iceberg's REST interface"
+    elif " validation error" in text.partition("\n")[0] and "Response" in text:
+        text = "it answers with something else than Iceberg's REST interface has"
+    text = _BACKGROUND.sub("", text)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return line if len(line) <= _MOST else f"{line[: _MOST - 1]}…"
+
+
+def _said(error: BaseException) -> str:
+    """The text of an error as its library has it, below what it is wrapped in."""
+    if (original := getattr(error, "orig", None)) is not None:  # SQLAlchemy's would have the statement
+        return str(original)
+    pool = error.args[0] if error.args else None
+    if (reason := getattr(pool, "reason", None)) is not None:  # urllib3's, which requests raises
+        at = getattr(pool, "pool", None)
+        place = f"{at.host}:{at.port}: " if at is not None else ""
+        return f"{place}{_POOL.sub('', str(reason))}"
+    message = getattr(error, "message", None)  # Thrift's have nothing but a representation
+    if isinstance(message, str) and type(error).__module__.startswith(("thrift", "hive_metastore")):
+        return message
+    return str(error)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that it was made of."""
+    seen, waiting = 0, [error]
+    while waiting and seen < _DEPTH:
+        one = waiting.pop(0)
+        yield one
+        seen += 1
+        waiting += [
+            more for more in (getattr(one, "orig", None), one.__cause__) if isinstance(more, BaseException)
+        ]
+
+
+def _fits(row: Row, error: BaseException) -> bool:
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
+    return any(name.startswith(row.kinds) for name in names) and bool(row.says.search(_evidence(error)))
+
+
+def _evidence(error: BaseException) -> str:
+    """Code, HTTP status and text, as rows search them."""
+    status, code = _status(error), _code(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        code = f"errno {error.errno}"
+    return f"[{code}] [HTTP {status}] {_said(error)}"
+
+
+def _status(error: BaseException) -> object:
+    """The HTTP status of an answer of AWS or of a REST catalog."""
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+    return getattr(getattr(error.__cause__, "response", None), "status_code", "")
+
+
+def _code(error: BaseException) -> object:
+    """The code of an answer of AWS, or of a database: SQLSTATE, or MySQL's number."""
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return response.get("Error", {}).get("Code", "")
+    one = getattr(error, "orig", None) or error
+    for name in ("pgcode", "sqlstate"):
+        if code := getattr(one, name, None):
+            return code
+    first = one.args[0] if one.args else ""
+    if isinstance(first, dict):  # pg8000's
+        return first.get("C", "")
+    return first if isinstance(first, int) else ""

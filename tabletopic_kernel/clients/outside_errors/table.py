@@ -1,0 +1,625 @@
+"""What each error of another library is: an outage, a mistake that a person must mend, or a fault of ours.
+
+Data alone; ``sorting.py`` reads it from the top, and the first row that fits counts. What stands here for
+AWS, PostgreSQL and Iceberg's REST interface are their own codes. Longer than other modules, as it is one
+table.
+
+Two rules decide what a row is. What may pass without a person is waited for: whoever enables a topic, or asks
+``doctor``, is told of it all the same. A refusal that will be the same at the next try is told at once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+CATALOG: Final = "the catalog"
+STORAGE: Final = "the storage"
+
+
+class Verdict(StrEnum):
+    """Who has to act."""
+
+    WAIT = "wait"  # nobody: it is asked again (I9)
+    ACT = "act"  # a person
+    BUG = "bug"  # we
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of error.
+
+    ``kinds`` are beginnings of the full names of classes, of which one of the error's must have one; ``says``
+    is searched in "[code] [HTTP status] text". ``who`` is empty where it is whoever was asked. A ``setting``
+    is wrong whatever any server says. ``keys``: what was refused are keys or tokens, which a catalog may lend
+    anew.
+    """
+
+    kinds: tuple[str, ...]
+    says: re.Pattern[str]
+    verdict: Verdict
+    lead: str = ""
+    remedy: str = ""
+    who: str = ""
+    setting: bool = False
+    keys: bool = False
+
+
+def _row(
+    verdict: Verdict, kinds: str, says: str = "", lead: str = "", remedy: str = "", **more: object
+) -> Row:
+    return Row(tuple(kinds.split()), re.compile(says, re.IGNORECASE), verdict, lead, remedy, **more)  # type: ignore[arg-type]
+
+
+def _wait(
+    kinds: str, says: str = "", remedy: str = "", *, who: str = "", lead: str = "does not answer"
+) -> Row:
+    return _row(Verdict.WAIT, kinds, says, lead, remedy, who=who)
+
+
+def _act(
+    kinds: str,
+    says: str,
+    remedy: str,
+    *,
+    who: str = "",
+    lead: str = "refuses it",
+    setting: bool = False,
+    keys: bool = False,
+) -> Row:
+    return _row(Verdict.ACT, kinds, says, lead, remedy, who=who, setting=setting, keys=keys)
+
+
+def _bug(kinds: str, says: str = "") -> Row:
+    return _row(Verdict.BUG, kinds, says)
+
+
+# --- names of kinds ---------------------------------------------------------------------------------------
+
+_ICEBERG = "pyiceberg.exceptions."
+_MISSING = f"{_ICEBERG}NotInstalledError builtins.ImportError"
+_AWS = "botocore.exceptions."
+_CLIENT_ERROR = f"{_AWS}ClientError"
+_SQL = "sqlalchemy.exc."
+_DATABASE = f"{_SQL}DBAPIError"
+_HIVE = "hive_metastore.ttypes."
+_OS = "builtins.OSError"
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+_DRIVERS = (
+    _act(_MISSING, r"glue|boto", "pip install 'tabletopic[glue]'", setting=True),
+    _act(_MISSING, r"kerberos|thrift_sasl|puresasl", "pip install 'pyiceberg[hive-kerberos]'", setting=True),
+    _act(_MISSING, r"hive|thrift", "pip install 'tabletopic[hive]'", setting=True),
+    _act(_MISSING, r"postgres|psycopg2", "pip install 'tabletopic[postgres]'", setting=True),
+    _act(_MISSING, r"AzureFileSystem", "install a newer pyarrow: pip install -U pyarrow", setting=True),
+    _act(_MISSING, "", "install it beside tabletopic", setting=True),
+)
+
+_SETTINGS = (
+    _act(
+        f"{_SQL}NoSuchModuleError",
+        r"dialects:postgres\b",
+        "write postgresql+psycopg2:// in uri, and not postgres://",
+        setting=True,
+    ),
+    _act(f"{_SQL}NoSuchModuleError {_SQL}ArgumentError", "", "correct uri", setting=True),
+    _act(f"{_AWS}NoRegionError", "", "set glue.region, or client.region for all of AWS", setting=True),
+    _act(
+        f"{_AWS}ProfileNotFound {_AWS}ConfigNotFound {_AWS}ConfigParseError {_AWS}InvalidConfigError",
+        "",
+        "correct the profile, in the properties or in AWS_PROFILE, or the files in ~/.aws",
+        setting=True,
+    ),
+    _act(
+        f"{_AWS}InvalidRegionError {_AWS}UnknownRegionError {_AWS}UnknownEndpointError",
+        "",
+        "correct the region",
+        setting=True,
+    ),
+    _act(
+        "builtins.ValueError",
+        r"No default path is set",
+        "set warehouse, where tables lie: s3://bucket/folder, or a folder of this machine",
+        setting=True,
+    ),
+    _act(
+        "builtins.ValueError",
+        r"Could not infer the catalog type",
+        "set type: rest, sql, glue or hive",
+        setting=True,
+    ),
+    _act(
+        "builtins.ValueError",
+        r"Unrecognized filesystem type",
+        "begin warehouse with file:, s3:, gs: or abfss:",
+        setting=True,
+    ),
+    _act("builtins.ValueError", r"Invalid endpoint: ", "correct the endpoint's URL", setting=True),
+    _act(
+        f"{_ICEBERG}NoSuchPropertyException builtins.ValueError",
+        r"URI (is required|missing)",
+        "set uri",
+        setting=True,
+    ),
+    _act(
+        f"{_ICEBERG}NoSuchIcebergTableError {_ICEBERG}NoSuchPropertyException",
+        "",
+        "a table of this name is there and is no Iceberg table: choose another with --table or --namespace",
+        who=CATALOG,
+        lead="has something else there",
+    ),
+    _act(
+        "requests.exceptions.MissingSchema requests.exceptions.InvalidSchema requests.exceptions.InvalidURL "
+        "requests.exceptions.InvalidProxyURL",
+        "",
+        "correct uri; it begins with https://",
+        setting=True,
+    ),
+)
+
+_CERTIFICATE = r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|SSL validation failed"
+_NO_TLS = r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|HTTP_REQUEST"
+_TLS = (
+    _act(
+        f"{_AWS}SSLError",
+        _CERTIFICATE,
+        "name the file of its certificate's CA with the variable AWS_CA_BUNDLE",
+        lead="has a certificate of an unknown CA",
+    ),
+    _act(
+        "requests.exceptions.SSLError",
+        _CERTIFICATE,
+        "name the file of its certificate's CA with the variable REQUESTS_CA_BUNDLE",
+        lead="has a certificate of an unknown CA",
+    ),
+    _act(
+        f"requests.exceptions.SSLError {_AWS}SSLError {_OS}",
+        _NO_TLS,
+        "its address takes no TLS: is it http:// and not https://, and the port right?",
+        lead="speaks no TLS there",
+    ),
+)
+
+_REST = (
+    _act(
+        _ICEBERG,
+        r"\[HTTP 4(?!01|03|19|29)\d\d\].*(unexpected JSON Payload|Could not decode json|<html)",
+        "is the path in [catalog] uri right? What stands before /v1/config belongs to it",
+        who=CATALOG,
+        lead="is no Iceberg REST catalog",
+    ),
+    _act(
+        "pydantic_core._pydantic_core.ValidationError",
+        r"for (ConfigResponse|TokenResponse)",
+        "is the path in [catalog] uri right? What stands before /v1/config belongs to it",
+        who=CATALOG,
+        lead="is no Iceberg REST catalog",
+    ),
+    _wait(
+        "pydantic_core._pydantic_core.ValidationError",
+        r"for \w+Response\b",
+        who=CATALOG,
+        lead="gives no good answer",
+    ),
+    _act(
+        f"{_ICEBERG}OAuthError",
+        "",
+        "check credential, scope and oauth2-server-uri in [catalog]",
+        who=CATALOG,
+        lead="refuses the login",
+        keys=True,
+    ),
+    _act(
+        f"{_ICEBERG}UnauthorizedError",
+        "",
+        "check credential, token or auth in [catalog]",
+        who=CATALOG,
+        lead="refuses the login",
+    ),
+    _act(
+        f"{_ICEBERG}AuthorizationExpiredError",
+        "",
+        "the token in [catalog] has expired: set a new one, or credential, which gets new ones by itself",
+        who=CATALOG,
+        lead="refuses the login",
+    ),
+    _act(
+        f"{_ICEBERG}ForbiddenError",
+        "",
+        "give the user of [catalog] the right to do that",
+        who=CATALOG,
+        lead="does not allow it",
+    ),
+    _act(
+        "builtins.NotImplementedError",
+        r"REST|endpoint",
+        "use another catalog, or a newer version of it",
+        who=CATALOG,
+        lead="cannot do it",
+    ),
+    _wait(
+        f"{_ICEBERG}TooManyRequestsError",
+        "",
+        "if this goes on, commit less often (--commit-interval), or let it take more",
+        who=CATALOG,
+        lead="has too much to do",
+    ),
+    _wait(f"{_ICEBERG}RESTError", r"\[HTTP (408|425|429|5\d\d)\]", who=CATALOG),
+    _act(
+        f"{_ICEBERG}RESTError",
+        r"\[HTTP 4\d\d\]",
+        "it would be refused again: is [catalog] right, and is the server of a version that knows this?",
+        who=CATALOG,
+    ),
+    _wait(f"{_ICEBERG}RESTError {_ICEBERG}SignError {_ICEBERG}WaitingForLockException", who=CATALOG),
+)
+
+_SQLITE = "sqlite3."
+_RIGHTS = "GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, iceberg_namespace_properties TO it"
+_DATABASES = (
+    _bug(f"{_SQLITE}ProgrammingError {_SQL}InvalidRequestError"),
+    _act(
+        f"{_SQLITE}DatabaseError",
+        r"not a database|malformed",
+        "is [catalog] uri that of a catalog?",
+        who=CATALOG,
+    ),
+    _act(
+        f"{_SQLITE}OperationalError",
+        r"no such (table|column)",
+        "is [catalog] uri that of a catalog?",
+        who=CATALOG,
+    ),
+    _wait(
+        f"{_SQLITE}OperationalError",
+        r"unable to open",
+        "is the folder of [catalog] uri there, and may you write in it?",
+        who=CATALOG,
+    ),
+    _wait(
+        f"{_SQLITE}OperationalError",
+        r"readonly|read-only",
+        "may you write the file of [catalog] uri and its folder?",
+        who=CATALOG,
+        lead="takes no changes now",
+    ),
+    _wait(
+        f"{_SQLITE}OperationalError",
+        r"locked|busy",
+        "another program writes into it",
+        who=CATALOG,
+        lead="is locked",
+    ),
+    _wait(
+        f"{_SQLITE}OperationalError",
+        r"full",
+        "make room on its disk",
+        who=CATALOG,
+        lead="takes no changes now",
+    ),
+    _wait(
+        _DATABASE,
+        r"\[25006\]|\[1290\]|read-only transaction|read_only_sql",
+        "does it fail over just now, or is [catalog] uri that of a replica?",
+        who=CATALOG,
+        lead="takes no changes now",
+    ),
+    _wait(
+        _DATABASE,
+        r"\[53300\]|\[1040\]|too many (clients|connections)|remaining connection slots",
+        "let the database take more connections",
+        who=CATALOG,
+        lead="has too much to do",
+    ),
+    _wait(
+        _DATABASE, r"\[(57P0\d|08\w{3}|40\w{3}|55P03|53\w{3})\]|is starting up|is shutting down", who=CATALOG
+    ),
+    _act(
+        _DATABASE,
+        r"\[(28P01|28000|1045|1698)\]|password authentication failed|no password supplied|"
+        r"no pg_hba\.conf entry|"
+        r"role \S+ does not exist|(ident|peer) authentication failed|Access denied for user \S+ \(using",
+        "check user and password in [catalog] uri",
+        who=CATALOG,
+        lead="refuses the login",
+    ),
+    _act(
+        _DATABASE,
+        r"\[(3D000|1049)\]|FATAL: +database \S+ does not exist",
+        "create that database, or name one that is there at the end of [catalog] uri",
+        who=CATALOG,
+        lead="is not there",
+    ),
+    _act(
+        _DATABASE,
+        r"permission denied for schema",
+        "let the user create the catalog's tables: GRANT USAGE, CREATE ON SCHEMA public TO it",
+        who=CATALOG,
+        lead="does not allow it",
+    ),
+    _act(
+        _DATABASE,
+        r"\[(42501|1044|1142)\]|permission denied for|must be owner of",
+        f"give the user the rights: {_RIGHTS}",
+        who=CATALOG,
+        lead="does not allow it",
+    ),
+    _act(
+        _DATABASE,
+        r"certificate verify failed|root certificate file|server does not support SSL|server certificate for|"
+        r"SSL error: (?!unexpected eof)|requires a valid client certificate",
+        "check sslmode, sslrootcert, sslcert and sslkey behind the ? of [catalog] uri",
+        who=CATALOG,
+        lead="cannot be reached by TLS",
+    ),
+    _act(
+        f"{_DATABASE} {_SQL}StatementError",
+        r"invalid (dsn|connection option|sslmode|port|URI|integer value)",
+        "correct [catalog] uri",
+        who=CATALOG,
+    ),
+    _act(
+        _DATABASE,
+        r"\[42P01\]|relation \S+ does not exist",
+        "is it the right database and schema, and is init_catalog_tables not switched off?",
+        who=CATALOG,
+        lead="has no catalog's tables",
+    ),
+    _wait(
+        f"{_SQL}OperationalError {_SQL}InterfaceError {_SQL}InternalError {_SQL}IntegrityError "
+        f"{_SQL}TimeoutError",
+        who=CATALOG,
+    ),
+    _act(
+        f"{_SQL}ProgrammingError {_SQL}DataError {_SQL}NotSupportedError",
+        "",
+        "is [catalog] uri that of a database that Iceberg's SQL catalog can use?",
+        who=CATALOG,
+    ),
+    _wait(f"{_SQL}DBAPIError {_SQL}DisconnectionError sqlite3. psycopg2. psycopg.", who=CATALOG),
+    _bug("sqlalchemy."),
+)
+
+_GLUE = (
+    _bug(f"{_AWS}ParamValidationError"),
+    _act(
+        f"{_AWS}NoCredentialsError {_AWS}PartialCredentialsError",
+        "",
+        "set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role",
+        lead="was not asked, as there are no keys of AWS",
+        keys=True,
+    ),
+    _act(
+        f"{_AWS}UnauthorizedSSOTokenError {_AWS}SSOTokenLoadError {_AWS}TokenRetrievalError",
+        "",
+        "log in again: aws sso login",
+        lead="was not asked, as the login of AWS is over",
+        keys=True,
+    ),
+    _act(
+        _CLIENT_ERROR,
+        r"\[(RequestTimeTooSkewed|RequestExpired)\]|Signature (expired|not yet current)",
+        "set the clock of this machine",
+        lead="refuses the login",
+    ),
+    _act(
+        _CLIENT_ERROR,
+        r"\[ExpiredToken\w*\]",
+        "the session of AWS has expired: log in again, or use keys or a role that are renewed",
+        lead="refuses the login",
+        keys=True,
+    ),
+    _act(
+        _CLIENT_ERROR,
+        r"\[(UnrecognizedClient\w*|InvalidClientTokenId|InvalidAccessKeyId|AuthFailure|MissingAuthenticationToken\w*|"
+        r"SignatureDoesNotMatch|InvalidSignature\w*|IncompleteSignature\w*|OptInRequired)\]",
+        "check access key, secret key, session token and region in [catalog], or those of the profile",
+        lead="refuses the login",
+        keys=True,
+    ),
+    _act(
+        _CLIENT_ERROR,
+        r"\[(AccessDenied\w*|NotAuthorized\w*|UnauthorizedOperation|FederatedResource\w*)\]|"
+        r"not authorized to perform",
+        "give the user of [catalog] the right, in IAM and, where it rules, in Lake Formation",
+        lead="does not allow it",
+        keys=True,
+    ),
+    _wait(
+        _CLIENT_ERROR,
+        r"\[(\w*Throttl\w*|TooManyRequests\w*|RequestLimitExceeded|SlowDown|BandwidthLimitExceeded|"
+        r"ProvisionedThroughputExceeded\w*|ConcurrentRunsExceeded\w*)\]|\[HTTP 429\]|Rate exceeded",
+        "if this goes on, commit less often (--commit-interval), or ask AWS for a higher quota",
+        lead="has too much to do",
+    ),
+    _act(_CLIENT_ERROR, r"\[ResourceNumberLimitExceeded\w*\]", "ask AWS for a higher quota"),
+    _wait(
+        _CLIENT_ERROR,
+        r"\[HTTP (408|5\d\d)\]|\[(Internal\w*|ServiceUnavailable\w*|OperationTimeout\w*|RequestTimeout\w*)\]",
+    ),
+    _act(_CLIENT_ERROR, r"\[HTTP 4\d\d\]", "the same request would be refused again: is [catalog] right?"),
+    _wait("botocore. boto3. s3transfer. aiobotocore."),
+)
+
+_METASTORE = (
+    _act(
+        f"{_HIVE} thrift.",
+        r"AccessControlException|Permission denied|HiveAccessControl|not authorized|No privilege",
+        "give the user the right, on the database and on its folder",
+        who=CATALOG,
+        lead="does not allow it",
+    ),
+    _act(
+        f"{_HIVE} thrift.",
+        r"No FileSystem for scheme|ClassNotFoundException|NoClassDefFoundError",
+        "the Hive metastore lacks the jars of the warehouse's storage: add them there (for s3a: hadoop-aws)",
+        who=CATALOG,
+        lead="cannot use the storage",
+    ),
+    _act(
+        "thrift.Thrift.TApplicationException",
+        r"Invalid method name",
+        "is it a Hive metastore of version 2.3 or later? Older ones: hive.hive2-compatible = true",
+        who=CATALOG,
+    ),
+    _act(
+        "thrift.protocol.TProtocol.TProtocolException thrift.transport.TTransport.TTransportException",
+        r"bad version|No protocol version|frame size|TSaslClientTransport|Could not start SASL|Bad status",
+        "is [catalog] uri the Thrift port of a Hive metastore (9083), and does it ask for Kerberos?",
+        who=CATALOG,
+        lead="does not speak as a Hive metastore",
+    ),
+    _act(
+        f"{_HIVE}InvalidObjectException {_HIVE}InvalidOperationException {_HIVE}InvalidInputException "
+        f"{_HIVE}ConfigValSecurityException",
+        "",
+        "the same request would be refused again",
+        who=CATALOG,
+    ),
+    _wait("thrift. hive_metastore.", who=CATALOG),
+)
+
+# PyIceberg asks REST catalogs by it. Before the storage's rows: their words may be part of an address.
+_NET = (_wait("requests. urllib3."),)
+
+_KEYS = (
+    "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
+)
+_STORE = (
+    _act(
+        _OS,
+        r"AWS Error NO_SUCH_BUCKET|Azure.*\[?ContainerNotFound|google::cloud::Status\(NOT_FOUND.*bucket|"
+        r"specified bucket does not exist|Container .*does not exist",
+        "create that bucket, or correct warehouse (and s3.endpoint) in [catalog]",
+        who=STORAGE,
+        lead="has no such bucket",
+    ),
+    _act(
+        _OS,
+        r"configured region is .* while the bucket|AWS Error \w+ \(HTTP status 301\)|"
+        r"AuthorizationHeaderMalformed|"
+        r"PermanentRedirect|IllegalLocationConstraint",
+        "set s3.region in [catalog] to the bucket's region",
+        who=STORAGE,
+        lead="has the bucket in another region",
+    ),
+    _act(
+        _OS,
+        r"AWS Error (REQUEST_TIME_TOO_SKEWED|REQUEST_EXPIRED)|RequestTimeTooSkewed",
+        "set the clock of this machine",
+        who=STORAGE,
+        lead="refuses the login",
+    ),
+    _act(
+        _OS,
+        r"AWS Error (INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
+        r"INVALID_CLIENT_TOKEN_ID|"
+        r"UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INCOMPLETE_SIGNATURE|OPT_IN_REQUIRED)|ExpiredToken|"
+        r"InvalidToken|google::cloud::Status\(UNAUTHENTICATED|Could not create a OAuth2 access token|"
+        r"AuthenticationFailed|InvalidAuthenticationInfo|no AWS credentials|anonymous caller",
+        _KEYS,
+        who=STORAGE,
+        lead="refuses the keys",
+        keys=True,
+    ),
+    _act(
+        _OS,
+        r"QuotaExceeded|XMinioStorageFull|InsufficientCapacity",
+        "make room there, or raise the quota",
+        who=STORAGE,
+        lead="is full",
+    ),
+    _act(
+        _OS,
+        r"KMS|KeyDisabled|s3:x-amz-server-side",
+        "check s3.sse-kms-key-id in [catalog] and the right to use that key",
+        who=STORAGE,
+        lead="cannot encrypt",
+        keys=True,
+    ),
+    _act(
+        _OS,
+        r"AWS Error ACCESS_DENIED|AWS Error \w+ \(HTTP status 40[13]\)|AWS Error \[code 15\]|"
+        r"google::cloud::Status\(PERMISSION_DENIED|AuthorizationFailure|AuthorizationPermissionMismatch",
+        "may its keys list, read, write and delete there? If they may, " + _KEYS,
+        who=STORAGE,
+        lead="does not allow it",
+        keys=True,
+    ),
+    _act(
+        _OS,
+        r"AWS Error \w+ \(HTTP status 400\).*InvalidBucketName|Bucket name",
+        "correct the bucket's name in warehouse",
+        who=STORAGE,
+    ),
+    _act(
+        _OS,
+        r"AWS Error \w+ \(HTTP status 400\)",
+        "check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]",
+        who=STORAGE,
+        lead="does not take the request",
+        keys=True,
+    ),
+    _wait(
+        _OS,
+        r"AWS Error (SLOW_DOWN|THROTTLING)|google::cloud::Status\(RESOURCE_EXHAUSTED|ServerBusy",
+        "if this goes on, commit less often (--commit-interval)",
+        who=STORAGE,
+        lead="has too much to do",
+    ),
+    _wait(_OS, r"AWS Error|Azure|google::cloud|in bucket|HDFS", who=STORAGE),
+    _wait(
+        _OS,
+        r"\[Errno (28|122)\]|\[errno (28|122)\]|No space left|quota exceeded",
+        "make room on its disk",
+        who=STORAGE,
+        lead="is full",
+    ),
+    _wait(
+        _OS,
+        r"\[errno (1|13|30)\]|access denied|Permission denied|Read-only file system",
+        "may you write there, and is its disk mounted? [catalog] warehouse says where it lies",
+        who=STORAGE,
+        lead="does not take it",
+    ),
+    _wait(
+        _OS,
+        r"\[errno (2|5|20|21|116)\]|does not exist|file not found|already exists",
+        "is its disk mounted, and has nobody deleted files of the table?",
+        who=STORAGE,
+        lead="lacks what should be there",
+    ),
+)
+
+# Clients of storage that need not be installed, and whatever else is of the network or a disk.
+_OTHERS = (
+    _act(
+        "google.auth.exceptions.DefaultCredentialsError", "", "log in to Google Cloud", who=STORAGE, keys=True
+    ),
+    _act(
+        "azure.core.exceptions.ClientAuthenticationError",
+        "",
+        "check adls.* in [catalog]",
+        who=STORAGE,
+        keys=True,
+    ),
+    _wait("aiohttp. google. gcsfs. azure. adlfs. fsspec. s3fs."),
+    _wait("pyarrow.lib.ArrowException", r"^\[\] \[HTTP \] Unknown error: ", who=STORAGE),
+    _wait(_OS),
+)
+
+ROWS: Final = (
+    *_DRIVERS,
+    *_SETTINGS,
+    *_TLS,
+    *_REST,
+    *_DATABASES,
+    *_GLUE,
+    *_METASTORE,
+    *_NET,
+    *_STORE,
+    *_OTHERS,
+)
