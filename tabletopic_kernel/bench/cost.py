@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import Committed, FilesStaged
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 

@@ -26,7 +26,7 @@ from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.clock import now_ms
 from tabletopic_kernel.model.errors import InternalError, UsageError
 from tabletopic_kernel.model.settings.sections import Settings, table_identifier
-from tabletopic_kernel.pipeline.write.data_files import data_root
+from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench

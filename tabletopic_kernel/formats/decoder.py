@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, StringType
 
 from tabletopic_kernel.formats import FORMATS
-from tabletopic_kernel.formats.blame import is_trouble, last_line
 from tabletopic_kernel.formats.driver import Decoded
 from tabletopic_kernel.formats.json.infer import Reserved
+from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.whole_value import WholeValueDecoder
 from tabletopic_kernel.formats.wire import SchemaKey, prefix
 from tabletopic_kernel.formats.writer_schema import WriterSchema

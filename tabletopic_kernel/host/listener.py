@@ -18,8 +18,7 @@ from tabletopic_kernel.host.staged import StagedBatches
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import ReplayRequest
-from tabletopic_kernel.pipeline.plan import Needs, StagePlan
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)

@@ -29,8 +29,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger, Offsets, added
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Needs, StagePlan
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable

@@ -21,7 +21,7 @@ from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import ReplayRequest
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.pipeline.plan import StagedBatch
 
 _RATE_WINDOW_S = 10.0
 _SAMPLES = 5  # refused records that an event shows

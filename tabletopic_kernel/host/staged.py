@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.pipeline.plan import StagedBatch
 
 # Staged and not committed: beyond this the worker waits, so an outage of the catalog fills no disk.
 _MAX_BATCHES = 64

@@ -18,12 +18,10 @@ from tabletopic_kernel.formats.decoder import BadSchemaError, cached_decoder
 from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE
-from tabletopic_kernel.pipeline.conform import conform, part
-from tabletopic_kernel.pipeline.decode.kafka_columns import headers_of
-from tabletopic_kernel.pipeline.decode.rename import rename
+from tabletopic_kernel.pipeline.conform import conform, headers_of, part, rename
 from tabletopic_kernel.pipeline.plan import KeyPlan, StagePlan
 from tabletopic_kernel.pipeline.split_by_schema import Group, split
-from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+from tabletopic_kernel.pipeline.write import Refusals
 
 _NOT_TEXT_MESSAGE = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 _NOBODY = Refusals(np.empty(0, np.int64), None, "", "")

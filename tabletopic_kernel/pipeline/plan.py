@@ -1,20 +1,21 @@
-"""What the coordinator tells a task, and what a task tells it back."""
+"""What is handed over: the coordinator's plan to a task, its result back, and a worker's staged batches."""
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.formats.writer_schema import WriterSchema
-from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.decode.narrow import MIN_ALIKE
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
@@ -234,3 +235,48 @@ class StageResult:
         columns, key_ids = tuple(self.needed_columns), frozenset(self.needed_keys)
         proved = frozenset(self.proved), frozenset(self.proved_keys)
         return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids, *proved)
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """Data files that no snapshot refers to yet, and the offsets they stand for.
+
+    ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row,
+    by reason, and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows
+    these are; such a batch stands for no offsets.
+    """
+
+    offsets: StagedOffsets
+    files: tuple[DataFile, ...]
+    rows: int
+    seconds: float
+    dead_letters: tuple[DataFile, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    samples: tuple[RefusedRecord, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    replay_id: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.file_size_in_bytes for file in (*self.files, *self.dead_letters))
+
+
+class Listener(Protocol):
+    """Whom a worker reports to; called from the worker's threads."""
+
+    def staged(self, batch: StagedBatch) -> None:
+        """Take a batch; blocks while too much waits for its commit."""
+
+    def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
+        """Meet the needs of a batch; raises when it cannot be done.
+
+        ``recheck``: a new batch begins, so other schemas that the registry did not know are forgotten.
+        """
+        ...
+
+    def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
+        """Delete files that no commit will take (I10)."""
+
+    def ended(self, error: Exception | None) -> None:
+        """The query is over; None after ``stop``."""

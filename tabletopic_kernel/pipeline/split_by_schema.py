@@ -20,7 +20,7 @@ from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_heade
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.split_glue import split_glue
-from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+from tabletopic_kernel.pipeline.write import Refusals
 
 _Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 

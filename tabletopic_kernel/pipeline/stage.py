@@ -18,22 +18,20 @@ import numpy as np
 import pyarrow as pa
 
 from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.rejection import Narrowed, narrowed
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.decode.group_rows import GroupRows, Made
-from tabletopic_kernel.pipeline.decode.kafka_columns import headers_of, note_newest, with_null_headers
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan, load_plan
-from tabletopic_kernel.pipeline.decode.narrow import Narrowed, narrowed
+from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_null_headers
+from tabletopic_kernel.pipeline.decode import GroupRows, LoadedPlan, Made, load_plan
 from tabletopic_kernel.pipeline.keys import KeyColumns
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StagePlan, StageResult
-from tabletopic_kernel.pipeline.projection.stuck import has_to_end
+from tabletopic_kernel.pipeline.projection.child import has_to_end
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
-from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
-from tabletopic_kernel.pipeline.write.buffer import Held
-from tabletopic_kernel.pipeline.write.dead_letters import Refusals, dead_letters_of
+from tabletopic_kernel.pipeline.transform_columns import TOMBSTONE
+from tabletopic_kernel.pipeline.write import Held, Refusals, dead_letters_of
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")

@@ -22,7 +22,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
 from tabletopic_kernel.model.ledger import PREFIX, Ledger, Offsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 
 DEAD_LETTERS_OF_PROPERTY = f"{PREFIX}dead-letters-of"

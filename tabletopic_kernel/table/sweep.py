@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from tabletopic_kernel.clients.catalog import delete_files, lends_keys, list_files, reachable
 from tabletopic_kernel.clients.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
-from tabletopic_kernel.pipeline.write.data_files import epochs_root
+from tabletopic_kernel.pipeline.write import epochs_root
 from tabletopic_kernel.table.locations import file_name, normal_location
 from tabletopic_kernel.table.snapshot import ledger_of, newest_epoch, summary
 

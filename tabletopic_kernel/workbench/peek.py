@@ -16,18 +16,17 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
-from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.rejection import Refused, narrowed
 from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, BAD_SCHEMA_HEADER, INTERNAL_ERROR
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.decode.narrow import narrowed
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
-from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
-from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+from tabletopic_kernel.pipeline.transform_columns import reserved_in_rows
+from tabletopic_kernel.pipeline.write import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
 from tabletopic_kernel.table.schemas.key_types import key_subject
 from tabletopic_kernel.table.schemas.subjects import why_foreign

@@ -23,7 +23,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import base_properties
 from tests.formats.avro_cases import plain_rows
 

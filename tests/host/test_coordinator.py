@@ -14,8 +14,7 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step
-from tabletopic_kernel.pipeline.plan import Needs
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
+from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.host.rig import Rig, drain
 from tests.table.samples import (

@@ -23,7 +23,7 @@ from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties

@@ -31,7 +31,7 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tests.formats import damage

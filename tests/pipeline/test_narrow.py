@@ -24,18 +24,16 @@ from tabletopic_kernel.formats.json import payload as json_payload
 from tabletopic_kernel.formats.protobuf import decoder as decode_protobuf
 from tabletopic_kernel.formats.protobuf import exact as protobuf_exact
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
+from tabletopic_kernel.formats.rejection import MIN_ALIKE, narrowed
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline import decode, stage, transform
 from tabletopic_kernel.pipeline import keys as keys_module
-from tabletopic_kernel.pipeline import stage
-from tabletopic_kernel.pipeline.decode import group_rows
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
-from tabletopic_kernel.pipeline.decode.narrow import MIN_ALIKE, narrowed
+from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.projection import projection as sql_projection
-from tabletopic_kernel.pipeline.transform import debezium, transform
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry
@@ -131,8 +129,8 @@ PLACES: list[tuple[str, int, Any, str]] = [
     ("avro", 120, stage, "split"),
     ("avro", 120, keys_module.KeyReader, "read"),
     ("avro", 120, transform.Flatten, "rows"),
-    ("avro", 120, group_rows, "conform"),
-    ("avro", 120, group_rows, "kafka_columns"),
+    ("avro", 120, decode, "conform"),
+    ("avro", 120, decode, "kafka_columns"),
     ("protobuf", 30, protobuf_exact.ExactEngine, "row"),
     ("protobuf", 120, decode_protobuf.ProtobufDecoder, "decode"),
     ("json_schema", 10, json_exact.ExactEngine, "row"),
@@ -140,7 +138,7 @@ PLACES: list[tuple[str, int, Any, str]] = [
     ("json", 120, stage, "unsplit"),
     ("json", 120, decode_json.JsonDecoder, "decode"),
     ("json", 10, json_exact.ExactEngine, "row"),
-    ("debezium", 120, debezium.Unwrap, "rows"),
+    ("debezium", 120, transform.Unwrap, "rows"),
     ("debezium_json", 120, json_payload.PayloadDecoder, "decode"),
     ("projection", 120, sql_projection.SqlProjection, "rows"),
     ("whole", 120, transform.WholeValue, "rows"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.pipeline.worker.refused_share import MIN_IF_ALL, MIN_RECORDS, RefusedShare
+from tabletopic_kernel.pipeline.worker.explain import MIN_IF_ALL, MIN_RECORDS, RefusedShare
 
 BATCHES = st.lists(
     st.integers(1, 600).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1

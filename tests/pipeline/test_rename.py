@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tabletopic_kernel.pipeline.decode.rename import rename
+from tabletopic_kernel.pipeline.conform import rename
 
 INNER = pa.struct([("x", pa.int32()), ("y", pa.large_string())])
 COLUMNS = {

@@ -25,7 +25,7 @@ from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.pipeline.projection import guard
 from tabletopic_kernel.pipeline.projection import projection as sql_projection
@@ -327,7 +327,7 @@ import pyarrow as pa
 from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.pipeline.projection import guard as sql_guard
 from tabletopic_kernel.pipeline.projection.statement import connect
-from tabletopic_kernel.pipeline.projection.stuck import has_to_end
+from tabletopic_kernel.pipeline.projection.child import has_to_end
 sql_guard.RECORD_S = sql_guard._GRACE_S = sql_guard._LOOK_S = 0.2
 def ask(query):
     connection = connect()

@@ -28,7 +28,7 @@ from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import stage
-from tabletopic_kernel.pipeline.decode.loaded import load_plan
+from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties

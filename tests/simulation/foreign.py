@@ -20,7 +20,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TOPIC_PROPERTY
 from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR

@@ -28,7 +28,7 @@ from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
-from tabletopic_kernel.pipeline.write.data_files import data_root, epochs_root
+from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable

@@ -37,8 +37,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tabletopic_kernel.clients import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
-from tabletopic_kernel.pipeline import conform
-from tabletopic_kernel.pipeline.write import data_files
+from tabletopic_kernel.pipeline import conform, write
 from tabletopic_kernel.table.schemas import keeper, versions
 
 
@@ -197,7 +196,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (ExecutorFactory, "_instance_pid", os.getpid()),
             (storage, "ThreadPoolExecutor", _AtOnce),
             (serializers, "TableMetadataUtil", _Parsed),
-            (data_files, "TableMetadataUtil", _Parsed),
+            (write, "TableMetadataUtil", _Parsed),
             (keeper, "make_decoder", cached_decoder),
             (versions, "make_decoder", cached_decoder),
             (TableProperties, "WRITE_AVRO_COMPRESSION_DEFAULT", "null"),

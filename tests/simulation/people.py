@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.simulation.faults import OUTAGES
 from tests.simulation.kafka import BAD, HOLE, LEARNED, UNKNOWN

@@ -15,11 +15,10 @@ from tabletopic_kernel.host.listener import PlanRequest, WorkerListener
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.decode.loaded import load_plan
-from tabletopic_kernel.pipeline.plan import Needs, StagePlan
+from tabletopic_kernel.pipeline.decode import load_plan
+from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.stage import Stage
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

@@ -25,8 +25,8 @@ from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 
 if TYPE_CHECKING:

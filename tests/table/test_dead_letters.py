@@ -21,9 +21,8 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import LostOwnershipError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, TablePlan
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
-from tabletopic_kernel.pipeline.write.data_files import DataFileWriter
+from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, TablePlan
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.samples import answer_lost, never_arrived, refused

@@ -24,9 +24,8 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.plan import StagedBatch, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tests.pipeline.source import SOURCE
 from tests.table.samples import TOPIC, FakeBroker, FakeControl, FakeRegistry

@@ -16,7 +16,7 @@ from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.errors import BadRecordError, RetryableError
 from tabletopic_kernel.model.progress.events import SchemaRefused
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
+from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.history import topic_schema
 from tabletopic_kernel.table.schemas.subjects import record_names, why_foreign

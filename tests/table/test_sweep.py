@@ -27,7 +27,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.write.data_files import data_root
+from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import sweep
 from tests.host.rig import Rig, drain, made_rig

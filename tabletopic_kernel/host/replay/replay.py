@@ -35,11 +35,10 @@ from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, U
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.decode.loaded import LoadedPlan
-from tabletopic_kernel.pipeline.plan import Needs, StagePlan, StageResult
+from tabletopic_kernel.pipeline.decode import LoadedPlan
+from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
-from tabletopic_kernel.pipeline.worker.listener import StagedBatch
-from tabletopic_kernel.pipeline.write.dead_letters import Refusals
+from tabletopic_kernel.pipeline.write import Refusals
 
 # Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.
 _ROUND_LETTERS = 50_000

@@ -3,7 +3,7 @@
 A host has other topics, and a statement computes what does not depend on the records as it is planned. So
 hosts and commands plan projections here, and run them here where they need rows (a replay). Workers, which
 Spark starts anew when they end, run them themselves, for the way to another process costs more than the
-statement.
+statement; they ask here whether something in them cannot be ended.
 
 The process gets pickled requests on standard input, one after another, and answers on standard output.
 """
@@ -16,6 +16,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Mapping
 from functools import lru_cache
@@ -25,7 +26,20 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.model.errors import ProjectionError
-from tabletopic_kernel.pipeline.transform.rows import Rows
+from tabletopic_kernel.pipeline.transform_columns import Rows
+
+_STUCK = threading.Event()
+
+
+def note_stuck() -> None:
+    """Say that a thread of this process goes on and cannot be ended."""
+    _STUCK.set()
+
+
+def has_to_end() -> bool:
+    """Whether it was said."""
+    return _STUCK.is_set()
+
 
 # Wall clock, after which the process ends itself, also within a function of DuckDB's; the limits of
 # sql_guard, in CPU time, come first unless the machine is very busy.

@@ -24,17 +24,16 @@ from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, Re
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
 from tabletopic_kernel.pipeline.worker.explain import (
+    RefusedShare,
     explain_alike,
     explain_no_table,
     explain_refused,
     explain_trouble,
 )
-from tabletopic_kernel.pipeline.worker.listener import Listener, StagedBatch
-from tabletopic_kernel.pipeline.worker.refused_share import RefusedShare
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.avro.schema import parse
-from tabletopic_kernel.formats.blame import is_trouble, last_line
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.types import aliases_of
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.formats.writer_schema import WriterSchema
 from tabletopic_kernel.model.columns.evolution import VALUE, evolve, known_by
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, value_columns
+from tabletopic_kernel.pipeline.transform_columns import AFTER, BEFORE, value_columns
 from tabletopic_kernel.table.schemas.projection_columns import Fitting, first_fitting, fitting
 from tabletopic_kernel.table.snapshot import TopicTable
 

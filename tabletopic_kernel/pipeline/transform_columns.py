@@ -1,20 +1,45 @@
 """Transforms: which columns the table has for the columns that records are decoded to, and the way back.
 
-The same step for rows is ``pipeline/transform/transform.py``.
+The same step for rows is ``pipeline/transform.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import numpy as np
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestamptzType, UUIDType
 
+from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.json.infer import merged_columns
 from tabletopic_kernel.formats.json.types import REST
+from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, evolve
 from tabletopic_kernel.model.errors import ActionNeededError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Columns by name, and which of the rows given they are.
+
+    ``kept`` are their indexes, ascending. The others are ``refused``, or ask for no row and are counted in
+    ``passed_over``: together each row once.
+    """
+
+    columns: dict[str, pa.Array]
+    kept: Positions
+    refused: list[Refused] = field(default_factory=list)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+
+
+def every(count: int) -> Positions:
+    """The indexes of ``count`` rows."""
+    return np.arange(count, dtype=np.int64)
+
 
 Transform = Literal["flatten", "none", "flatten_debezium"]
 

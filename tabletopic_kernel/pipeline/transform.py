@@ -1,10 +1,16 @@
-"""Change events of Debezium become the rows that they tell of, with ``_cdc`` beside the row's columns.
+"""The step between decode and conform: decoded rows become the value's columns of the table.
 
-Source of the rules: Debezium's documentation, "Data change events". Names in ``_cdc`` are those that AutoMQ's
+Nothing changes, or the value is one column, or change events of Debezium become the rows that they tell of,
+with ``_cdc`` beside the row's columns, or a projection is run. What that does to columns, without rows, is
+``pipeline/transform_columns.py``.
+
+Source of Debezium's rules: its documentation, "Data change events". Names in ``_cdc`` are those that AutoMQ's
 table topics and Iceberg's Kafka Connect transforms use.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +21,12 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY, arrow_schema_of
+from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import NOT_AN_ENVELOPE
 from tabletopic_kernel.pipeline.conform import fit
-from tabletopic_kernel.pipeline.transform.columns import (
+from tabletopic_kernel.pipeline.plan import Projection
+from tabletopic_kernel.pipeline.projection.child import ChildProjection
+from tabletopic_kernel.pipeline.transform_columns import (
     AFTER,
     BEFORE,
     CDC,
@@ -28,9 +37,15 @@ from tabletopic_kernel.pipeline.transform.columns import (
     SOURCE,
     TS,
     NotAnEnvelopeError,
+    Rows,
+    Transform,
+    every,
     row_columns,
 )
-from tabletopic_kernel.pipeline.transform.rows import Rows
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+
 
 _OPS = [*ROW_OPS, *ROWLESS_OPS]
 _OPS_ARRAY = pa.array(_OPS, pa.large_string())
@@ -162,3 +177,49 @@ def _time(millis: pa.Array) -> pa.Array:
 
 def _taken(array: pa.Array | pa.RecordBatch, kept: Positions) -> pa.Array | pa.RecordBatch:
     return array if len(kept) == len(array) else array.take(pa.array(kept))
+
+
+class Step(Protocol):
+    """One transform."""
+
+    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+        """What becomes of decoded rows; ``offsets``: of their records."""
+        ...
+
+
+def make_step(transform: Transform, decoded: Schema) -> Step:
+    """The step of a transform, for rows of these columns."""
+    match transform:
+        case "flatten":
+            return Flatten()
+        case "none":
+            return WholeValue()
+        case "flatten_debezium":
+            return Unwrap(decoded)
+
+
+def make_projection(plan: Projection, *, is_worker: bool) -> SqlProjection | ChildProjection:
+    """The projection of a plan: in this process, which Spark starts anew when it ends, or in a child."""
+    if not is_worker:
+        return ChildProjection(plan.text, plan.columns)
+    from tabletopic_kernel.pipeline.projection import projection as sql_projection  # noqa: PLC0415 - DuckDB, where it is needed
+
+    return sql_projection.SqlProjection(plan.text, plan.columns)
+
+
+class Flatten:
+    """Each field of the value is a column."""
+
+    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+        """See ``Step``."""
+        return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), every(len(batch)))
+
+
+class WholeValue:
+    """All fields are in one column."""
+
+    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+        """See ``Step``."""
+        if batch.schema.names == [VALUE]:  # a value that is no record is in that column already
+            return Flatten().rows(batch, offsets)
+        return Rows({VALUE: batch.to_struct_array()}, every(len(batch)))
