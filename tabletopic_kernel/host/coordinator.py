@@ -20,14 +20,13 @@ import threading
 from collections import deque
 from functools import partial
 
-from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, WorkerListener
+from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, StagedBatches, WorkerListener
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay.replay import Replays
+from tabletopic_kernel.host.replay import Replays
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import source_spec
 from tabletopic_kernel.host.schedule import Schedule
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.staged import StagedBatches
 from tabletopic_kernel.model.commit_cycle import (
     CLOSED_EVENT,
     Action,

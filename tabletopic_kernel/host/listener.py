@@ -1,10 +1,13 @@
-"""What a worker's threads tell the coordinator, and ask of it."""
+"""What a worker's threads tell the coordinator and ask of it, and the staged batches that wait for their
+commit.
+"""
 
 from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -14,12 +17,59 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import check_same_topic
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.staged import StagedBatches
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
+
+# Staged and not committed: beyond this the worker waits, so an outage of the catalog fills no disk.
+_MAX_BATCHES = 64
+_MAX_COMMITS = 4  # times commit_bytes
+
+
+class StagedBatches:
+    """In the order of their offsets. May be used from any thread; ``_room`` guards the list."""
+
+    def __init__(self) -> None:
+        self._room = threading.Condition()
+        self._batches: list[StagedBatch] = []
+
+    def __len__(self) -> int:
+        return len(self.now())
+
+    def now(self) -> tuple[StagedBatch, ...]:
+        """All that wait."""
+        with self._room:
+            return tuple(self._batches)
+
+    @property
+    def bytes(self) -> int:
+        """Size of their files."""
+        return sum(batch.bytes for batch in self.now())
+
+    def add(self, batch: StagedBatch) -> None:
+        """Put a batch at the end."""
+        with self._room:
+            self._batches.append(batch)
+
+    def remove(self, count: int | None = None) -> list[StagedBatch]:
+        """Take the first ``count`` batches out, or all."""
+        with self._room:
+            gone = self._batches[:count]
+            self._batches = self._batches[len(gone) :]
+            self._room.notify_all()
+        return gone
+
+    def wait_for_room(self, commit_bytes: int, stopping: Callable[[], bool]) -> None:
+        """Wait while too much is uncommitted; returns at once when the worker is to stop."""
+        limit = _MAX_COMMITS * commit_bytes
+        with self._room:
+            while not stopping() and (
+                len(self._batches) > _MAX_BATCHES or sum(one.bytes for one in self._batches) > limit
+            ):
+                self._room.wait(0.5)
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,11 +17,16 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
-from tabletopic_kernel.table.schema_services import SchemaServices
-from tabletopic_kernel.table.schemas.key_types import newest_key_type
-from tabletopic_kernel.table.schemas.projection_columns import Fitting
+from tabletopic_kernel.table.schemas.fitting import (
+    Fitting,
+    WriterColumns,
+    first_columns,
+    names_of_before,
+    outcome,
+)
+from tabletopic_kernel.table.schemas.lookup import SchemaServices
 from tabletopic_kernel.table.schemas.registered import FittedSchema
-from tabletopic_kernel.table.schemas.versions import WriterColumns, first_columns, names_of_before, outcome
+from tabletopic_kernel.table.schemas.writers import newest_key_type
 from tabletopic_kernel.table.snapshot import TopicTable
 
 _TRIES = 5  # another writer changed the schema at the same moment

@@ -16,7 +16,7 @@ from tabletopic_kernel.model.columns.iceberg_types import spell
 from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
+from tabletopic_kernel.table.schemas.fitting import WriterColumns, writer_columns
 from tabletopic_kernel.table.schemas.writers import value_writer
 from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, summary
 

@@ -13,7 +13,6 @@ from pyiceberg.table.update import (
 )
 
 from tabletopic_kernel.clients.catalog import reachable
-from tabletopic_kernel.clients.requirements import same_specs
 from tabletopic_kernel.model.columns.partitions import (
     next_spec,
     partition_spec,
@@ -23,6 +22,7 @@ from tabletopic_kernel.model.columns.partitions import (
 from tabletopic_kernel.model.errors import HeadMovedError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.transaction import same_specs
 
 
 def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:

@@ -36,7 +36,6 @@ from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
-from tabletopic_kernel.clients.requirements import same_schemas
 from tabletopic_kernel.clients.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import (
@@ -61,7 +60,7 @@ from tabletopic_kernel.table.schemas.registered import (
     registered_schemas_of,
     registered_schemas_property,
 )
-from tabletopic_kernel.table.transaction import QuickTransaction
+from tabletopic_kernel.table.transaction import QuickTransaction, same_schemas
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"

@@ -28,9 +28,8 @@ from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.transform_columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
-from tabletopic_kernel.table.schemas.key_types import key_subject
-from tabletopic_kernel.table.schemas.subjects import why_foreign
-from tabletopic_kernel.table.schemas.writers import key_writer, value_writer, whole_writer
+from tabletopic_kernel.table.schemas.lookup import why_foreign
+from tabletopic_kernel.table.schemas.writers import key_subject, key_writer, value_writer, whole_writer
 
 
 @dataclass(frozen=True)

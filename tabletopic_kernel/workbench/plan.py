@@ -26,17 +26,23 @@ from tabletopic_kernel.model.settings.sections import TopicSettings, table_ident
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.table.layout import partition_change
-from tabletopic_kernel.table.schemas.candidate import UNREGISTERED, Candidate, candidate_writer
-from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
-from tabletopic_kernel.table.schemas.key_types import key_subject, newest_key_type
-from tabletopic_kernel.table.schemas.versions import (
+from tabletopic_kernel.table.schemas.fitting import (
     WriterColumns,
     first_columns,
     names_of_before,
     outcome,
     writer_columns,
 )
-from tabletopic_kernel.table.schemas.writers import value_writer, whole_writer
+from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
+from tabletopic_kernel.table.schemas.writers import (
+    UNREGISTERED,
+    Candidate,
+    candidate_writer,
+    key_subject,
+    newest_key_type,
+    value_writer,
+    whole_writer,
+)
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.newest_record import check_newest
 

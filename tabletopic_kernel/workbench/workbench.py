@@ -39,10 +39,10 @@ from tabletopic_kernel.workbench.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.host.host import Host
-    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.host.replay_plan import ReplayPlan
     from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
-    from tabletopic_kernel.query.answer import Answer
-    from tabletopic_kernel.table.schemas.candidate import Candidate
+    from tabletopic_kernel.query.engine import Answer
+    from tabletopic_kernel.table.schemas.writers import Candidate
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
@@ -120,7 +120,7 @@ class Workbench(Clients):
             UsageError: no such topic, a setting that is none, a file that cannot be read.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.table.schemas.candidate import read_candidate  # noqa: PLC0415
+        from tabletopic_kernel.table.schemas.writers import read_candidate  # noqa: PLC0415
 
         check_table_topic(topic)
         if schema is None and schema_type is not None:
@@ -236,7 +236,7 @@ class Workbench(Clients):
 
         Arguments and errors as ``replay``.
         """
-        from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
+        from tabletopic_kernel.host.replay import dead_letters_where  # noqa: PLC0415
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
@@ -249,7 +249,7 @@ class Workbench(Clients):
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
         """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""
-        from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
+        from tabletopic_kernel.host.replay_plan import plan_replay  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog())

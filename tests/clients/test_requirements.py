@@ -9,7 +9,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.clients.requirements import same_specs
+from tabletopic_kernel.table.transaction import same_specs
 
 _NAME = TableIdentifier(namespace=Namespace(["default"]), name="t")
 

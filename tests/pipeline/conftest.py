@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.pipeline.projection.projection import SqlProjection
-from tabletopic_kernel.table.schemas import projection_columns as projected
+from tabletopic_kernel.table.schemas import fitting as projected
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tabletopic_kernel.query.answer import no_such_table
-from tabletopic_kernel.query.tables_in_sql import quote, quote_default, tables_in, wants_table_list
+from tabletopic_kernel.query.engine import no_such_table
+from tabletopic_kernel.query.sql import quote, quote_default, tables_in, wants_table_list
 
 
 @pytest.fixture(scope="module")

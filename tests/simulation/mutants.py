@@ -24,7 +24,7 @@ from tabletopic_kernel.host import listener, owner
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay.replay import Replay
+from tabletopic_kernel.host.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger

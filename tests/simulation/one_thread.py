@@ -38,7 +38,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from tabletopic_kernel.clients import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.pipeline import conform, write
-from tabletopic_kernel.table.schemas import keeper, versions
+from tabletopic_kernel.table.schemas import fitting, keeper
 
 
 class _AtOnce(Executor):
@@ -198,7 +198,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (serializers, "TableMetadataUtil", _Parsed),
             (write, "TableMetadataUtil", _Parsed),
             (keeper, "make_decoder", cached_decoder),
-            (versions, "make_decoder", cached_decoder),
+            (fitting, "make_decoder", cached_decoder),
             (TableProperties, "WRITE_AVRO_COMPRESSION_DEFAULT", "null"),
             (ManifestWriter, "_with_partition", _same_entry_schema),
             (avro_file, "AvroSchemaConversion", _Conversion),

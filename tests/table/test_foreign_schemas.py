@@ -19,8 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.history import topic_schema
-from tabletopic_kernel.table.schemas.subjects import record_names, why_foreign
-from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
+from tabletopic_kernel.table.schemas.lookup import UnknownSchemas, record_names, why_foreign
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry
@@ -313,7 +312,7 @@ def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: 
     def fail(*_: Any) -> None:
         raise KeyError("odd")
 
-    monkeypatch.setattr("tabletopic_kernel.table.schemas.versions.aliases_of", fail)
+    monkeypatch.setattr("tabletopic_kernel.table.schemas.fitting.aliases_of", fail)
     values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
     assert [row["id"] for row in topic.send(*values)] == [6]
     assert topic.dead_letters == {1: "bad_schema"}

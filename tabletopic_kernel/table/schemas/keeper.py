@@ -44,13 +44,15 @@ from tabletopic_kernel.pipeline.transform_columns import (
     value_columns,
 )
 from tabletopic_kernel.table.columns import TableColumns
-from tabletopic_kernel.table.schema_services import SchemaServices
+from tabletopic_kernel.table.schemas.fitting import WriterColumns, batch_columns, writer_columns
 from tabletopic_kernel.table.schemas.key_schemas import KeySchemas
-from tabletopic_kernel.table.schemas.lookup import check_same, look_up
-from tabletopic_kernel.table.schemas.projection_columns import batch_columns
-from tabletopic_kernel.table.schemas.subjects import why_foreign
-from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
-from tabletopic_kernel.table.schemas.versions import WriterColumns, writer_columns
+from tabletopic_kernel.table.schemas.lookup import (
+    SchemaServices,
+    UnknownSchemas,
+    check_same,
+    look_up,
+    why_foreign,
+)
 from tabletopic_kernel.table.schemas.writers import value_writer, whole_writer
 from tabletopic_kernel.table.snapshot import TopicTable
 

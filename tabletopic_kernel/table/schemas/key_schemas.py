@@ -16,12 +16,14 @@ from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, Re
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import KeyPlan
 from tabletopic_kernel.table.columns import TableColumns
-from tabletopic_kernel.table.schema_services import SchemaServices
-from tabletopic_kernel.table.schemas.key_types import key_subject
-from tabletopic_kernel.table.schemas.lookup import check_same, look_up
-from tabletopic_kernel.table.schemas.subjects import why_foreign
-from tabletopic_kernel.table.schemas.unknown import UnknownSchemas
-from tabletopic_kernel.table.schemas.writers import key_writer
+from tabletopic_kernel.table.schemas.lookup import (
+    SchemaServices,
+    UnknownSchemas,
+    check_same,
+    look_up,
+    why_foreign,
+)
+from tabletopic_kernel.table.schemas.writers import key_subject, key_writer
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner asks the registry for before records need them.

@@ -1,14 +1,30 @@
-"""Schemas that records name, asked of the registry: many at once where records are garbage."""
+"""Schemas that records name: asked of the registry, judged whether they are the topic's own, asked for again.
+
+A damaged record may name any schema there is in the registry, and a table must not become that of another
+topic for it: a topic's own are those of a subject that the subject name strategies give it. Where records are
+garbage, many are asked for at once. Those that the registry does not have, or not for the topic, may come any
+time.
+
+Source of the strategies: Confluent Platform documentation, "Subject name strategy".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, Protocol
 
-from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.avro import schema as avro_schema
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load, messages_of
 from tabletopic_kernel.formats.wire import SchemaKey, age
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.progress.events import ControlEvent
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.writers import key_subject
 
 Find = Callable[[SchemaKey], RegisteredSchema]
 Found = RegisteredSchema | UnknownSchemaError
@@ -45,3 +61,131 @@ def check_same(find: Find, found: RegisteredSchema) -> None:
     """See that the registry gives the same schema again; raises RetryableError where it does not."""
     if find(found.id).text != found.text:
         raise RetryableError(f"the registry gave two different schemas for {found.id}; it is asked again")
+
+
+_CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # of Confluent's schema contexts, in front of a subject
+_EXAMPLES: Final = 5  # subjects in a message
+# One Protobuf file may hold thousands of messages, each with two subjects that may have it.
+_ASKED: Final = 20  # subjects that are asked without a look at which there are
+_MOST_SUBJECTS: Final = 200  # of those that are there
+
+
+def why_foreign(
+    registry: Registry, found: RegisteredSchema, topic: str, settings: TopicSettings, *, of_keys: bool = False
+) -> str | None:
+    """Why a schema is none of the topic's, for a person; None: it is, or the settings take any.
+
+    Raises:
+        RetryableError: the registry does not answer.
+    """
+    if settings.subjects == "any" or found.subjects is None:
+        return None
+    first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
+    if _has_one(registry, found, sorted(first)):
+        return None
+    names = record_names(found)
+    if _has_one(registry, found, [f"{topic}-{name}" for name in names] + names):
+        return None
+    held = ", ".join(sorted(found.subjects)[:_EXAMPLES]) or "no subject that the registry tells of"
+    remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
+    return (
+        f"the schema {found.id} is of {held}, and of none of this topic: {', '.join(sorted(first))}, or that "
+        f"of its record. Where records are meant to be written by it, set {remedy}"
+    )
+
+
+def record_names(found: RegisteredSchema) -> list[str]:
+    """The names by which the record-name strategies may call records of a schema; none if it cannot be read.
+
+    Avro: the full name. JSON Schema: the title. Protobuf: the full name of each message of the file.
+    """
+    try:
+        match found.kind:
+            case "AVRO":
+                root = avro_schema.parse(found.text, dict(found.references)).root
+                name = getattr(root, "name", None)
+                return [name] if isinstance(name, str) else []
+            case "JSON":
+                tree = json.loads(found.text)
+                title = tree.get("title") if isinstance(tree, dict) else None
+                return [title] if isinstance(title, str) else []
+            case "PROTOBUF":
+                files, file = compile_schema(found.text, dict(found.references))
+                return [name for name, _ in messages_of(load(files).FindFileByName(file))]
+    except (ActionNeededError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return []
+
+
+def _has_one(registry: Registry, found: RegisteredSchema, subjects: Sequence[str]) -> bool:
+    known = {_CONTEXT.sub("", one) for one in found.subjects or ()}
+    if known.intersection(subjects) or (known and isinstance(found.id, int)):
+        return bool(known.intersection(subjects))
+    # A GUID tells no subjects, nor does an id whose versions were deleted: the subjects are asked themselves.
+    if len(subjects) > _ASKED:
+        there = {_CONTEXT.sub("", one) for one in registry.subjects()}
+        subjects = [one for one in subjects if one in there][:_MOST_SUBJECTS]
+    return any(registry.has(one, found) for one in subjects)
+
+
+# Asked for again with the next batch, then after a second, and so on up to this; garbage names many ids.
+_LONGEST_MS: Final = 60_000
+# Remembered from batch to batch; of more, the oldest are asked for again when a record names them.
+_MOST: Final = 10_000
+
+
+class UnknownSchemas:
+    """Refused schemas by id, each with reason and message."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[SchemaKey, tuple[str, str]] = {}
+        self._due: dict[SchemaKey, tuple[int, int]] = {}  # when to ask again, and how long to wait then
+
+    @property
+    def refused(self) -> Mapping[SchemaKey, tuple[str, str]]:
+        """Reason and message by id."""
+        return self._reasons
+
+    def add(self, key: SchemaKey, reason: str, message: str, now_ms: int) -> None:
+        """Refuse a schema for now."""
+        _, wait = self._due.get(key, (0, 0))
+        self._reasons[key] = (reason, message)
+        self._due[key] = (now_ms + wait, min(_LONGEST_MS, max(1_000, 2 * wait)))
+
+    def clear(self, key: SchemaKey) -> None:
+        """The registry has it."""
+        self._reasons.pop(key, None)
+        self._due.pop(key, None)
+
+    def due(self, wanted: Iterable[SchemaKey], now_ms: int) -> frozenset[SchemaKey]:
+        """A batch begins: those of ``wanted`` to ask for now. Too many are forgotten, the oldest first."""
+        for key in list(self._reasons)[: max(0, len(self._reasons) - _MOST)]:
+            self.clear(key)
+        return frozenset(key for key in wanted if key not in self._reasons or self._due[key][0] <= now_ms)
+
+
+class EventWriter(Protocol):
+    """Where events go."""
+
+    def write(self, event: ControlEvent) -> None:
+        """Send an event. Raises nothing: events are for people, a table does not wait for them."""
+
+
+class SchemaServices(Protocol):
+    """The registry, a clock, and somebody to report to."""
+
+    @property
+    def registry(self) -> Registry:
+        """Where schemas come from."""
+
+    @property
+    def control(self) -> EventWriter:
+        """Where changes of the table are reported."""
+
+    @property
+    def host(self) -> str:
+        """Who reports them."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The clock, in ms since 1970."""

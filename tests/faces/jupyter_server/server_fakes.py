@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tabletopic_kernel.host.replay.plan import ReplayPlan
+from tabletopic_kernel.host.replay_plan import ReplayPlan
 from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress

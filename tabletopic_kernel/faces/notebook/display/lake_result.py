@@ -13,7 +13,7 @@ from tabletopic_kernel.faces.render.values import is_number, rows_of, text, uniq
 from tabletopic_kernel.model.errors import ActionNeededError
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.query.answer import Answer
+    from tabletopic_kernel.query.engine import Answer
 
 Form = Literal["df", "arrow", "polars"]
 

@@ -6,26 +6,50 @@ takes no commits, staging writes no files, and events of the draft are collected
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.clients.registry import Registry
-from tabletopic_kernel.host.replay.replay import dead_letters_where, stage_dead_letters
+from tabletopic_kernel.host.replay import dead_letters_where, stage_dead_letters
 from tabletopic_kernel.local.clock import now_ms
-from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.model.errors import ActionNeededError, InternalError, UsageError
+from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.draft import TableDraft
-from tabletopic_kernel.table.schema_services import EventWriter
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.schemas.lookup import EventWriter
 from tabletopic_kernel.table.snapshot import TopicTable
+
+
+class TableDraft(TopicTable):
+    """A copy of a table to plan on: it evolves as the table would, and takes no commits."""
+
+    @classmethod
+    def of(cls, table: TopicTable) -> TableDraft:
+        """A draft that begins as the table is now."""
+        return cls(table.table)
+
+    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
+        self.table.metadata = update_table_metadata(self.table.metadata, updates)
+
+    def commit(
+        self,
+        files: Iterable[DataFile],
+        planned: Ledger | None,
+        after: Ledger,
+        *,
+        remove: Sequence[DataFile] = (),
+    ) -> None:
+        """Raises InternalError: a draft has no snapshots of its own."""
+        raise InternalError(f"a commit to a draft of {self.identifier}")
 
 
 @dataclass

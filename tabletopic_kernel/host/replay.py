@@ -1,9 +1,8 @@
 """Replay: dead letters once more through today's settings; each becomes a row, or stays a letter (I7).
 
-A round takes some letters. Those that are rows now are staged; then they are marked in the dead-letter
-table with the round's id; then the rows are committed as any staged batch is, with that id in the ledger;
-then the marked letters go. Whoever settles the letters later finishes or forgets the round by the ledger:
-ADR 0007.
+A round takes some letters. Those that are rows now are staged; then they are marked in the dead-letter table
+with the round's id; then the rows are committed as any staged batch is, with that id in the ledger; then the
+marked letters go. Whoever settles the letters later finishes or forgets the round by the ledger: ADR 0007.
 
 Why this is safe: a marked letter is still a letter. Its fate hangs on one fact, whether the table's ledger
 names its round: if so the rows are there and the letters go, else the rows never came and the letters stay.

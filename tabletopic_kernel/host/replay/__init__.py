@@ -1,1 +1,0 @@
-"""Dead letters once more through today's settings."""
