@@ -23,7 +23,7 @@ from tabletopic_kernel.demo.screen import Screen, StreamView
 from tabletopic_kernel.demo.script import COMMIT_INTERVAL_MS, PARTITIONS, TOPIC, Script
 from tabletopic_kernel.demo.stage import Interrupted, Stage, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import InternalError, UsageError
 from tabletopic_kernel.model.settings.sections import Settings, table_identifier
 from tabletopic_kernel.pipeline.write import data_root

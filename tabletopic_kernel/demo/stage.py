@@ -10,11 +10,11 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
-from tabletopic_kernel.local.processes.hosts import HostProcess
-from tabletopic_kernel.local.processes.processes import ProcessTree
-from tabletopic_kernel.local.processes.watchdog import Watchdog
+from tabletopic_kernel.local.hosts import HostProcess
+from tabletopic_kernel.local.processes import ProcessTree
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.config import behind_hub
 

@@ -21,7 +21,7 @@ from tabletopic_kernel.demo.script import (
     TOPIC,
     Script,
 )
-from tabletopic_kernel.local.processes.hosts import HostProcess
+from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.progress.events import (

@@ -23,10 +23,10 @@ from tabletopic_kernel.drill.streams import PLANS, Stream
 from tabletopic_kernel.drill.tables import Sampler
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local.crash_points import CrashPoints
-from tabletopic_kernel.local.processes.hosts import HostProcess
-from tabletopic_kernel.local.processes.watchdog import Watchdog
+from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
 

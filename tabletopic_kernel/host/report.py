@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.local.processes.memory import tree_memory_bytes
+from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import Ledger, added

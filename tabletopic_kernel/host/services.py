@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tabletopic_kernel.local import login, ports
-from tabletopic_kernel.local.files import write_whole
+from tabletopic_kernel.local import machine, processes, state
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.java.jars import Jars
-from tabletopic_kernel.local.processes import process
+from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.model.errors import StackError
 
 NAME = "kafka"
@@ -121,15 +120,15 @@ class Broker:
     @property
     def address(self) -> str:
         """What clients take as ``bootstrap.servers``."""
-        return f"{ports.LOOPBACK}:{self.ports['client']}"
+        return f"{machine.LOOPBACK}:{self.ports['client']}"
 
     def prepare(self, installed: Jars) -> None:
         """Write the configuration and, before the first start, format the data folder. Raises StackError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         protocol = "SASL_PLAINTEXT" if self.password else "PLAINTEXT"
-        text = _PROPERTIES.format(host=ports.LOOPBACK, protocol=protocol, **self.ports)
+        text = _PROPERTIES.format(host=machine.LOOPBACK, protocol=protocol, **self.ports)
         if self.password:
-            text += _LOGIN.format(jaas=_JAAS.format(user=login.USER, password=self.password))
+            text += _LOGIN.format(jaas=_JAAS.format(user=state.USER, password=self.password))
         write_whole(self.folder / "server.properties", text)
         write_whole(self.folder / "log4j2.properties", _LOG4J)
         if not (self.folder / "data" / "meta.properties").exists():
@@ -145,7 +144,7 @@ class Broker:
         done = subprocess.run(
             [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
             cwd=fresh,
-            env=process.environment(),
+            env=processes.environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -167,13 +166,13 @@ class Broker:
         """Whether it answers and has a broker that is not fenced; takes half a second at most."""
         if self._probe is None:
             # Only then: librdkafka backs off after a refused connection, and that would cost more time.
-            if not ports.accepts(self.ports["client"]):
+            if not machine.is_listening(self.ports["client"]):
                 return False
             settings: dict[str, str | int | float | bool] = {
                 "bootstrap.servers": self.address,
                 "log_level": 0,
                 "reconnect.backoff.max.ms": 100,
-                **(login.kafka_properties(self.password) if self.password else {}),
+                **(state.kafka_login(self.password) if self.password else {}),
             }
             self._probe = AdminClient(settings, logger=_quiet)
         with contextlib.suppress(KafkaException):

@@ -11,10 +11,10 @@ import base64
 import http.client
 from pathlib import Path
 
-from tabletopic_kernel.local import login, ports
-from tabletopic_kernel.local.files import write_whole
+from tabletopic_kernel.local import machine, state
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.java.jars import Jars
+from tabletopic_kernel.local.machine import write_whole
 
 NAME = "registry"
 PORTS = ("http",)
@@ -22,7 +22,7 @@ LOG = "registry.log"
 OLDEST_JAVA = 21
 
 _SETTINGS = {
-    "quarkus.http.host": ports.LOOPBACK,
+    "quarkus.http.host": machine.LOOPBACK,
     # Health and metrics would listen on a port of their own, which asks for no login: whether it does was
     # decided when Apicurio was built.
     "quarkus.management.host-enabled": "false",
@@ -67,13 +67,13 @@ class RegistryServer:
     @property
     def address(self) -> str:
         """What clients of a Confluent registry take as ``url``."""
-        return f"http://{ports.LOOPBACK}:{self.ports['http']}/apis/ccompat/v7"
+        return f"http://{machine.LOOPBACK}:{self.ports['http']}/apis/ccompat/v7"
 
     def prepare(self, installed: Jars) -> None:
         """Make the folder and the configuration. Raises OSError."""
         config = self.folder / "config"
         config.mkdir(parents=True, exist_ok=True)
-        text = _LOGIN.format(user=login.USER, password=self.password) if self.password else ""
+        text = _LOGIN.format(user=state.USER, password=self.password) if self.password else ""
         write_whole(config / "application.properties", text)
 
     def command(self, installed: Jars, its_mark: str) -> list[str]:
@@ -94,7 +94,7 @@ class RegistryServer:
 
     def is_ready(self) -> bool:
         """Whether it answers as a Confluent registry; takes two seconds at most."""
-        connection = http.client.HTTPConnection(ports.LOOPBACK, self.ports["http"], timeout=2)
+        connection = http.client.HTTPConnection(machine.LOOPBACK, self.ports["http"], timeout=2)
         try:
             connection.request("GET", "/apis/ccompat/v7/config", headers=self._headers())
             return connection.getresponse().status == http.client.OK
@@ -107,5 +107,5 @@ class RegistryServer:
         if not self.password:
             return {}
         return {
-            "Authorization": f"Basic {base64.b64encode(f'{login.USER}:{self.password}'.encode()).decode()}"
+            "Authorization": f"Basic {base64.b64encode(f'{state.USER}:{self.password}'.encode()).decode()}"
         }

@@ -17,12 +17,11 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local import broker, login, ports, registry_server, state
+from tabletopic_kernel.local import broker, machine, processes, registry_server, state, watchers
 from tabletopic_kernel.local.broker import Broker
-from tabletopic_kernel.local.files import file_lock, logs_folder, need_space, stack_errors, tail
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.local.processes import process, watcher
-from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local.machine import file_lock, logs_folder, need_space, stack_errors, tail
+from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
 from tabletopic_kernel.local.state import ServerRecord
@@ -143,8 +142,8 @@ class LocalStack:
         return replace(self._info(records), ended=tuple(away), starting=late)
 
     def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
-        processes = {name: records[name].process for name in SERVERS}
-        pids = {name: one.pid for name, one in processes.items() if one}
+        ids = {name: records[name].process for name in SERVERS}
+        pids = {name: one.pid for name, one in ids.items() if one}
         catalog = {
             "name": "lake",
             "type": "sql",
@@ -160,8 +159,8 @@ class LocalStack:
             self.state_dir,
             pids,
             started,
-            kafka_login=login.kafka_properties(kafka.password) if kafka.password else {},
-            registry_login=login.registry_properties(registry.password) if registry.password else {},
+            kafka_login=state.kafka_login(kafka.password) if kafka.password else {},
+            registry_login=state.registry_login(registry.password) if registry.password else {},
         )
 
     @contextlib.contextmanager
@@ -174,13 +173,13 @@ class LocalStack:
                 yield
 
     def _load(self) -> dict[str, ServerRecord]:
-        return {name: ServerRecord() for name in (*SERVERS, watcher.NAME)} | state.load(self.state_dir)
+        return {name: ServerRecord() for name in (*SERVERS, watchers.WATCHER)} | state.load(self.state_dir)
 
     def _is_alive(self, name: str, record: ServerRecord) -> bool:
-        return record.process is not None and process.is_alive(record.process, self._mark(name))
+        return record.process is not None and processes.is_alive(record.process, self._mark(name))
 
     def _mark(self, name: str) -> str:
-        return process.mark(name, self.state_dir)
+        return processes.mark(name, self.state_dir)
 
     def _adopt_strays(self, records: dict[str, ServerRecord]) -> dict[str, ServerRecord]:
         """Take in servers whose starter was killed before it wrote their pids."""
@@ -190,12 +189,12 @@ class LocalStack:
             # Not its process: whoever looks meanwhile shall see a stack of which a server is away.
             **{name: replace(records[name], ready=False) for name in dead.values()},
         }
-        for its_mark, stray in process.find(dead) if dead else ():
+        for its_mark, stray in processes.find(dead) if dead else ():
             name = dead[its_mark]
             if records[name].ports:
                 records[name] = replace(records[name], process=stray)
             else:  # stack.json was removed: nobody knows where it listens
-                process.stop([stray], _STOP_LIMIT_S)
+                processes.stop([stray], _STOP_LIMIT_S)
         return records
 
     def _check_demanded_ports(self, records: dict[str, ServerRecord]) -> None:
@@ -214,10 +213,12 @@ class LocalStack:
             asks = {name: replace(records[name], login=self._wants_login) for name in missing}
             records = {**records, **asks}
         if any(record.login for record in records.values()):
-            login.make_password(self.state_dir)
+            state.make_password(self.state_dir)
         try:
             if die_with_parent and missing:
-                records = self._spawn(watcher.NAME, self._watcher_command(missing), self.state_dir, records)
+                records = self._spawn(
+                    watchers.WATCHER, self._watcher_command(missing), self.state_dir, records
+                )
             for name in missing:
                 records = self._with_ports(name, records)
                 # Before the process: a stray is worth nothing without its ports.
@@ -228,8 +229,12 @@ class LocalStack:
                 command = server.command(installed, self._mark(name))
                 records = self._spawn(name, command, server.folder, records)
             records = self._wait_until_ready(records, waiting, began)
-            if die_with_parent and missing and not self._is_alive(watcher.NAME, records[watcher.NAME]):
-                raise StackError(self._obituary(watcher.NAME, "ended while it started"))
+            if (
+                die_with_parent
+                and missing
+                and not self._is_alive(watchers.WATCHER, records[watchers.WATCHER])
+            ):
+                raise StackError(self._obituary(watchers.WATCHER, "ended while it started"))
             return records
         except BaseException:  # Ctrl-C too
             self._stop(records, waiting)
@@ -238,12 +243,12 @@ class LocalStack:
 
     def _watcher_command(self, missing: list[str]) -> list[str]:
         parent = ProcessId.of(psutil.Process())
-        return watcher.command(self._mark(watcher.NAME), self.state_dir, parent, missing)
+        return watchers.watcher_command(self._mark(watchers.WATCHER), self.state_dir, parent, missing)
 
     def _spawn(
         self, name: str, command: list[str], folder: Path, records: dict[str, ServerRecord]
     ) -> dict[str, ServerRecord]:
-        started = process.spawn(command, folder, self.state_dir / "logs" / f"{name}.out")
+        started = processes.spawn(command, folder, self.state_dir / "logs" / f"{name}.out")
         records = {**records, name: replace(records[name], process=started, ready=False)}
         state.save(self.state_dir, records)
         return records
@@ -254,13 +259,13 @@ class LocalStack:
         chosen: dict[str, int] = {}
         for use in uses:
             demanded, kept = self._demanded.get((name, use)), records[name].ports.get(use)
-            if demanded and not ports.is_free(demanded):
+            if demanded and not machine.is_free_port(demanded):
                 raise StackError(
                     f"Port {demanded}, set for the {name} server, is not free: end the program that has it, "
                     "set another port, or set none and a free one is chosen."
                 )
-            usable = kept if kept and kept not in chosen.values() and ports.is_free(kept) else None
-            port = demanded or usable or ports.choose(taken)
+            usable = kept if kept and kept not in chosen.values() and machine.is_free_port(kept) else None
+            port = demanded or usable or machine.free_port(taken)
             if kept and port != kept and not demanded:
                 self._report(Step(name, "started", detail=f"port {kept} was taken meanwhile, using {port}"))
             chosen[use] = port
@@ -269,7 +274,7 @@ class LocalStack:
 
     def _server(self, name: str, records: dict[str, ServerRecord]) -> Broker | RegistryServer:
         kind = Broker if name == broker.NAME else RegistryServer
-        password = login.read_password(self.state_dir) if records[name].login else None
+        password = state.read_password(self.state_dir) if records[name].login else None
         return kind(self.state_dir / name, records[name].ports, password)
 
     def _wait_until_ready(
@@ -302,16 +307,16 @@ class LocalStack:
     def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:
         others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
         # The watcher goes with the last server; it may itself be the one that stops them.
-        names = [*servers, *([] if others else [watcher.NAME])]
+        names = [*servers, *([] if others else [watchers.WATCHER])]
         marks = {self._mark(name): name for name in names}
-        alive = {(marks[its_mark], found) for its_mark, found in process.find(marks)}
+        alive = {(marks[its_mark], found) for its_mark, found in processes.find(marks)}
         for name in names:
             record = records[name]
             if record.process and record.process.pid != os.getpid() and self._is_alive(name, record):
                 alive.add((name, record.process))
             records = {**records, name: replace(record, process=None, ready=False)}
         try:
-            process.stop({found for _, found in alive}, _STOP_LIMIT_S)
+            processes.stop({found for _, found in alive}, _STOP_LIMIT_S)
         except psutil.AccessDenied as error:
             raise StackError(f"Process {error.pid} is another user's: only that user can stop it.") from error
         if self.state_dir.is_dir():

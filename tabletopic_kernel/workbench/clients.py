@@ -89,8 +89,8 @@ class Clients:
     def spark(self, report: Report | None = None) -> SparkSession:
         """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
         from tabletopic_kernel.clients.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
-        from tabletopic_kernel.local.files import logs_folder  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
+        from tabletopic_kernel.local.machine import logs_folder  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
 
         def start() -> SparkSession:

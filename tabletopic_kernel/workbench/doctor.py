@@ -201,18 +201,18 @@ def _existing(folder: Path) -> Path:
 
 
 def _ports(state_dir: Path) -> str:
-    from tabletopic_kernel.local import ports, state
+    from tabletopic_kernel.local import machine, state
     from tabletopic_kernel.local.stack import LocalStack
 
     with socket.socket() as probe:
-        probe.bind((ports.LOOPBACK, 0))
+        probe.bind((machine.LOOPBACK, 0))
     if _stack(state_dir) is not None:
         return "the local stack has its own"
     known = LocalStack(state_dir).known()
     at_work = set(known.pids) - set(known.ended) if known else set()  # a server may have ended alone
     records = state.load(state_dir).items()
     kept = [port for name, record in records if name not in at_work for port in record.ports.values()]
-    taken = [str(port) for port in kept if not ports.is_free(port)]
+    taken = [str(port) for port in kept if not machine.is_free_port(port)]
     if taken:
         raise _Trouble(
             f"{', '.join(taken)} of the last start: taken by another program",

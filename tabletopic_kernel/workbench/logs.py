@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tabletopic_kernel.local.files import logs_folder
+from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.model.redact import redact
 
 _LOG_BYTES = 10 * 1024**2

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.alter import altered, validated

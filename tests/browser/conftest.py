@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext
 
-from tabletopic_kernel.local.processes.watchdog import Watchdog
+from tabletopic_kernel.local.watchers import Watchdog
 from tests.browser.chromium import chromium
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage

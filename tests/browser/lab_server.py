@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tabletopic_kernel.local.ports import choose
+from tabletopic_kernel.local.machine import free_port
 
 # As JupyterHub has it: nothing may rely on the root.
 BASE_URL = "/user/alice/"
@@ -31,7 +31,7 @@ class Lab:
     """A running server. ``folder`` has its files, its settings and the state of its local stack."""
 
     folder: Path
-    port: int = field(default_factory=lambda: choose(set()))
+    port: int = field(default_factory=lambda: free_port(set()))
     process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -18,7 +18,7 @@ import pyspark
 import pytest
 
 from tabletopic_kernel.clients import cluster_probe, spark_launch
-from tabletopic_kernel.local import ports
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -180,7 +180,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) ->
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A master and a worker of Spark's own kind; executors have a working folder of their own."""
     folder = tmp_path_factory.mktemp("cluster")
-    port = ports.choose(set())
+    port = machine.free_port(set())
     master = f"spark://127.0.0.1:{port}"
     jvm_of = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
     here = ["--host", "127.0.0.1", "--webui-port", "0"]

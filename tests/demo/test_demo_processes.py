@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tabletopic_kernel.demo import run
-from tabletopic_kernel.local.processes import hosts
-from tabletopic_kernel.local.processes.watchdog import Watchdog
+from tabletopic_kernel.local import hosts
+from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import StackError, UsageError
 
 
@@ -39,7 +39,7 @@ def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) 
 
 _ORPHAN = """
 import os, signal, subprocess, time
-from tabletopic_kernel.local.processes.processes import ProcessTree
+from tabletopic_kernel.local.processes import ProcessTree
 
 before = subprocess.Popen(["sh", "-c", "sleep 300 & wait"], start_new_session=True)
 tree = ProcessTree()

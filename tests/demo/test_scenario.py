@@ -13,7 +13,7 @@ import pytest
 from tabletopic_kernel.demo import proof, run, scenario
 from tabletopic_kernel.demo.outcome import Outcome
 from tabletopic_kernel.demo.script import Script
-from tabletopic_kernel.local.processes import hosts
+from tabletopic_kernel.local import hosts
 from tabletopic_kernel.model.errors import UsageError
 from tests.demo.made_up import EVENTS, answer
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.host.host import Host
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.workbench import Workbench

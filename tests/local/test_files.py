@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.local import files
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.model.errors import StackError
 
 
@@ -18,26 +18,26 @@ from tabletopic_kernel.model.errors import StackError
 )
 def test_errors_of_the_system_say_what_to_do(number: int, words: str, tmp_path: Path) -> None:
     """Full, forbidden and read-only become errors that name the file and the remedy."""
-    with pytest.raises(StackError, match=rf"/data/x.*{words}"), files.stack_errors(tmp_path):
+    with pytest.raises(StackError, match=rf"/data/x.*{words}"), machine.stack_errors(tmp_path):
         raise OSError(number, os.strerror(number), "/data/x")
 
 
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     """An error nobody can act on is not dressed up."""
-    with pytest.raises(BrokenPipeError), files.stack_errors(tmp_path):
+    with pytest.raises(BrokenPipeError), machine.stack_errors(tmp_path):
         raise BrokenPipeError(errno.EPIPE, "broken")
 
 
 def test_too_little_room_is_refused_before_the_work(monkeypatch, tmp_path: Path) -> None:
     """The message says how much is needed and how much is there."""
     usage = namedtuple("usage", "total used free")(0, 0, 5 * 1024**2)
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StackError, match=r"needs 800 MiB in .*only 5 MiB"):
-        files.need_space(tmp_path, 800 * 1024**2, "It")
+        machine.need_space(tmp_path, 800 * 1024**2, "It")
 
 
 def _hold(path: Path, taken, release) -> None:
-    with files.file_lock(path, lambda: None):
+    with machine.file_lock(path, lambda: None):
         taken.set()
         release.wait()
 
@@ -52,21 +52,21 @@ def test_a_lock_is_held_against_other_processes_and_freed_by_death(tmp_path: Pat
     told = []
     with (
         pytest.raises(StackError, match="end it first"),
-        files.file_lock(tmp_path / "lock", lambda: told.append("waiting"), timeout_s=0.2),
+        machine.file_lock(tmp_path / "lock", lambda: told.append("waiting"), timeout_s=0.2),
     ):
         pass
     assert told == ["waiting"]
     holder.kill()
     holder.join()
-    with files.file_lock(tmp_path / "lock", lambda: told.append("again")):
+    with machine.file_lock(tmp_path / "lock", lambda: told.append("again")):
         assert told == ["waiting"]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     """The new text is there with its mode, and nothing else is left in the folder."""
     path = tmp_path / "state"
-    files.write_whole(path, "one")
-    files.write_whole(path, "two", mode=0o755)
+    machine.write_whole(path, "one")
+    machine.write_whole(path, "two", mode=0o755)
     assert path.read_text() == "two"
     assert path.stat().st_mode & 0o777 == 0o755
     assert list(tmp_path.iterdir()) == [path]
@@ -75,6 +75,6 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
     """Long logs are cut, missing ones are empty, broken text does not matter."""
     log = tmp_path / "log"
-    assert files.tail(log, 3) == ""
+    assert machine.tail(log, 3) == ""
     log.write_bytes(b"x" * 5000 + b"\n\xff one\ntwo\nthree\n")
-    assert files.tail(log, 2) == "two\nthree"
+    assert machine.tail(log, 2) == "two\nthree"

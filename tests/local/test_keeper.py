@@ -12,15 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local import broker
-from tabletopic_kernel.local.processes import detached_hosts, keeper, process
+from tabletopic_kernel.local import broker, hosts, processes, watchers
 
 _IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
 _JUPYTER = """
 import sys
 from pathlib import Path
-from tabletopic_kernel.local.processes import keeper
-print(keeper.start(Path(sys.argv[1])).pid, flush=True)
+from tabletopic_kernel.local import watchers
+print(watchers.start_keeper(Path(sys.argv[1])).pid, flush=True)
 sys.stdin.read()
 """
 
@@ -52,27 +51,27 @@ class Processes:
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
+def started(tmp_path: Path) -> Iterator[Processes]:
     """Processes around a state folder; keepers too are gone afterwards."""
     made = Processes(tmp_path)
     yield made
     made.close()
-    process.stop([one for _, one in process.find({process.mark(keeper.NAME, tmp_path)})], 10)
+    processes.stop([one for _, one in processes.find({processes.mark(watchers.KEEPER, tmp_path)})], 10)
 
 
-def test_servers_and_hosts_end_with_a_killed_jupyter_server(processes: Processes, tmp_path: Path) -> None:
+def test_servers_and_hosts_end_with_a_killed_jupyter_server(started: Processes, tmp_path: Path) -> None:
     """Whoever started them; those of another folder, and a host in a terminal, go on."""
-    jupyter, its_keeper = processes.jupyter()
+    jupyter, its_keeper = started.jupyter()
     folder = str(tmp_path)
     ends = [
-        processes.start(_IDLE, process.mark(broker.NAME, tmp_path))[0],
-        processes.start(_IDLE, "serve", detached_hosts.mark(tmp_path))[0],
-        processes.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", folder)[0],
+        started.start(_IDLE, processes.mark(broker.NAME, tmp_path))[0],
+        started.start(_IDLE, "serve", hosts.host_mark(tmp_path))[0],
+        started.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", folder)[0],
     ]
     stays = [
-        processes.start(_IDLE, process.mark(broker.NAME, tmp_path / "other"))[0],
-        processes.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", f"{folder}/other")[0],
-        processes.start(_IDLE, "serve", "--state-dir", folder)[0],
+        started.start(_IDLE, processes.mark(broker.NAME, tmp_path / "other"))[0],
+        started.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", f"{folder}/other")[0],
+        started.start(_IDLE, "serve", "--state-dir", folder)[0],
     ]
     jupyter.kill()
     for one in ends:
@@ -82,11 +81,11 @@ def test_servers_and_hosts_end_with_a_killed_jupyter_server(processes: Processes
     assert [one.poll() for one in stays] == [None] * len(stays)
 
 
-def test_another_jupyter_server_keeps_the_stack(processes: Processes, tmp_path: Path) -> None:
+def test_another_jupyter_server_keeps_the_stack(started: Processes, tmp_path: Path) -> None:
     """Of two on one state folder, as one that is started anew, the last one takes the servers with it."""
-    first, first_keeper = processes.jupyter()
-    second, _ = processes.jupyter()
-    server, _ = processes.start(_IDLE, process.mark(broker.NAME, tmp_path))
+    first, first_keeper = started.jupyter()
+    second, _ = started.jupyter()
+    server, _ = started.start(_IDLE, processes.mark(broker.NAME, tmp_path))
     first.kill()
     first.wait()
     psutil.wait_procs([first_keeper], timeout=240)
@@ -96,11 +95,11 @@ def test_another_jupyter_server_keeps_the_stack(processes: Processes, tmp_path: 
     assert server.wait(240) != 0
 
 
-def test_a_host_of_a_program_is_stopped_by_name(processes: Processes, tmp_path: Path) -> None:
+def test_a_host_of_a_program_is_stopped_by_name(started: Processes, tmp_path: Path) -> None:
     """`tabletopic down` finds it by the state folder on its command line, however that is spelled."""
     (tmp_path / "state").mkdir()
     (tmp_path / "link").symlink_to("state")
     words = ("serve", "--quiet", "--state-dir", str(tmp_path / "link"), "--with-parent", str(os.getpid()))
-    host, _ = processes.start(_IDLE, *words)
-    assert detached_hosts.stop_detached(tmp_path / "state") == [host.pid]
+    host, _ = started.start(_IDLE, *words)
+    assert hosts.stop_detached(tmp_path / "state") == [host.pid]
     assert host.poll() is not None

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
 from tabletopic_kernel.clients.registry import Registry
-from tabletopic_kernel.local import login
+from tabletopic_kernel.local import state
 from tabletopic_kernel.local.broker import Broker as BrokerServer
 from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.registry_server import RegistryServer
@@ -57,18 +57,18 @@ def test_other_values_are_refused() -> None:
 
 def test_the_password_stays_and_is_private(tmp_path: Path) -> None:
     """Hosts outlive their servers, and use it again."""
-    login.make_password(tmp_path)
-    first = login.read_password(tmp_path)
-    login.make_password(tmp_path)
-    assert login.read_password(tmp_path) == first
+    state.make_password(tmp_path)
+    first = state.read_password(tmp_path)
+    state.make_password(tmp_path)
+    assert state.read_password(tmp_path) == first
     assert len(first) >= 32
-    assert stat.S_IMODE((tmp_path / login.FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / state.PASSWORD_FILE).stat().st_mode) == 0o600
 
 
 def test_without_its_file_the_remedy_is_told(tmp_path: Path) -> None:
     """Somebody has removed it."""
     with pytest.raises(StackError, match="tabletopic down"):
-        login.read_password(tmp_path)
+        state.read_password(tmp_path)
 
 
 @pytest.mark.parametrize("password", [None, "geheim"])

@@ -7,62 +7,62 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local.processes import process
-from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local import processes
+from tabletopic_kernel.local.processes import ProcessId
 
 SLEEP = "import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"
 
 
 def _start(tmp_path: Path, program: str, its_mark: str) -> ProcessId:
-    started = process.spawn([sys.executable, "-c", program, its_mark], tmp_path, tmp_path / "out")
+    started = processes.spawn([sys.executable, "-c", program, its_mark], tmp_path, tmp_path / "out")
     # For a moment after the start of a program the kernel tells no arguments; it may end as quickly.
-    while process.is_alive(started, its_mark) and not psutil.Process(started.pid).cmdline():
+    while processes.is_alive(started, its_mark) and not psutil.Process(started.pid).cmdline():
         pass
     return started
 
 
 def test_a_process_is_known_by_pid_and_start_time(tmp_path: Path) -> None:
     """The same pid with another start time is another process, unless it carries the mark."""
-    its_mark = process.mark("x", tmp_path)
+    its_mark = processes.mark("x", tmp_path)
     started = _start(tmp_path, SLEEP, its_mark)
     reused = ProcessId(started.pid, started.start_time_s - 100)
-    assert process.is_alive(started, its_mark)
-    assert process.is_alive(reused, its_mark)  # the clock was set
-    assert not process.is_alive(reused, process.mark("y", tmp_path))
-    [(carried, found)] = process.find([its_mark])
+    assert processes.is_alive(started, its_mark)
+    assert processes.is_alive(reused, its_mark)  # the clock was set
+    assert not processes.is_alive(reused, processes.mark("y", tmp_path))
+    [(carried, found)] = processes.find([its_mark])
     assert (carried, found.pid) == (its_mark, started.pid)
-    process.stop([started], 10)
-    assert not process.is_alive(started, its_mark)
-    assert process.find([its_mark]) == []
+    processes.stop([started], 10)
+    assert not processes.is_alive(started, its_mark)
+    assert processes.find([its_mark]) == []
 
 
 def test_a_dead_child_is_dead_although_nobody_waited_for_it(tmp_path: Path) -> None:
     """A zombie keeps pid and start time, but it is no server."""
     started = _start(tmp_path, "pass", "mark")
     psutil.wait_procs([psutil.Process(started.pid)], timeout=240)
-    assert not process.is_alive(started, "mark")
+    assert not processes.is_alive(started, "mark")
 
 
 def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     """Asking comes first; after the limit it is killed."""
     started = _start(tmp_path, DEAF, "mark")
     while "deaf" not in (tmp_path / "out").read_text():
-        assert process.is_alive(started, "mark")
-    process.stop([started], timeout_s=0.1)
-    assert not process.is_alive(started, "mark")
+        assert processes.is_alive(started, "mark")
+    processes.stop([started], timeout_s=0.1)
+    assert not processes.is_alive(started, "mark")
 
 
 def test_stopping_what_is_gone_is_no_error(tmp_path: Path) -> None:
     """Between the look and the signal a process may end by itself."""
-    process.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
+    processes.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
 
 
 def test_a_process_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     """Ctrl-C in the terminal reaches the starter alone."""
     started = _start(tmp_path, SLEEP, "mark")
     assert os.getsid(started.pid) == started.pid != os.getsid(0)
-    process.stop([started], 10)
+    processes.stop([started], 10)
 
 
 def test_settings_of_other_installations_do_not_reach_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_settings_of_other_installations_do_not_reach_the_servers(monkeypatch: p
     monkeypatch.setenv("QUARKUS_HTTP_PORT", "1")
     monkeypatch.setenv("CLASSPATH", "/x")
     monkeypatch.setenv("LANG", "C")
-    seen = process.environment()
+    seen = processes.environment()
     assert {"QUARKUS_HTTP_PORT", "CLASSPATH"}.isdisjoint(seen)
     assert seen["LC_ALL"] == "C.UTF-8"
     assert seen["PATH"] == os.environ["PATH"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local import files, ports, stack, state
+from tabletopic_kernel.local import machine, stack, state
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.java.jars import Jars
-from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
@@ -148,7 +148,7 @@ def test_asking_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("setting", ["kafka_port", "registry_port"])
 def test_a_demanded_port_that_is_taken_is_an_error(setting: str, tmp_path: Path) -> None:
     """Who sets a port wants that one; the message names it."""
-    with socket.create_server((ports.LOOPBACK, 0)) as server:
+    with socket.create_server((machine.LOOPBACK, 0)) as server:
         taken = server.getsockname()[1]
         with pytest.raises(StackError, match=rf"Port {taken}, .*not free.*set another"):
             LocalStack(tmp_path, **{setting: taken}).up()
@@ -202,6 +202,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_noticed_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker without room stops hard, so it is not started."""
-    monkeypatch.setattr(stack, "_SPACE_BYTES", files.shutil.disk_usage(tmp_path).total)
+    monkeypatch.setattr(stack, "_SPACE_BYTES", machine.shutil.disk_usage(tmp_path).total)
     with pytest.raises(StackError, match="free some space"):
         LocalStack(tmp_path / "state").up()

@@ -21,8 +21,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.local import ports
-from tabletopic_kernel.local.processes import process, watcher
+from tabletopic_kernel.local import machine, processes, watchers
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tabletopic_kernel.model.errors import StackError
 
@@ -54,8 +53,8 @@ def _eventually(condition: Callable[[], object], limit_s: float = 240) -> None:
 
 
 def _processes(local: LocalStack) -> dict[str, int]:
-    marks = {process.mark(name, local.state_dir): name for name in (*SERVERS, watcher.NAME)}
-    return {marks[its_mark]: found.pid for its_mark, found in process.find(marks)}
+    marks = {processes.mark(name, local.state_dir): name for name in (*SERVERS, watchers.WATCHER)}
+    return {marks[its_mark]: found.pid for its_mark, found in processes.find(marks)}
 
 
 def _kill(pid: int) -> None:
@@ -130,7 +129,7 @@ def test_records_and_schemas_survive_a_restart(local: LocalStack) -> None:
     assert set(local.down()) == set(SERVERS)
     assert _processes(local) == {}
     assert local.down() == []
-    with socket.create_server((ports.LOOPBACK, int(first.bootstrap_servers.split(":")[1]))):
+    with socket.create_server((machine.LOOPBACK, int(first.bootstrap_servers.split(":")[1]))):
         second = local.up()
     assert second.bootstrap_servers != first.bootstrap_servers
     assert second.registry_url == first.registry_url
@@ -147,7 +146,7 @@ def test_nothing_listens_beyond_this_machine(stack: StackInfo) -> None:
         listening = [
             c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN
         ]
-        assert {ip.removeprefix("::ffff:") for ip in listening} == {ports.LOOPBACK}
+        assert {ip.removeprefix("::ffff:") for ip in listening} == {machine.LOOPBACK}
 
 
 def test_the_broker_makes_no_topics_by_itself(stack: StackInfo) -> None:
@@ -248,7 +247,7 @@ def test_servers_of_a_demo_die_with_it(local: LocalStack) -> None:
     starter = _start(local, "--die")
     assert starter.stdout is not None
     assert starter.stdout.readline() == "up\n"
-    assert set(_processes(local)) == {*SERVERS, watcher.NAME}
+    assert set(_processes(local)) == {*SERVERS, watchers.WATCHER}
     starter.kill()
     starter.communicate()
     _eventually(lambda: not _processes(local))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.local import state
-from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Iterator
 import pytest
 
 from tabletopic_kernel.faces.cli.event_text import event_line
-from tabletopic_kernel.local.processes.watchdog import Watchdog
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local.processes.watchdog import Watchdog
+from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.waiting import wait_until

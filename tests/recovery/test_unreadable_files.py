@@ -14,7 +14,7 @@ import psutil
 import pyspark
 import pytest
 
-from tabletopic_kernel.local import ports
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.stack import StackInfo
@@ -148,7 +148,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     if not _has_own_disks(tmp_path / "warehouse"):
         pytest.skip("only root may give a process a disk of its own")
     (tmp_path / "cluster").mkdir()
-    port = ports.choose(set())
+    port = machine.free_port(set())
     master = f"spark://127.0.0.1:{port}"
     jvm_of = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
     here = ["--host", "127.0.0.1", "--webui-port", "0"]

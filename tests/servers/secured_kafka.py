@@ -20,9 +20,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tabletopic_kernel.local import ports
+from tabletopic_kernel.local import machine, processes
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.local.processes import process
 from tests.servers.certificates import STORE_PASSWORD, Authority, Identity
 from tests.servers.token_server import AUDIENCE, CLIENT, SECRET, TokenServer
 
@@ -96,7 +95,7 @@ class SecuredKafka:
         self._tokens = tokens
         self._ports: dict[str, int] = {}
         for listener in _LISTENERS:
-            self._ports[listener] = ports.choose(set(self._ports.values()))
+            self._ports[listener] = machine.free_port(set(self._ports.values()))
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self, listener: str) -> str:
@@ -199,7 +198,7 @@ class SecuredKafka:
         with (self.folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", "server.properties"),
-                cwd=self.folder, env=process.environment(), stdout=log, stderr=log,
+                cwd=self.folder, env=processes.environment(), stdout=log, stderr=log,
             )  # fmt: skip
         admin, deadline = self.admin, time.monotonic() + 120
         while True:
@@ -229,7 +228,7 @@ class SecuredKafka:
         done = subprocess.run(
             self._command(*command),
             cwd=self.folder,
-            env=process.environment(),
+            env=processes.environment(),
             capture_output=True,
             check=False,
         )

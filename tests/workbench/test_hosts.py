@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from tabletopic_kernel.local.processes.memory import tree_memory_bytes
+from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import HostHeartbeat, Progress, event_json, is_heartbeat
 from tabletopic_kernel.workbench.hosts import HostStatus, fold_hosts

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def start_detached(call: Call) -> tuple[Path, int]:
     """Start a host that outlives this process; returns its log and its pid."""
-    from tabletopic_kernel.local.files import logs_folder
-    from tabletopic_kernel.local.processes import detached_hosts, process
+    from tabletopic_kernel.local import hosts, processes
+    from tabletopic_kernel.local.machine import logs_folder
 
     state_dir = call.workbench.servers.state_dir.resolve()
     log = logs_folder(state_dir) / "host.out"
     options = ["--state-dir", str(state_dir)]
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]
-    options += ["--mark", detached_hosts.mark(state_dir)]
+    options += ["--mark", hosts.host_mark(state_dir)]
     command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *options]
-    return log, process.spawn(command, Path.cwd(), log).pid
+    return log, processes.spawn(command, Path.cwd(), log).pid

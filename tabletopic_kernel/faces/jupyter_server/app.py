@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.jupyter_server.handler import BACKEND
 from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.routes import ROUTES
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
-from tabletopic_kernel.local.processes import keeper
+from tabletopic_kernel.local import watchers
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.workbench.logs import without_secrets
 
@@ -106,7 +106,7 @@ class TableTopicApp(ExtensionApp):
         """See that the stack ends with this process, also when it is killed, where that is wanted."""
         if self.stop_stack if self.stop_stack is not None else "JUPYTERHUB_API_TOKEN" in os.environ:
             try:
-                keeper.start(Path(self.backend.place.settings().state_dir))
+                watchers.start_keeper(Path(self.backend.place.settings().state_dir))
             except (OSError, SettingsError) as error:
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tabletopic_kernel.local.files import tail
+from tabletopic_kernel.local.machine import tail
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.redact import redact
 

@@ -27,7 +27,7 @@ from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
-from tabletopic_kernel.local.files import logs_folder
+from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.model.errors import StackError, TableTopicError
 
 DASHBOARD = "tabletopic_dashboard"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
-from tabletopic_kernel.local.files import logs_folder
+from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
 if TYPE_CHECKING:

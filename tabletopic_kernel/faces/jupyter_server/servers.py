@@ -12,7 +12,7 @@ from typing import Literal
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place, names_all_servers
-from tabletopic_kernel.local.files import logs_folder
+from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -72,7 +72,7 @@ class Servers:
             ActionNeededError: it is just being started.
             StackError: it cannot be stopped.
         """
-        from tabletopic_kernel.local.processes.detached_hosts import stop_detached  # noqa: PLC0415
+        from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
         settings = self._place.settings()

@@ -88,7 +88,7 @@ class KernelHost:
 
 def _start_spark(workbench: Workbench) -> None:
     """While the host joins the group; what goes wrong the topics tell when they need it."""
-    from tabletopic_kernel.local.java.archive_later import make_later  # noqa: PLC0415 - heavy
+    from tabletopic_kernel.local.java.jvm import make_later  # noqa: PLC0415 - heavy
 
     try:
         workbench.host_spark()

@@ -88,7 +88,7 @@ class Session:
         """Stop the host here and those in the background of this machine; returns the pids of these."""
         from pathlib import Path  # noqa: PLC0415
 
-        from tabletopic_kernel.local.processes.detached_hosts import stop_detached  # noqa: PLC0415
+        from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
         from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415
 
         self.kernel_host.stop()

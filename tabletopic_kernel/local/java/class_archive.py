@@ -18,8 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tabletopic_kernel.local.files import file_lock
-from tabletopic_kernel.local.processes.process import environment
+from tabletopic_kernel.local.machine import file_lock
+from tabletopic_kernel.local.processes import environment
 from tabletopic_kernel.local.progress import Report, Step
 from tabletopic_kernel.model.errors import StackError
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabletopic_kernel.local.files import file_lock, need_space, stack_errors
-from tabletopic_kernel.local.processes.process import environment
+from tabletopic_kernel.local.machine import file_lock, need_space, stack_errors
+from tabletopic_kernel.local.processes import environment
 from tabletopic_kernel.local.progress import Report, Step
 from tabletopic_kernel.model.errors import StackError
 

@@ -9,7 +9,7 @@ import pytest
 
 from tabletopic_kernel.clients import spark
 from tabletopic_kernel.faces.cli.commands import serve as run
-from tabletopic_kernel.local.java import archive_later
+from tabletopic_kernel.local.java import jvm
 
 
 @pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
@@ -19,7 +19,7 @@ def test_a_host_that_stands_by_warms_spark_up(
     """Also where all topics are other hosts', so that it can take them over soon."""
     warmed: list[object] = []
     monkeypatch.setattr(spark, "warm_up", warmed.append)
-    monkeypatch.setattr(archive_later, "make_later", lambda: None)
+    monkeypatch.setattr(jvm, "make_later", lambda: None)
     bench = SimpleNamespace(
         host_spark=lambda _: "session", desired_topics=lambda: {"orders": "another host's"}
     )

@@ -16,8 +16,8 @@ from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.local import state
-from tabletopic_kernel.local.processes.detached_hosts import stop_detached
-from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local.hosts import stop_detached
+from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError

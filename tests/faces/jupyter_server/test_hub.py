@@ -18,7 +18,7 @@ import psutil
 import pytest
 from playwright.sync_api import Page, Response, expect
 
-from tabletopic_kernel.local import ports
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.java.jars import cache_dir
 from tabletopic_kernel.local.stack import LocalStack
 from tests.browser.chromium import chromium
@@ -117,7 +117,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     proxy = folder / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
     free: list[int] = []
     for _ in range(3):
-        free.append(ports.choose(set(free)))
+        free.append(machine.free_port(set(free)))
     (folder / "homes").mkdir()
     config = folder / "config.py"
     config.write_text(

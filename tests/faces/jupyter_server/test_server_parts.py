@@ -29,7 +29,7 @@ from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, 
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local import state
-from tabletopic_kernel.local.processes.process import ProcessId
+from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError

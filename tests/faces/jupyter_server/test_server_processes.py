@@ -20,8 +20,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
-from tabletopic_kernel.local import ports
-from tabletopic_kernel.local.processes import keeper, process
+from tabletopic_kernel.local import machine, processes, watchers
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tests.faces.jupyter_server.live_server import private_jupyter, until
 
@@ -82,7 +81,7 @@ class Jupyter:
 @contextlib.contextmanager
 def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
     """A server that works on the stack and keeps its files in ``folder``."""
-    port = ports.choose(set())
+    port = machine.free_port(set())
     words = [f"--ServerApp.port={port}", f"--ServerApp.base_url={BASE}", "--ServerApp.port_retries=0"]
     words += ["--ServerApp.open_browser=False", "--allow-root", f"--ServerApp.root_dir={folder}"]
     words += [f"--TableTopicApp.state_dir={stack.state_dir}"]
@@ -187,12 +186,12 @@ def test_the_stack_ends_with_a_killed_server_behind_a_hub(
     try:
         with jupyter_process(info, tmp_path) as jupyter:
             assert jupyter.api("GET", "overview")["servers"]["state"] == "ready"
-            keepers = process.find({process.mark(keeper.NAME, info.state_dir)})
+            keepers = processes.find({processes.mark(watchers.KEEPER, info.state_dir)})
             assert len(keepers) == behind_a_hub
         for one in keepers:
             psutil.wait_procs([psutil.Process(one[1].pid)], timeout=60)
         assert (local.info() is None) == behind_a_hub
-        left = process.find({process.mark(name, info.state_dir) for name in SERVERS})
+        left = processes.find({processes.mark(name, info.state_dir) for name in SERVERS})
         assert len(left) == (0 if behind_a_hub else len(SERVERS))
     finally:
         local.down()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call, duration_ms
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import HEARTBEATS
 
 

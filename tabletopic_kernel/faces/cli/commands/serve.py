@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.commands.up import stop_event
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import HEARTBEATS
 
@@ -86,7 +86,7 @@ def _serve_detached(call: Call) -> None:
 def _start_spark(call: Call, host: Host, quiet: bool) -> None:
     """Early, beside joining the group; what goes wrong the topics tell when they need it."""
     from tabletopic_kernel.clients.spark import warm_up
-    from tabletopic_kernel.local.java.archive_later import make_later
+    from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
 
     began = time.monotonic()

@@ -108,7 +108,7 @@ def stop_event() -> Iterator[threading.Event]:
 
 def down(call: Call, as_json: bool) -> None:
     """Stop the local stack and the hosts in the background."""
-    from tabletopic_kernel.local.processes.detached_hosts import stop_detached
+    from tabletopic_kernel.local.hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
 
     hosts = stop_detached(Path(call.loaded.settings.state_dir))

@@ -11,7 +11,7 @@ from confluent_kafka import Message, TopicPartition
 
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, parse_event
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress.events import ControlEvent, is_heartbeat
 

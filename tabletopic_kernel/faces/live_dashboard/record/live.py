@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.live_dashboard.record.view import View
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render.events import event_text
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
-from tabletopic_kernel.local.clock import now_ms
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Servers, Workbench, find_servers

@@ -1,4 +1,4 @@
-"""File locks, room on the disk, and what the system's errors mean."""
+"""This machine: its clock, free ports, file locks, room on the disk, and what the system's errors mean."""
 
 from __future__ import annotations
 
@@ -6,12 +6,55 @@ import contextlib
 import errno
 import fcntl
 import os
+import random
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tabletopic_kernel.model.errors import StackError
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, as Kafka's timestamps and Iceberg's snapshots have them."""
+    return time.time_ns() // 1_000_000
+
+
+LOOPBACK = "127.0.0.1"
+# Below the range from which systems take ports for outgoing connections: a port that is kept from start to
+# start must not be lent to a connection while the server is down.
+_PORTS = range(20_000, 32_000)
+
+
+def is_free_port(port: int) -> bool:
+    """Whether a server could listen on the port now."""
+    with socket.socket() as probe:
+        # As servers do it: the remains of closed connections are no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def is_listening(port: int) -> bool:
+    """Whether a server accepts connections on the port."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port(besides: set[int]) -> int:
+    """A free port that is not one of ``besides``."""
+    # Random, so that two stacks that start at the same moment seldom meet.
+    return next(
+        port for port in random.sample(_PORTS, len(_PORTS)) if port not in besides and is_free_port(port)
+    )
+
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space, then try again",

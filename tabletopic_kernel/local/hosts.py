@@ -1,7 +1,13 @@
-"""The host of the demo: ``tabletopic serve`` in a process of its own, to be killed and started again."""
+"""Hosts in processes of their own: those in the background, and those of a demo or drill, to be killed and
+started again.
+
+Hosts in the background, where no Ctrl-C reaches them, are found by the mark on their command line, as the
+servers are; a host that a program started for its own time (``--with-parent``) by the state folder there.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,9 +15,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tabletopic_kernel.local.files import tail
-from tabletopic_kernel.local.processes.watchdog import Watchdog
+import psutil
+
+from tabletopic_kernel.local import processes
+from tabletopic_kernel.local.machine import tail
+from tabletopic_kernel.local.processes import ProcessId
+from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import StackError
+
+_COMMIT_LIMIT_S = 100  # for the last commits
+
+
+def host_mark(state_dir: Path) -> str:
+    """The argument that each host of a state folder carries."""
+    return processes.mark("host", state_dir.resolve())
+
+
+def stop_detached(state_dir: Path) -> list[int]:
+    """Stop them all, giving each time to commit; returns their pids."""
+    marked = {one for _, one in processes.find({host_mark(state_dir)})}
+    found = sorted(marked | _with_parent(state_dir.resolve()), key=lambda one: one.pid)
+    processes.stop(found, _COMMIT_LIMIT_S)
+    return [one.pid for one in found]
+
+
+def _with_parent(state_dir: Path) -> set[ProcessId]:
+    found = set()
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = one.cmdline()
+            if {"serve", "--with-parent", "--state-dir"} <= set(words):
+                named = words[words.index("--state-dir") + 1 :][:1]
+                if [str(Path(name).resolve()) for name in named] == [str(state_dir)]:
+                    found.add(ProcessId.of(one))
+    return found
+
 
 _STOP_LIMIT_S = 30.0
 _SETTINGS = "demo.toml"
