@@ -22,7 +22,7 @@ from tabletopic_kernel.faces.live_dashboard.parts.theme import (
 from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable
 from tabletopic_kernel.faces.live_dashboard.record.view import View
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import OTHERS, lag_by_topic, largest_topics
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 
@@ -90,7 +90,7 @@ def summary(view: View) -> str:
     lags = [view.topic(name).lag_records for name in names]
     states = Counter(parts.word_of(view.standing(name)) for name in names)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    lag = amounts.number(sum(lag for lag in lags if lag is not None))
+    lag = words.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
     more = f" ({unknown} not known yet)" if unknown else ""
     runs = Counter(host for name in names if (host := view.live_host(name)))
@@ -105,8 +105,8 @@ def _about(view: View, host: str) -> str:
     beat = view.record.hosts.get(host)
     if beat is None:
         return ""
-    memory = [] if beat.memory_bytes is None else [amounts.size(beat.memory_bytes)]
-    up = amounts.seconds(max(0, view.now_ms - beat.started_ms) // 1000)
+    memory = [] if beat.memory_bytes is None else [words.size(beat.memory_bytes)]
+    up = words.seconds(max(0, view.now_ms - beat.started_ms) // 1000)
     return f" ({', '.join([f'version {beat.version}', f'up {up}', *memory])})"
 
 
@@ -200,7 +200,7 @@ class OverviewPage:
         self._plot.show_lines(columns["at"], lines)
         worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
         lag = view.topic(worst).lag_records
-        about = f"furthest behind: {worst}, {amounts.number(lag)} records" if lag else "no topic is behind"
+        about = f"furthest behind: {worst}, {words.number(lag)} records" if lag else "no topic is behind"
         self._about_lag.show(parts.heading(_LAG_TITLE, about, self._plot.key))
 
 

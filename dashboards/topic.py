@@ -16,7 +16,7 @@ from tabletopic_kernel.faces.live_dashboard.parts.replay import Replay, ReplayBo
 from tabletopic_kernel.faces.live_dashboard.parts.theme import LIGHT, Palette, card_styles
 from tabletopic_kernel.faces.live_dashboard.record.polls import WINDOWS_MS
 from tabletopic_kernel.faces.live_dashboard.record.view import View
-from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress import charts
 from tabletopic_kernel.model.progress.charts import OTHERS, Columns
 from tabletopic_kernel.model.progress.time_buckets import History
@@ -186,9 +186,9 @@ class TopicPage:
             lines["others"] = columns[OTHERS]
         self._lag.show_lines(columns["at"], lines)
         worst = max(lags, key=lambda p: lags[p], default=None)
-        now = f"now {amounts.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
+        now = f"now {words.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
-            now += f"; most in partition {worst}: {amounts.number(lags[worst])}"
+            now += f"; most in partition {worst}: {words.number(lags[worst])}"
         self._about["lag"].show(parts.heading(_LAG_TITLE, now, self._lag.key))
 
     def _make_plots(self) -> dict[str, Plot]:
@@ -223,16 +223,16 @@ def _about(name: str, columns: Columns) -> tuple[str, str]:
     known = [value for value in columns[column] if value is not None]
     if not known:
         return _TITLES[name][0], _TITLES[name][1]
-    words = (
-        amounts.size
+    spell = (
+        words.size
         if name in ("bytes", "sizes")
-        else amounts.seconds
+        else words.seconds
         if name in ("seconds", "since")
-        else amounts.number
+        else words.number
     )
     unit = {"rows": " rows/s", "bytes": "/s"}.get(name, "")
     last = "last" if name in ("files", "sizes") else "now"
-    return _TITLES[name][0], f"{last} {words(known[-1])}{unit}; most {words(max(known))}{unit}"
+    return _TITLES[name][0], f"{last} {spell(known[-1])}{unit}; most {spell(max(known))}{unit}"
 
 
 # Name, what the axis shows, column, kind and unit of each plot with one line.

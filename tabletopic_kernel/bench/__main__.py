@@ -13,10 +13,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Screen
 
-from tabletopic_kernel.bench.batches import seconds_of_batches
-from tabletopic_kernel.bench.cost import cpu_of_path, floor, running_host
-from tabletopic_kernel.bench.freshness import freshness_ms
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
+from tabletopic_kernel.bench.measure import cpu_of_path, floor, freshness_ms, running_host, seconds_of_batches
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import TableTopicError

@@ -19,8 +19,7 @@ from tabletopic_kernel._datasets.clickstream.produce import send_in_circles
 from tabletopic_kernel.formats.decoder import Decoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load as load_protobuf
-from tabletopic_kernel.formats.wire import prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.workbench.workbench import Workbench
 
 Format = Literal["avro", "protobuf", "json_schema", "json"]

@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.formats import FORMATS
 from tabletopic_kernel.formats.avro import schema as avro_schema
-from tabletopic_kernel.formats.json.schema import columns as json_schema
+from tabletopic_kernel.formats.json import schema as json_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 

@@ -1,4 +1,6 @@
-"""The decoder of a writer schema: one for each format, all of one shape."""
+"""The decoder of a writer schema: one for each format, all of one shape; and those of values without a
+format.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,55 @@ import threading
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, StringType
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from tabletopic_kernel.formats import FORMATS
+from tabletopic_kernel.formats.arrays import not_text
 from tabletopic_kernel.formats.driver import Decoded
 from tabletopic_kernel.formats.json.infer import Reserved
-from tabletopic_kernel.formats.rejection import is_trouble, last_line
-from tabletopic_kernel.formats.whole_value import WholeValueDecoder
-from tabletopic_kernel.formats.wire import SchemaKey, prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.rejection import Refused, is_trouble, last_line
+from tabletopic_kernel.formats.wire import PREFIX_BYTES, SchemaKey, WriterSchema, prefix
+from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.errors import ActionNeededError
+
+
+class WholeValueDecoder:
+    """Values without a schema: one column of text, or of bytes."""
+
+    def __init__(self, kind: IcebergType) -> None:
+        self._text = isinstance(kind, StringType)
+        self.iceberg_schema = Schema(NestedField(1, VALUE, kind, required=False))
+        self.arrow_schema = pa.schema([(VALUE, pa.large_string() if self._text else pa.large_binary())])
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """See ``Decoder``; only bytes that are to be text and are not UTF-8 are refused."""
+        refused: list[Refused] = []
+        if self._text and len(bad := not_text(values)):
+            refused = [Refused(at, "not_text", "the value is not UTF-8") for at in bad.tolist()]
+            values = values.take(pa.array(np.delete(np.arange(len(values)), bad)))
+        column = values.cast(self.arrow_schema.field(0).type)
+        return Decoded(pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused)
+
+
+class WrittenBytesDecoder:
+    """Values of an Avro schema that is ``bytes`` and nothing else, each with its 5-byte prefix.
+
+    Confluent's serializers write these as they are, without the length that Avro has in front.
+    """
+
+    def __init__(self) -> None:
+        self._whole = WholeValueDecoder(BinaryType())
+        self.iceberg_schema = self._whole.iceberg_schema
+        self.arrow_schema = self._whole.arrow_schema
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """See ``Decoder``; nothing is refused."""
+        return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,8 +130,8 @@ def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Deco
     ``reserved``: the values may be in the envelope of Kafka Connect's converter, and these names below these
     columns are no columns.
     """
-    from tabletopic_kernel.formats.json.decoder import JsonDecoder  # noqa: PLC0415 - loaded when needed
-    from tabletopic_kernel.formats.json.payload import PayloadDecoder  # noqa: PLC0415 - loaded when needed
+    # Loaded when needed.
+    from tabletopic_kernel.formats.json.decoder import JsonDecoder, PayloadDecoder  # noqa: PLC0415
 
     return JsonDecoder(columns) if reserved is None else PayloadDecoder(columns, reserved)
 

@@ -72,8 +72,8 @@ from tabletopic_kernel.formats.avro.schema import (
     branch_key,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.columns.meaning import needs_meaning, without_meaning
 from tabletopic_kernel.model.columns.names import step
+from tabletopic_kernel.model.columns.types import needs_meaning, without_meaning
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
 MAX_DECIMAL_DIGITS: Final = 38

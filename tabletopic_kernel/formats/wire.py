@@ -1,8 +1,8 @@
-"""The Confluent wire format: how a record says which schema it was written with.
+"""The Confluent wire format: how a record says which schema it was written with; and that schema.
 
-In front of the body stand a magic byte 0 and a schema id in 4 bytes big-endian. Or a header has them, and
-the body stands alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may name
-the schema's GUID instead, with a magic byte 1 and its 16 bytes. Protobuf's message indexes follow the id in
+In front of the body stand a magic byte 0 and a schema id in 4 bytes big-endian. Or a header has them, and the
+body stands alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may name the
+schema's GUID instead, with a magic byte 1 and its 16 bytes. Protobuf's message indexes follow the id in
 either place.
 
 AWS's serializers put a byte 3 in front, one for the compression of the body (0: none, 5: zlib) and the 16
@@ -13,9 +13,33 @@ Source: Confluent Platform documentation, "Wire format"; for headers and GUIDs, 
 awslabs/aws-glue-schema-registry.
 """
 
+from __future__ import annotations
+
 import struct
 import uuid
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """One writer schema and those it refers to (name → text).
+
+    ``kind`` is the registry's AVRO, JSON or PROTOBUF; or STRING, RAW or INFERRED (JSON) for values without a
+    schema. ``message`` names the message of a Protobuf file, None the first. ``framed``: values begin with
+    the schema's id. ``nanos`` says what becomes of times with more digits than microseconds, in Protobuf and
+    by a JSON Schema.
+    ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
+    """
+
+    text: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    kind: str = "AVRO"
+    message: str | None = None
+    framed: bool = True
+    nanos: Literal["refuse", "floor"] = "refuse"
+    renames: tuple[tuple[str, str], ...] = ()
+
 
 # How a record names its schema: by the registry's id, or by a GUID as text.
 SchemaKey = int | str

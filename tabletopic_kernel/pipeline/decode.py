@@ -27,8 +27,7 @@ from tabletopic_kernel.formats.decoder import (
     inferring_decoder,
 )
 from tabletopic_kernel.formats.rejection import Refused
-from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.conform import conform, file_schema, kafka_columns, part, rename

@@ -12,8 +12,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
-from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.sections import TopicSettings
 

@@ -12,8 +12,8 @@ from pyiceberg.types import StructType
 
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.model.columns.evolution import evolve
-from tabletopic_kernel.model.columns.iceberg_types import spell
-from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
+from tabletopic_kernel.model.columns.names import sanitize_names
+from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.fitting import WriterColumns, writer_columns

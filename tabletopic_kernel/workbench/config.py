@@ -149,7 +149,7 @@ def describe(loaded: LoadedSettings) -> list[Row]:
 def check_kafka_properties(loaded: LoadedSettings) -> None:
     """Let librdkafka judge the ``[kafka]`` properties, without a connection; raises SettingsError."""
     # Imported here: it loads the Kafka client, 0.1 s that commands without a broker save.
-    from tabletopic_kernel.clients.kafka.properties import check_properties  # noqa: PLC0415
+    from tabletopic_kernel.clients.kafka.checks import check_properties  # noqa: PLC0415
 
     check_properties(loaded.settings.kafka, {k: loaded.origins[f"kafka.{k}"] for k in loaded.settings.kafka})
 

@@ -267,7 +267,7 @@ def _broker(properties: Mapping[str, str]) -> str:
 def _rights(properties: Mapping[str, str]) -> str:
     """Whether the user may do on the broker what hosts and faces do there."""
     from tabletopic_kernel.clients.kafka.broker import Broker
-    from tabletopic_kernel.clients.kafka.rights import DESCRIBE, READ, WRITE, missing_rights
+    from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
     from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
     from tabletopic_kernel.host.host import GROUP
     from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired

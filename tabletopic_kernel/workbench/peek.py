@@ -1,11 +1,11 @@
-"""The newest records of a topic, decoded as the pipeline decodes them, before they are in the table."""
+"""The newest records of a topic, as the pipeline decodes them; and what the newest says of the settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Message
@@ -14,14 +14,21 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
+from tabletopic_kernel.formats.json.text import JsonTextError, parse
 from tabletopic_kernel.formats.rejection import Refused, narrowed
-from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, BAD_SCHEMA_HEADER, INTERNAL_ERROR
-from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.dead_letter import (
+    BAD_SCHEMA,
+    BAD_SCHEMA_HEADER,
+    INTERNAL_ERROR,
+    NO_SCHEMA_ID,
+    OTHER_MESSAGE,
+)
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
@@ -30,6 +37,10 @@ from tabletopic_kernel.pipeline.write import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
 from tabletopic_kernel.table.schemas.lookup import why_foreign
 from tabletopic_kernel.table.schemas.writers import key_subject, key_writer, value_writer, whole_writer
+
+# Looked at in each partition: behind a delete of Debezium is a record without a value.
+_RECORDS: Final = 3
+_LONGEST: Final = 300  # characters of an error
 
 
 @dataclass(frozen=True)
@@ -219,3 +230,68 @@ def _headers(messages: Sequence[Message]) -> pa.Array:
 
 def _bytes(value: object) -> bytes | None:
     return None if value is None else bytes(value)  # type: ignore[call-overload]
+
+
+def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> list[str]:
+    """Look at the newest record with a value: would it become a row of a new table?
+
+    Returns:
+        What to tell a person, if it would not: the reason, and the setting that may be wrong.
+
+    Raises:
+        UsageError: it is of another message of its Protobuf file than the table would have, which is the
+            first of the file, and may well be one that the records' own only uses.
+        RetryableError: broker or registry do not answer.
+    """
+    found = peek(topic, settings, broker, registry, _RECORDS)
+    newest = next((one for one in found if one.raw is not None), None)
+    if newest is None:
+        return []
+    reason, _, detail = (newest.error or "").partition(": ")
+    named = settings.value_message is not None or settings.value_format != "by_schema_id"
+    if reason == OTHER_MESSAGE and not named:
+        raise UsageError(
+            f"the schema of {topic} has several messages, and the newest record has not the first: {detail}"
+        )
+    remedy = _remedy(newest, settings)
+    if newest.error is None and remedy is None:
+        return []
+    where = f"the newest record (partition {newest.partition}, offset {newest.offset})"
+    why = f"{where} cannot become a row: {newest.error[:_LONGEST]}" if newest.error else where
+    return [f"{why}; {remedy}" if remedy else why]
+
+
+def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
+    """The setting that fits better what the value looks like; None where it says nothing."""
+    raw = record.raw or b""
+    begins_with_id = len(raw) > wire.PREFIX_BYTES and raw[0] == wire.MAGIC
+    if settings.value_format == "by_schema_id":
+        is_bare = record.error is not None and record.error.startswith(NO_SCHEMA_ID)
+        return f"its value is {_looks(raw)}" if is_bare else None
+    if begins_with_id and (record.error is not None or settings.value_format == "string"):
+        number = int.from_bytes(raw[1 : wire.PREFIX_BYTES], "big")
+        return (
+            f"its value begins as one with the schema id {number} does: if it is one, "
+            "set value_format = by_schema_id"
+        )
+    return None
+
+
+def _looks(raw: bytes) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return (
+            "not text: if it was written by one known schema without its id, set value_format = "
+            "by_latest_schema, otherwise raw"
+        )
+    try:
+        parse(raw)
+    except (JsonTextError, RecursionError):
+        return (
+            "plain text: set value_format = string" if text.isprintable() else "odd: set value_format = raw"
+        )
+    return (
+        "JSON without a schema id: set value_format = json, or by_latest_schema if the registry has the "
+        "schema of all records"
+    )

@@ -18,9 +18,9 @@ from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE, Change
-from tabletopic_kernel.model.columns.iceberg_types import spell
 from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts
 from tabletopic_kernel.model.columns.table_columns import evolve_key, metadata_columns, table_schema
+from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.model.topic_names import not_a_table_topic
@@ -44,7 +44,7 @@ from tabletopic_kernel.table.schemas.writers import (
     whole_writer,
 )
 from tabletopic_kernel.table.snapshot import TopicTable
-from tabletopic_kernel.workbench.newest_record import check_newest
+from tabletopic_kernel.workbench.peek import check_newest
 
 TableName = tuple[str, ...]  # namespace parts and name, as PyIceberg takes them
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]

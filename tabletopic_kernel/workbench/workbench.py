@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
-from tabletopic_kernel.model.settings.alter import altered, validated
 from tabletopic_kernel.model.settings.cluster import out_of_reach
+from tabletopic_kernel.model.settings.options import altered, validated
 from tabletopic_kernel.model.settings.sections import (
     DesiredTopic,
     ReplayRequest,

@@ -16,7 +16,7 @@ from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
 from tabletopic_kernel.formats.json.fast import FastEngine
-from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError
+from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
 from tests.formats.avro_cases import plain_rows

@@ -9,7 +9,7 @@ import pytest
 
 from tabletopic_kernel.formats.avro import decoder as avro
 from tabletopic_kernel.formats.decoder import BadSchemaError, cached_decoder, make_decoder
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.errors import RetryableError
 
 

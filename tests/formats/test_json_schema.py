@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.formats.json.schema.columns import parse_json_schema
-from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError
+from tabletopic_kernel.formats.json.schema import parse_json_schema
+from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError
 from tabletopic_kernel.formats.json.types import MAX_LEVELS, REST
 
 

@@ -23,8 +23,7 @@ from tabletopic_kernel.clients.registry import RegisteredSchema
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
-from tabletopic_kernel.formats.wire import PREFIX_BYTES, prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import PREFIX_BYTES, WriterSchema, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.pipeline import whole_path
 from tests.table.samples import FakeRegistry

@@ -22,8 +22,7 @@ from tabletopic_kernel.clients.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
-from tabletopic_kernel.formats.wire import prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask

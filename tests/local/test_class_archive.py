@@ -16,9 +16,9 @@ from tabletopic_kernel.local.progress import Step
 # Making it takes for ever here.
 _MAKER = """
 import sys, time
-from tabletopic_kernel.local.java import archive_later
-archive_later.jvm.make_spark_archive = lambda: time.sleep(50)
-archive_later.main(int(sys.argv[1]))
+from tabletopic_kernel.local.java import jvm
+jvm.make_spark_archive = lambda: time.sleep(50)
+jvm.main(int(sys.argv[1]))
 """
 
 

@@ -18,8 +18,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.catalog import create_table, open_catalog
 from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
-from tabletopic_kernel.formats.wire import prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.settings.sections import TopicSettings

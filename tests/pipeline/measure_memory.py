@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.wire import prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.pipeline.stage import StageTask
 from tests.formats.avro_cases import zigzag
 from tests.formats.protobuf_cases import text

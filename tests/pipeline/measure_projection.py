@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tabletopic_kernel.formats.decoder import make_decoder
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.projection.projection import SqlProjection
 from tests.formats.measuring import report

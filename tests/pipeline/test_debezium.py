@@ -13,10 +13,9 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.clients.catalog import open_catalog
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.decoder import make_decoder
-from tabletopic_kernel.formats.json.payload import payloads
+from tabletopic_kernel.formats.json.decoder import payloads
 from tabletopic_kernel.formats.types import iceberg_schema_of
-from tabletopic_kernel.formats.wire import prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform import make_step
 from tabletopic_kernel.pipeline.transform_columns import NotAnEnvelopeError, value_columns

@@ -18,9 +18,9 @@ from tabletopic_kernel.formats.avro import decoder as decode_avro
 from tabletopic_kernel.formats.avro import exact as avro_exact
 from tabletopic_kernel.formats.avro import fast as avro_fast
 from tabletopic_kernel.formats.json import decoder as decode_json
+from tabletopic_kernel.formats.json import decoder as json_payload
 from tabletopic_kernel.formats.json import exact as json_exact
 from tabletopic_kernel.formats.json import fast as json_fast
-from tabletopic_kernel.formats.json import payload as json_payload
 from tabletopic_kernel.formats.protobuf import decoder as decode_protobuf
 from tabletopic_kernel.formats.protobuf import exact as protobuf_exact
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast

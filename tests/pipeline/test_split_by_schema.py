@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
-from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, prefix
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, WriterSchema, prefix
 from tabletopic_kernel.pipeline.split_by_schema import Group, split
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import make_decoder
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema

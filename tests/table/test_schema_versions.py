@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.fitting import writer_columns
 

@@ -1,4 +1,4 @@
-"""A transaction whose questions for the table cost nothing."""
+"""A change of a table is worked out once, and arrives only where the table is as it was."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import pyarrow as pa
 import pytest
 from pyiceberg import table as pyiceberg_table
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableRequest, Namespace, Table, TableIdentifier
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.table.transaction import QuickTransaction
+from tabletopic_kernel.table.transaction import QuickTransaction, same_specs
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -49,3 +54,21 @@ def test_the_metadata_is_copied_once_for_each_change(table: Table, monkeypatch: 
     now = table.refresh()
     assert (len(now.metadata.snapshots), now.metadata.refs["ours"].snapshot_id) == (4, producer.snapshot_id)
     assert now.scan().count() == 3
+
+
+_NAME = TableIdentifier(namespace=Namespace(["default"]), name="t")
+
+
+def test_a_rest_catalog_gets_the_requirements_of_the_spec() -> None:
+    """What PyIceberg's own catalogs look for beside them is not sent."""
+    schema = Schema(NestedField(1, "a", LongType(), required=False))
+    metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///t")
+    request = CommitTableRequest(identifier=_NAME, requirements=same_specs(metadata), updates=())
+    sent = request.model_dump(mode="json", by_alias=True)["requirements"]
+    assert sent == [
+        {"type": "assert-table-uuid", "uuid": str(metadata.table_uuid)},
+        {"type": "assert-current-schema-id", "current-schema-id": 0},
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 1},
+        {"type": "assert-default-spec-id", "default-spec-id": 0},
+        {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 999},
+    ]

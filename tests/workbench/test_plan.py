@@ -16,14 +16,14 @@ from tabletopic_kernel.clients.registry import RegisteredSchema, Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.types import iceberg_schema_of
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.writers import read_candidate
 from tabletopic_kernel.table.snapshot import TopicTable
-from tabletopic_kernel.workbench import newest_record
+from tabletopic_kernel.workbench import peek
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan, plan_enable
 
@@ -61,7 +61,7 @@ class Answers:
 @pytest.fixture(autouse=True)
 def _no_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker is asked for no records, unless a test has some."""
-    monkeypatch.setattr(newest_record, "peek", lambda *_: [])
+    monkeypatch.setattr(peek, "peek", lambda *_: [])
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
         error = f"{refused[0].reason}: {refused[0].message}" if refused else None
         return [PeekedRecord(0, 9, 0, None, 7, None, error, raw[newest])]
 
-    monkeypatch.setattr(newest_record, "peek", answer)
+    monkeypatch.setattr(peek, "peek", answer)
     answers = Answers(text, "PROTOBUF")
 
     def columns(**settings: Any) -> list[str]:
@@ -339,7 +339,7 @@ def test_a_newest_record_that_speaks_against_the_settings_is_told(
     """With the setting that fits better; a record without a value behind it says nothing."""
     empty = PeekedRecord(0, 10, 1, None, None, None, None, None)
     records = [empty, PeekedRecord(0, 9, 0, None, None, None, error, raw)]
-    monkeypatch.setattr(newest_record, "peek", lambda *_: records)
+    monkeypatch.setattr(peek, "peek", lambda *_: records)
     plan = planned(catalog, V1, value_format=value_format)
     assert not plan.refused
     (note,) = [one for one in plan.notes if "newest record" in one]
@@ -359,5 +359,5 @@ def test_a_newest_record_that_becomes_a_row_is_no_news(
 ) -> None:
     """Nothing is said where the settings fit; bytes may be anything."""
     records = [PeekedRecord(0, 9, 0, None, None, {"a": 1}, None, raw)]
-    monkeypatch.setattr(newest_record, "peek", lambda *_: records)
+    monkeypatch.setattr(peek, "peek", lambda *_: records)
     assert not any("newest record" in one for one in planned(catalog, V1, value_format=value_format).notes)

@@ -16,8 +16,12 @@ from tabletopic_kernel.faces.cli.call import DEBUG_VARIABLE, FAILED, Call, durat
 from tabletopic_kernel.faces.cli.grids import show_grid
 from tabletopic_kernel.faces.operations.operation import CLI, Argument, JsonText, Kind, Message, Operation
 from tabletopic_kernel.faces.render.grid import Grid
-from tabletopic_kernel.model.settings.alter import FIXED_SETTINGS
-from tabletopic_kernel.model.settings.options import SettingOption, given_settings, setting_options
+from tabletopic_kernel.model.settings.options import (
+    FIXED_SETTINGS,
+    SettingOption,
+    given_settings,
+    setting_options,
+)
 
 # Values of a message that are set in bold.
 _STRONG = frozenset({"topic", "table"})

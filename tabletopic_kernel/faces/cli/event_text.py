@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.render.events import event_text
+from tabletopic_kernel.faces.render.words import event_text
 from tabletopic_kernel.model.progress.events import ControlEvent, Failed
 
 __all__ = ["event_line", "event_text"]

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.faces.render.amounts import age, clock, clock_today, interval, number, seconds, size
+from tabletopic_kernel.faces.render.words import age, clock, clock_today, interval, number, seconds, size
 from tabletopic_kernel.model.redact import redact
 
 __all__ = [

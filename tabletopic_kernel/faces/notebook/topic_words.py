@@ -9,8 +9,12 @@ from typing import Any
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
 from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.operation import MAGIC
-from tabletopic_kernel.model.settings.alter import FIXED_SETTINGS
-from tabletopic_kernel.model.settings.options import SettingOption, given_settings, setting_options
+from tabletopic_kernel.model.settings.options import (
+    FIXED_SETTINGS,
+    SettingOption,
+    given_settings,
+    setting_options,
+)
 
 _PREFIX = "set_"
 

@@ -66,7 +66,7 @@ def table_of(desired: DesiredTopic) -> str:
 
 
 def _enabled(desired: DesiredTopic, _: Arguments) -> list[Message]:
-    from tabletopic_kernel.faces.render.amounts import clock, interval
+    from tabletopic_kernel.faces.render.words import clock, interval
 
     settings = desired.settings
     begin = settings.start if isinstance(settings.start, str) else clock(settings.start)

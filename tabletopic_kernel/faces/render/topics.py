@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.faces.render.amounts import age, clock, interval, number, seconds, size
-from tabletopic_kernel.faces.render.events import event_text
 from tabletopic_kernel.faces.render.grid import Cell, Grid
 from tabletopic_kernel.faces.render.values import text
+from tabletopic_kernel.faces.render.words import age, clock, event_text, interval, number, seconds, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.progress.events import ControlEvent

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabletopic_kernel.model.columns.meaning import avro_meaning, doc_with_meaning
+from tabletopic_kernel.model.columns.types import avro_meaning, doc_with_meaning
 from tabletopic_kernel.model.errors import ActionNeededError
 
 # Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.

@@ -12,19 +12,22 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.formats.protobuf.arrays import (
+from tabletopic_kernel.formats.arrays import Mask
+from tabletopic_kernel.formats.protobuf.fast_schema import name_of
+from tabletopic_kernel.formats.protobuf.json import Text
+from tabletopic_kernel.formats.protobuf.values import (
     Scope,
     Sizes,
+    SubMicros,
     decimals,
     enum_texts,
+    many_durations,
+    many_timestamps,
     narrow,
     numbers,
     offsets_of,
     varint_bytes,
 )
-from tabletopic_kernel.formats.protobuf.fast_schema import name_of
-from tabletopic_kernel.formats.protobuf.json import Text
-from tabletopic_kernel.formats.protobuf.values import Mask, SubMicros, many_durations, many_timestamps
 from tabletopic_kernel.formats.rejection import Refusal
 
 _WIDTH: Final = {"bool": 1, "double": 8, "fixed64": 8, "sfixed64": 8, "float": 4, "fixed32": 4, "sfixed32": 4}

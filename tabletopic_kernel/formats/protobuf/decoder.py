@@ -29,8 +29,7 @@ from tabletopic_kernel.formats.protobuf.schema.types import iceberg_schema_of
 from tabletopic_kernel.formats.protobuf.values import SubMicros
 from tabletopic_kernel.formats.rejection import Refused, UnsupportedError
 from tabletopic_kernel.formats.types import arrow_schema_of
-from tabletopic_kernel.formats.wire import PREFIX_BYTES
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import PREFIX_BYTES, WriterSchema
 from tabletopic_kernel.model.dead_letter import OTHER_MESSAGE
 
 

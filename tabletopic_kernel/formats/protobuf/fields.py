@@ -7,18 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import without_nulls
-from tabletopic_kernel.formats.protobuf.arrays import (
-    Scope,
-    Sizes,
-    lists_of,
-    maps_of,
-    offsets_of,
-    prefixed,
-    repeated_keys,
-    sums,
-    valid,
-)
+from tabletopic_kernel.formats.arrays import Mask, without_nulls
 from tabletopic_kernel.formats.protobuf.columns import (
     Column,
     EnumColumn,
@@ -43,7 +32,18 @@ from tabletopic_kernel.formats.protobuf.schema.tree import (
     Scalar,
     Wrapper,
 )
-from tabletopic_kernel.formats.protobuf.values import Mask, SubMicros
+from tabletopic_kernel.formats.protobuf.values import (
+    Scope,
+    Sizes,
+    SubMicros,
+    lists_of,
+    maps_of,
+    offsets_of,
+    prefixed,
+    repeated_keys,
+    sums,
+    valid,
+)
 from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, tag_bytes
 
 

@@ -1,12 +1,14 @@
-"""Timestamps and durations: from seconds and nanoseconds to microseconds, one at a time and many at once.
+"""Values of Protobuf as columns have them: array operations on what the native reader gives, timestamps,
+durations.
 
-Sources: timestamp.proto and duration.proto (ranges, signs). The table has microseconds (Iceberg format v2).
-A value with more digits than that is refused, or cut down to the microsecond before it where the topic's
-settings ask for that: ``sub_micros``.
+All arrays here come fresh from the reader: their offset is 0, and what lies under a null is 0 or empty.
+
+Timestamps and durations become microseconds (Iceberg format v2), one at a time and many at once. Sources:
+timestamp.proto and duration.proto (ranges, signs). A value with more digits than that is refused, or cut down
+to the microsecond before it where the topic's settings ask for that: ``sub_micros``.
 
 *Why this is exact.* Integers alone: a floor division of nanoseconds, and ranges that are checked before
-seconds become microseconds, so that no sum leaves 64 bits. The conformance tests hold the two ways
-together.
+seconds become microseconds, so that no sum leaves 64 bits. The conformance tests hold the two ways together.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from tabletopic_kernel.formats.arrays import Mask
 from tabletopic_kernel.formats.rejection import Refusal
 from tabletopic_kernel.formats.types import MAX_DAY, MIN_DAY
 
@@ -27,7 +32,6 @@ MAX_DURATION_S: Final = 315_576_000_000
 _GIGA: Final = 1_000_000_000
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def timestamp_micros(seconds: int, nanos: int, sub_micros: SubMicros) -> int:
@@ -79,3 +83,143 @@ def _many_micros(seconds: Numbers, nanos: Numbers, bad: Mask, sub_micros: SubMic
     if bad.any():
         seconds, micros = np.where(bad, 0, seconds), np.where(bad, 0, micros)
     return seconds * 1_000_000 + micros, bad
+
+
+# Bytes of every element, or the same number for all.
+Sizes = Numbers | int
+_NUMPY: Final = {
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.uint32(): np.uint32,
+    pa.uint64(): np.uint64,
+}
+
+
+class Scope:
+    """Where the elements of an array stand in the rows of a batch, to mark rows that are not to be used.
+
+    Args:
+        suspects: of the rows, those that only the exact engine can judge.
+        lists: offsets of the lists on the way from the rows to the elements, outermost first.
+        present: a mask of the elements that are there, None for all.
+    """
+
+    def __init__(self, suspects: Mask, lists: tuple[Numbers, ...] = (), present: Mask | None = None) -> None:
+        self._suspects = suspects
+        self._lists = lists
+        self.present = present
+
+    def mark(self, elements: Mask) -> None:
+        """Suspect the rows of the elements in the mask."""
+        places = np.flatnonzero(elements)
+        for offsets in reversed(self._lists):
+            places = np.searchsorted(offsets, places, side="right") - 1
+        self._suspects[places] = True
+
+    def items(self, offsets: Numbers) -> Scope:
+        """The scope of the lists' items."""
+        return Scope(self._suspects, (*self._lists, offsets))
+
+    def within(self, structs: pa.Array) -> Scope:
+        """The scope of the structs' fields."""
+        if not structs.null_count:
+            return self
+        there = valid(structs)
+        return Scope(self._suspects, self._lists, there if self.present is None else self.present & there)
+
+
+def valid(array: pa.Array) -> Mask:
+    """A mask of the elements that are not null."""
+    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def numbers(array: pa.Array) -> np.ndarray[Any, Any]:
+    """The integers of an array, whatever is null, without a copy."""
+    dtype, buffer = _NUMPY[array.type], array.buffers()[1]
+    return np.empty(0, dtype) if buffer is None else np.frombuffer(buffer, dtype, len(array))
+
+
+def offsets_of(array: pa.Array) -> Numbers:
+    """The offsets of lists, texts or bytes: one more than there are."""
+    buffer = array.buffers()[1]
+    return np.zeros(1, np.int64) if buffer is None else np.frombuffer(buffer, np.int64, len(array) + 1)
+
+
+def varint_bytes(values: np.ndarray[Any, Any]) -> Numbers:
+    """How many bytes the varint of each unsigned number takes."""
+    found = np.ones(len(values), np.int64)
+    largest = int(values.max(initial=0))
+    for bits in range(7, 64, 7):
+        if largest < 1 << bits:
+            break
+        found += values >= np.uint64(1 << bits)
+    return found
+
+
+def prefixed(sizes: Sizes) -> Sizes:
+    """The sizes with those of their length prefixes."""
+    if isinstance(sizes, int):
+        return sizes + max(1, (sizes.bit_length() + 6) // 7)
+    return sizes + varint_bytes(sizes)
+
+
+def sums(sizes: Sizes, offsets: Numbers) -> Numbers:
+    """The sum of each list's sizes."""
+    if isinstance(sizes, int):
+        return np.diff(offsets) * sizes
+    total = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=total[1:])
+    return total[offsets[1:]] - total[offsets[:-1]]
+
+
+def narrow(array: pa.Array, signed: bool, scope: Scope) -> pa.Array:
+    """Integers of 64 bits as int32, or as int64 below 2^32; marks those that are beyond."""
+    found = numbers(array)
+    beyond = (found < -(2**31)) | (found >= 2**31) if signed else found >= np.uint64(2**32)
+    if beyond.any():
+        scope.mark(beyond)
+    dtype, kind = (np.int32, pa.int32()) if signed else (np.int64, pa.int64())
+    return pa.Array.from_buffers(kind, len(array), [array.buffers()[0], pa.py_buffer(found.astype(dtype))])
+
+
+def decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Unsigned 64-bit integers as decimals without a fraction."""
+    halves = np.zeros((len(array), 2), np.uint64)
+    halves[:, 0] = numbers(array)
+    return pa.Array.from_buffers(target, len(array), [array.buffers()[0], pa.py_buffer(halves)])
+
+
+def enum_texts(array: pa.Array, known: pa.Array, names: pa.Array) -> pa.Array:
+    """``names`` of the ``known`` numbers; a number without a name as text."""
+    places = pc.index_in(array, known)
+    if places.null_count > array.null_count:
+        strange = pc.unique(array.filter(pc.and_(places.is_null(), array.is_valid())))
+        known = pa.concat_arrays([known, strange])
+        names = pa.concat_arrays([names, pa.array(map(str, strange.to_pylist()), names.type)])
+        places = pc.index_in(array, known)
+    return names.take(places)
+
+
+def lists_of(array: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
+    """Lists with the offsets of ``array`` over other items."""
+    return pa.Array.from_buffers(target, len(array), [None, array.buffers()[1]], children=[items])
+
+
+def maps_of(array: pa.Array, keys: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
+    """Maps with the offsets of lists of entries."""
+    entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
+    offsets = pa.py_buffer(offsets_of(array).astype(np.int32))
+    return pa.Array.from_buffers(target, len(array), [None, offsets], children=[entries])
+
+
+def repeated_keys(offsets: Numbers, keys: pa.Array) -> Mask | None:
+    """A mask of the keys that their map has before already; None if there are none."""
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) < 2:
+        return None
+    coded = keys.dictionary_encode()
+    entries = np.repeat(np.arange(len(lengths)), lengths) * len(coded.dictionary) + np.asarray(coded.indices)
+    order = np.argsort(entries, kind="stable")
+    again = np.zeros(len(entries), bool)
+    again[order[1:]] = entries[order[1:]] == entries[order[:-1]]
+    return again if again.any() else None

@@ -2,11 +2,11 @@
 
 Longer than other modules, as it is one recursion over types, and its rules hold together.
 
-Columns are found by ``model/columns/matching.py``: mostly by name. Allowed: add (as optional), relax
+Columns are found by ``model/columns/names.py``: mostly by name. Allowed: add (as optional), relax
 (required to optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a
 writer lacks stays and becomes optional, and one that has room for every value of the writer's type stays as
 it is. Everything else is refused, never coerced, and so are numbers that come to mean something else
-(``model/columns/meaning.py``); or, where that is wished, the field gets a column of its own beside the one
+(``model/columns/types.py``); or, where that is wished, the field gets a column of its own beside the one
 it does not fit: ``price`` as text beside a number is ``price_string``. Inside a list or map, whose elements
 cannot have a second name, it is the list or map that gets the column."""
 
@@ -20,24 +20,28 @@ from typing import Literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from tabletopic_kernel.model.columns.iceberg_types import (
+from tabletopic_kernel.model.columns.names import (
+    Homes,
+    Known,
+    Matching,
+    column_names,
+    doc_with_original,
+    original_name,
+    renamed_path,
+    sanitize_names,
+    step,
+)
+from tabletopic_kernel.model.columns.types import (
+    differ,
     holds,
     holds_some,
+    meaning_in,
+    short_name,
     spell,
     suffix,
     widens,
     with_fresh_ids,
 )
-from tabletopic_kernel.model.columns.matching import Homes, Known, Matching
-from tabletopic_kernel.model.columns.meaning import differ, meaning_in, short_name
-from tabletopic_kernel.model.columns.names import (
-    column_names,
-    doc_with_original,
-    original_name,
-    renamed_path,
-    step,
-)
-from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
 
 KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata", "_kafka_value"
 

@@ -19,8 +19,8 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, Evolution, evolve
-from tabletopic_kernel.model.columns.iceberg_types import with_fresh_ids
-from tabletopic_kernel.model.columns.sanitize_names import sanitize_names
+from tabletopic_kernel.model.columns.names import sanitize_names
+from tabletopic_kernel.model.columns.types import with_fresh_ids
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 

@@ -18,8 +18,7 @@ from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.types import aliases_of
-from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.evolution import (
     HEADER,
     KEY,

@@ -15,8 +15,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
-from tabletopic_kernel.formats.wire import SchemaKey, age
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.table_columns import clashing_names
 from tabletopic_kernel.model.dead_letter import (

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
-from tabletopic_kernel.formats.wire import SchemaKey, age
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.table_columns import key_type
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA

@@ -14,7 +14,7 @@ from pyiceberg.types import IcebergType
 
 from tabletopic_kernel.clients.registry import Registry
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
-from tabletopic_kernel.formats.writer_schema import WriterSchema
+from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.columns.table_columns import key_type
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings

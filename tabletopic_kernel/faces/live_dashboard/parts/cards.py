@@ -20,7 +20,7 @@ from tabletopic_kernel.faces.live_dashboard.parts.parts import (
     table,
 )
 from tabletopic_kernel.faces.live_dashboard.record.view import Retention, View
-from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import retention_left_s
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 
@@ -53,24 +53,24 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ("State", Html(state_html(state)), STATES.get(state, ("", "leaving the topic"))[1]),
             (
                 "Commit lag",
-                f"{amounts.number(topic.lag_records)} records",
+                f"{words.number(topic.lag_records)} records",
                 _behind(topic.lag_seconds(view.now_ms)),
             ),
             (
                 "Rate",
-                f"{amounts.number(progress.rows_per_second)} rows/s" if progress and host else "-",
+                f"{words.number(progress.rows_per_second)} rows/s" if progress and host else "-",
                 _staged(view, name),
             ),
             (
                 "Last commit",
-                f"{amounts.seconds(max(1, (view.now_ms - last_ms) // 1000))} ago"
+                f"{words.seconds(max(1, (view.now_ms - last_ms) // 1000))} ago"
                 if last_ms > 0
                 else "none yet",
-                f"every {amounts.interval(progress.commit_interval_ms)}"
+                f"every {words.interval(progress.commit_interval_ms)}"
                 if progress and progress.commit_interval_ms
                 else "",
             ),
-            ("Rows", amounts.number(progress.rows if progress else None), _files(view, name)),
+            ("Rows", words.number(progress.rows if progress else None), _files(view, name)),
             ("Schema", ", ".join(f"v{one.version}" for one in versions) or "-", _subjects(view, name)),
             (
                 "Table",
@@ -98,17 +98,17 @@ def many(count: int, thing: str) -> str:
 def _behind(seconds: float | None) -> str:
     if seconds is None:
         return "age of the oldest: being read"
-    return f"oldest is {amounts.seconds(seconds)} old" if seconds else "the table has all of them"
+    return f"oldest is {words.seconds(seconds)} old" if seconds else "the table has all of them"
 
 
 def _staged(view: View, name: str) -> str:
     progress = view.topic(name).progress
-    return f"{amounts.number(progress.staged_rows)} rows staged" if progress and progress.staged_rows else ""
+    return f"{words.number(progress.staged_rows)} rows staged" if progress and progress.staged_rows else ""
 
 
 def _files(view: View, name: str) -> str:
     progress, facts = view.topic(name).progress, view.tables.get(name)
-    size = f", {amounts.size(facts.bytes)}" if facts else ""
+    size = f", {words.size(facts.bytes)}" if facts else ""
     return f"in {many(progress.files, 'file')}{size}" if progress else ""
 
 
@@ -128,16 +128,16 @@ def retention_words(view: View, name: str) -> tuple[str, str]:
     left = retention_left_s(topic.oldest_ms, kept.ms, view.now_ms)
     if "delete" not in kept.cleanup_policy or left is None:
         return "no limit" if (kept.ms or 0) < 0 or "delete" not in kept.cleanup_policy else "-", period
-    return amounts.seconds(left), period
+    return words.seconds(left), period
 
 
 def _period(kept: Retention) -> str:
     if "delete" not in kept.cleanup_policy:
         return "the topic is compacted, not deleted"
     kept_for = (
-        "kept for ever" if kept.ms is None or kept.ms < 0 else f"kept for {amounts.seconds(kept.ms / 1000)}"
+        "kept for ever" if kept.ms is None or kept.ms < 0 else f"kept for {words.seconds(kept.ms / 1000)}"
     )
-    return kept_for + (f", {amounts.size(kept.bytes)} a partition" if kept.bytes and kept.bytes > 0 else "")
+    return kept_for + (f", {words.size(kept.bytes)} a partition" if kept.bytes and kept.bytes > 0 else "")
 
 
 def notes(view: View, name: str) -> str:
@@ -181,7 +181,7 @@ def notes(view: View, name: str) -> str:
         found.append(
             note(
                 f"The oldest record that is not in the table may be deleted by the topic's retention in "
-                f"{amounts.seconds(left)}: raise the topic's retention.ms, or see why the table is behind.",
+                f"{words.seconds(left)}: raise the topic's retention.ms, or see why the table is behind.",
                 "bad",
             )
         )
@@ -205,11 +205,11 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
             moment(one.at_ms, zone),
             str(one.snapshot_id),
             one.operation if one.commit_number is not None else f"{one.operation} (somebody else)",
-            amounts.number(one.added_rows),
-            amounts.number(one.added_files),
-            amounts.size(one.added_bytes),
-            amounts.number(one.total_rows),
-            amounts.number(one.records),
+            words.number(one.added_rows),
+            words.number(one.added_files),
+            words.size(one.added_bytes),
+            words.number(one.total_rows),
+            words.number(one.records),
         ]
         for one in facts.snapshots[:_ROWS]
     ]
@@ -260,15 +260,15 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     counts: list[list[Cell]] = [
         [
             reason,
-            amounts.number(count),
+            words.number(count),
             Html(f'<div class="bar" style="width:{100 * count / most:.0f}%"></div>'),
         ]
         for reason, count in sorted(refused.items(), key=lambda one: -one[1])
     ]
     where = f" in {progress.dead_letter_table}" if progress and progress.dead_letter_table else ""
-    waiting = f"{amounts.number(progress.dead_letters if progress else None)} wait{where}"
+    waiting = f"{words.number(progress.dead_letters if progress else None)} wait{where}"
     html = heading(
-        "Dead letters", f"{amounts.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
+        "Dead letters", f"{words.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
     )
     if counts:
         named = ["reason", "records", "share"]

@@ -11,7 +11,7 @@ from typing import Any
 from tabletopic_kernel.faces.live_dashboard.parts.theme import Palette, part_css
 from tabletopic_kernel.faces.live_dashboard.record.view import UNKNOWN
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render import amounts
+from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.progress.standing import Delay
@@ -173,5 +173,5 @@ class Part:
 
 def passed_over(counts: Mapping[str, int]) -> str:
     """A sentence on records that asked for no row, by reason; empty where there are none."""
-    reasons = ", ".join(f"{amounts.number(count)} {reason}" for reason, count in sorted(counts.items()))
+    reasons = ", ".join(f"{words.number(count)} {reason}" for reason, count in sorted(counts.items()))
     return f" Skipped, as they ask for no row: {reasons}." if reasons else ""

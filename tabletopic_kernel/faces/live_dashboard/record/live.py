@@ -15,7 +15,7 @@ from tabletopic_kernel.faces.live_dashboard.record.known import Known, words
 from tabletopic_kernel.faces.live_dashboard.record.polls import BrokerPolls, TablePolls
 from tabletopic_kernel.faces.live_dashboard.record.view import View
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render.events import event_text
+from tabletopic_kernel.faces.render.words import event_text
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import TableTopicError

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from tabletopic_kernel.faces.render.amounts import age, clock
 from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid, cut
 from tabletopic_kernel.faces.render.values import is_number, rows_of, text, unique_names
+from tabletopic_kernel.faces.render.words import age, clock
 from tabletopic_kernel.model.errors import ActionNeededError
 
 if TYPE_CHECKING:

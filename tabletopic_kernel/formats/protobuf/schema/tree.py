@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[imp
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 
 from tabletopic_kernel.formats.protobuf.schema.field_meta import meta_reader
-from tabletopic_kernel.model.columns.meaning import protobuf_meaning
+from tabletopic_kernel.model.columns.types import protobuf_meaning
 from tabletopic_kernel.model.errors import ActionNeededError
 
 # Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.

@@ -71,7 +71,7 @@ from tabletopic_kernel.formats.protobuf.schema.tree import (
     Wrapper,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.columns.meaning import doc_with_meaning
+from tabletopic_kernel.model.columns.types import doc_with_meaning
 
 _SCALARS: Final[dict[str, IcebergType]] = {
     "double": DoubleType(),

@@ -1,10 +1,12 @@
 """librdkafka's verdict on properties, without a broker."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients.kafka.properties import check_properties
+from tabletopic_kernel.clients.kafka.checks import check_properties
 from tabletopic_kernel.model.errors import SettingsError
 
 

@@ -32,7 +32,7 @@ from typing import Final
 
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.json.schema.keywords import (
+from tabletopic_kernel.formats.json.schema_keywords import (
     Keywords,
     doc_of,
     has_shape,
@@ -41,7 +41,7 @@ from tabletopic_kernel.formats.json.schema.keywords import (
     note,
     types_of,
 )
-from tabletopic_kernel.formats.json.schema.refs import Documents, JsonSchemaError, Place
+from tabletopic_kernel.formats.json.schema_refs import Documents, JsonSchemaError, Place
 from tabletopic_kernel.formats.json.text import MAX_LONG
 from tabletopic_kernel.formats.json.types import (
     MAX_LEVELS,
@@ -57,8 +57,8 @@ from tabletopic_kernel.formats.json.types import (
     iceberg_schema,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.columns.meaning import doc_with_meaning, json_meaning
 from tabletopic_kernel.model.columns.names import column_names
+from tabletopic_kernel.model.columns.types import doc_with_meaning, json_meaning
 
 # References may multiply a short text without end ("billion laughs").
 _MAX_NODES: Final = 20_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tabletopic_kernel.formats.json import digits as json_digits
-from tabletopic_kernel.formats.json.digits import Bytes, long_fractions, tiny_numbers
+from tabletopic_kernel.formats.json import records as json_digits
+from tabletopic_kernel.formats.json.records import Bytes, long_fractions, tiny_numbers
 
 CHUNK = json_digits._CHUNK
 

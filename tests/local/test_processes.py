@@ -1,5 +1,7 @@
 """Start, recognise and stop processes."""
 
+from __future__ import annotations
+
 import os
 import sys
 from pathlib import Path

@@ -1,22 +1,29 @@
-"""CPU per record of the whole path, and of decoding and writing alone.
+"""What is measured: CPU per record of the path and of its floor, small batches, and freshness.
 
-CPU time of the host's process tree is counted, not the clock's: machines are busy with other things.
-The broker and the registry are not counted.
+CPU time of the host's process tree is counted, not the clock's: machines are busy with other things. The
+broker and the registry are not counted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import median
 
+import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel.bench.load import Load
 from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.local.stack import StackInfo
@@ -28,7 +35,47 @@ from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
-_LIMIT_S = 900.0
+_RECORDS = 2_000
+_BATCHES = 5
+_BATCHES_LIMIT_S = 300.0
+
+
+def seconds_of_batches(workbench: Workbench, partitions: Sequence[int]) -> dict[int, float]:
+    """Median seconds of a batch of 2,000 records, by number of partitions; the first batch is not counted."""
+    return {count: _seconds(workbench, f"wide-{count}", count) for count in partitions}
+
+
+def _seconds(workbench: Workbench, topic: str, partitions: int) -> float:
+    kafka: dict[str, str | int | float | bool] = {**workbench.servers.kafka}
+    admin = AdminClient(kafka)  # in a name of its own: what it does ends with it
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    producer = Producer(kafka)
+    value = json.dumps({"n": 1, "text": "x" * 80}).encode()
+
+    def send() -> None:
+        for number in range(_RECORDS):
+            producer.produce(topic, value, partition=number % partitions)
+        producer.flush()
+
+    send()
+    workbench.enable(topic, {"commit_interval_ms": "1s", "value_format": "json"})
+    deadline = time.monotonic() + _BATCHES_LIMIT_S
+    found: list[float] = []
+    seconds, rows = 0.0, 0
+    for event in workbench.events(topic, follow=lambda: time.monotonic() < deadline):
+        if isinstance(event, FilesStaged):
+            seconds, rows = seconds + event.seconds, rows + event.rows
+        elif isinstance(event, Committed) and rows >= _RECORDS * (len(found) + 1):
+            found.append(seconds)
+            seconds = 0.0
+            if len(found) > _BATCHES:
+                workbench.disable(topic)
+                return round(median(found[1:]), 2)
+            send()
+    raise TableTopicError(f"{topic}: {len(found)} of {_BATCHES + 1} batches in {_BATCHES_LIMIT_S:.0f} s")
+
+
+_PATH_LIMIT_S = 900.0
 _LOG_END = 2_000  # characters of a log
 
 
@@ -92,7 +139,7 @@ def cpu_of_path(
     topic, total = load.topic, records + warm_up
     meter = _CpuMeter(host)
     workbench.enable(topic, {"commit_interval_ms": "10s", "value_format": load.value_format})
-    deadline = time.monotonic() + _LIMIT_S
+    deadline = time.monotonic() + _PATH_LIMIT_S
     staged = committed = 0
     begin: tuple[int, float, tuple[float, float]] | None = None
 
@@ -114,7 +161,7 @@ def cpu_of_path(
     meter.close()
     workbench.disable(topic)
     if begin is None or committed < total:
-        why = f"in {_LIMIT_S:.0f} s" if time.monotonic() >= deadline else "before its host ended"
+        why = f"in {_PATH_LIMIT_S:.0f} s" if time.monotonic() >= deadline else "before its host ended"
         raise TableTopicError(f"only {committed:,} of {total:,} records were committed {why}")
     counted = total - begin[0]
     if not counted:
@@ -141,3 +188,43 @@ def floor(workbench: Workbench, load: Load, records: int) -> float:
         held.append(conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target))
     writer.write(pa.Table.from_batches(held))
     return 1e6 * (time.process_time() - began) / (turns * len(values))
+
+
+def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:
+    """Ms from each record's timestamp to the commit that made it visible, at 500 records/s."""
+    topic, rate = "quiet", 500
+    produce(workbench.servers.kafka, workbench.servers.registry, topic, 100)
+    workbench.enable(topic, {"commit_interval_ms": "1s"})
+    _wait_for_rows(workbench, topic, 100)
+    with CountBar(rate * seconds, "freshness at 500/s", "records") as bar:
+        produce(
+            workbench.servers.kafka,
+            workbench.servers.registry,
+            topic,
+            rate * seconds,
+            rate=rate,
+            on_progress=bar.to,
+        )
+    _wait_for_rows(workbench, topic, 100 + rate * seconds)
+    commits = [event for event in workbench.events(topic) if isinstance(event, Committed)]
+    place = (
+        workbench.open_catalog().load_table(workbench.table_of(topic)).scan().to_arrow()["_kafka_metadata"]
+    )
+    rows = pa.Table.from_struct_array(place)
+    waits = []
+    for partition in range(4):
+        chosen = rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")
+        offsets = chosen["offset"].to_numpy()
+        stamps = chosen["timestamp"].cast(pa.int64()).to_numpy() / 1000
+        ends = np.array([event.progress.next_offsets.get(partition, 0) for event in commits])
+        visible = np.array([event.at_ms for event in commits])[np.searchsorted(ends, offsets, side="right")]
+        waits.append(visible - stamps)
+    return np.sort(np.concatenate(waits))[: rate * seconds]  # without the records that came before
+
+
+def _wait_for_rows(workbench: Workbench, topic: str, rows: int) -> None:
+    deadline = time.monotonic() + 120
+    while workbench.status(topic)[0].rows < rows:
+        if time.monotonic() > deadline:
+            raise TableTopicError(f"{topic} did not reach {rows} rows: {workbench.status(topic)[0]}")
+        time.sleep(0.5)

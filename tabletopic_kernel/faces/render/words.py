@@ -1,8 +1,10 @@
-"""What an event of the control topic says, in one line."""
+"""Text that people read: counts, sizes, spans of time, moments, and what an event says in one line."""
 
 from __future__ import annotations
 
-from tabletopic_kernel.faces.render import amounts
+import time
+from datetime import datetime
+
 from tabletopic_kernel.model.progress.events import (
     CommitFailed,
     CommitRequested,
@@ -25,6 +27,72 @@ from tabletopic_kernel.model.progress.events import (
 )
 
 
+def number(value: float | None) -> str:
+    """A count with commas; an unknown one is a dash."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}"
+
+
+def size(count: float) -> str:
+    """Bytes as people read them.
+
+    >>> size(512), size(131072)
+    ('512 B', '128.0 KiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def seconds(value: float | None) -> str:
+    """A span of time.
+
+    >>> seconds(0.25), seconds(75), seconds(7300), seconds(None)
+    ('0.2 s', '1 m 15 s', '2 h 1 m', '-')
+    """
+    if value is None:
+        return "-"
+    if value < 60:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    whole = int(value)
+    for unit, next_unit, length, part in (("m", "s", 60, 1), ("h", "m", 3600, 60), ("d", "h", 86400, 3600)):
+        if whole < length * (60 if unit == "m" else 24 if unit == "h" else 10**9):
+            return f"{whole // length} {unit} {whole % length // part} {next_unit}"
+    return str(value)
+
+
+def interval(milliseconds: float) -> str:
+    """A span that somebody has set, as short as it can be told.
+
+    >>> interval(500), interval(5_000), interval(90_000)
+    ('0.5 s', '5 s', '1 m 30 s')
+    """
+    return f"{milliseconds / 1000:g} s" if milliseconds < 60_000 else seconds(milliseconds / 1000)
+
+
+def age(moment_ms: int | None) -> str:
+    """How long ago a moment was, in its largest unit."""
+    if moment_ms is None:
+        return "-"
+    span = seconds(max(0.0, time.time() - moment_ms / 1000)).split()
+    return f"{' '.join(span[:2])} ago"
+
+
+def clock(moment_ms: int) -> str:
+    """A moment in local time with its zone, to the millisecond."""
+    local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
+    return f"{local.strftime('%Y-%m-%d %H:%M:%S.%f')[:-3]} {local.strftime('%Z')}"
+
+
+def clock_today(moment_ms: int) -> str:
+    """As ``clock``, without the zone; of today the time alone."""
+    text = clock(moment_ms).rpartition(" ")[0]
+    return text.removeprefix(datetime.now().strftime("%Y-%m-%d ")) if moment_ms else text
+
+
 def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line for each kind
     """What happened, without time and topic."""
     # Longer than other functions, as it is a sentence for each event.
@@ -32,10 +100,10 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
         case Enabled():
             return f"taken by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"
         case FilesStaged():
-            return f"{_amount(event.rows, event.files, event.bytes)} in {amounts.seconds(event.seconds)}"
+            return f"{_amount(event.rows, event.files, event.bytes)} in {seconds(event.seconds)}"
         case Committed():
             amount = _amount(event.rows, event.files, event.bytes)
-            return f"{amount} in {amounts.seconds(event.seconds)}, snapshot {event.snapshot_id}"
+            return f"{amount} in {seconds(event.seconds)}, snapshot {event.snapshot_id}"
         case CommitFailed() | Failed():
             waits = "; waits and tries again" if isinstance(event, Failed) and event.waits else ""
             return event.reason + waits
@@ -63,7 +131,7 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
                 f"{at.state}, {at.rows:,} rows, {at.rows_per_second:,.0f} rows/s, {at.staged_rows:,} staged"
             )
         case HostHeartbeat():
-            memory = "" if event.memory_bytes is None else f", {amounts.size(event.memory_bytes)}"
+            memory = "" if event.memory_bytes is None else f", {size(event.memory_bytes)}"
             return f"{event.host} runs {', '.join(event.topics) or 'no topic'}{memory}"
         case Stopped():
             return f"let go by {event.host}"
@@ -76,7 +144,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _amount(rows: int, files: int, size_bytes: int) -> str:
-    return f"{rows:,} rows in {files:,} file{'' if files == 1 else 's'} ({amounts.size(size_bytes)})"
+    return f"{rows:,} rows in {files:,} file{'' if files == 1 else 's'} ({size(size_bytes)})"
 
 
 def _offsets(next_offsets: dict[int, int]) -> str:

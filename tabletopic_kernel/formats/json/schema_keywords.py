@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabletopic_kernel.formats.json.schema.refs import JsonSchemaError, Place
+from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError, Place
 
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 # A subschema with none of these only restricts what stands beside it.

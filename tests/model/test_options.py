@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
-from tabletopic_kernel.model.settings.alter import FIXED_SETTINGS, altered
+from tabletopic_kernel.model.settings.options import FIXED_SETTINGS, altered
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"a": "1", "b": "2"})

@@ -1,1 +1,0 @@
-"""JSON Schemas, draft 4 to 2020-12, as columns of a table."""
