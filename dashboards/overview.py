@@ -10,17 +10,17 @@ from urllib.parse import quote
 
 import panel as pn
 
-from tabletopic_kernel.faces.live_dashboard.parts import parts, plots
-from tabletopic_kernel.faces.live_dashboard.parts.parts import Part
-from tabletopic_kernel.faces.live_dashboard.parts.theme import (
+from tabletopic_kernel.faces.live_dashboard import parts, plots
+from tabletopic_kernel.faces.live_dashboard.parts import Part
+from tabletopic_kernel.faces.live_dashboard.theme import (
     LIGHT,
     Palette,
     card_styles,
     part_css,
     table_css,
 )
-from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable
-from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.faces.live_dashboard.view import View
+from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import OTHERS, lag_by_topic, largest_topics

@@ -9,13 +9,13 @@ from typing import Any
 
 import panel as pn
 
-from tabletopic_kernel.faces.live_dashboard.parts import cards, parts
-from tabletopic_kernel.faces.live_dashboard.parts.parts import Part
-from tabletopic_kernel.faces.live_dashboard.parts.plots import Plot, fixed, lines_plot, recent, time_plot
-from tabletopic_kernel.faces.live_dashboard.parts.replay import Replay, ReplayBox
-from tabletopic_kernel.faces.live_dashboard.parts.theme import LIGHT, Palette, card_styles
-from tabletopic_kernel.faces.live_dashboard.record.polls import WINDOWS_MS
-from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.faces.live_dashboard import cards, parts
+from tabletopic_kernel.faces.live_dashboard.parts import Part
+from tabletopic_kernel.faces.live_dashboard.plots import Plot, fixed, lines_plot, recent, time_plot
+from tabletopic_kernel.faces.live_dashboard.polls import WINDOWS_MS
+from tabletopic_kernel.faces.live_dashboard.theme import LIGHT, Palette, card_styles
+from tabletopic_kernel.faces.live_dashboard.view import View
+from tabletopic_kernel.faces.live_dashboard.widgets import Replay, ReplayBox
 from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress import charts
 from tabletopic_kernel.model.progress.charts import OTHERS, Columns

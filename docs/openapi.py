@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
-from tabletopic_kernel.faces.jupyter_server.arguments import model_of, path_names
+from tabletopic_kernel.faces.jupyter_server.rest import model_of, path_names
 from tabletopic_kernel.faces.operations import OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.answers import Message
 from tabletopic_kernel.faces.operations.operation import Route

@@ -46,13 +46,13 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
 
 def load_ipython_extension(shell: object) -> None:
     """``%load_ext tabletopic_kernel``: ``%topic``, ``%%lake`` and ``%dashboard``."""
-    from tabletopic_kernel.faces.notebook import extension  # noqa: PLC0415 - for notebooks only
+    from tabletopic_kernel.faces.notebook import kernel  # noqa: PLC0415 - for notebooks only
 
-    extension.load(shell)  # type: ignore[arg-type]
+    kernel.load(shell)  # type: ignore[arg-type]
 
 
 def unload_ipython_extension(shell: object) -> None:
     """``%unload_ext tabletopic_kernel``; a host in this kernel commits what is staged and stops."""
-    from tabletopic_kernel.faces.notebook import extension  # noqa: PLC0415
+    from tabletopic_kernel.faces.notebook import kernel  # noqa: PLC0415
 
-    extension.unload(shell)  # type: ignore[arg-type]
+    kernel.unload(shell)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pytest
 
 from docs import generate
 from tabletopic_kernel.faces.cli import call
-from tabletopic_kernel.faces.cli.commands import info
+from tabletopic_kernel.faces.cli.commands import servers
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.workbench.config import PROGRAM_VARIABLES, load_settings
@@ -147,7 +147,7 @@ def test_the_contract_of_status() -> None:
 def test_the_contract_of_info() -> None:
     """docs/cli.md has every field of `info --json`."""
     some = Servers({}, {}, {"name": "lake"}, Path())
-    told = info._info(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
+    told = servers._info(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
     assert set(first_cells(section("docs/cli.md", "## `tabletopic info --json`"))) == set(told)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tabletopic_kernel.faces.cli.event_text import event_line
+from tabletopic_kernel.faces.cli.screen import event_line
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import TableTopicError

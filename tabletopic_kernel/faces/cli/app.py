@@ -21,19 +21,12 @@ from tabletopic_kernel.faces.cli.command import (
     StateDirOption,
     add_command,
 )
-from tabletopic_kernel.faces.cli.commands.config import config
-from tabletopic_kernel.faces.cli.commands.dashboard import dashboard
-from tabletopic_kernel.faces.cli.commands.demo import demo, produce_clickstream
-from tabletopic_kernel.faces.cli.commands.doctor import doctor
-from tabletopic_kernel.faces.cli.commands.drill import drill
-from tabletopic_kernel.faces.cli.commands.enable import alter, enable
-from tabletopic_kernel.faces.cli.commands.events import events
-from tabletopic_kernel.faces.cli.commands.info import info
+from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
 from tabletopic_kernel.faces.cli.commands.init import init
 from tabletopic_kernel.faces.cli.commands.query import query
-from tabletopic_kernel.faces.cli.commands.serve import serve
-from tabletopic_kernel.faces.cli.commands.status import status
-from tabletopic_kernel.faces.cli.commands.up import down, up
+from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, up
+from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
+from tabletopic_kernel.faces.cli.commands.trials import demo, drill, produce_clickstream
 from tabletopic_kernel.faces.operations import OPERATIONS
 
 DISTRIBUTION = "tabletopic"

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import DEBUG_VARIABLE, FAILED, Call, duration_ms, reporting_errors
-from tabletopic_kernel.faces.cli.grids import show_grid
+from tabletopic_kernel.faces.cli.screen import show_grid
 from tabletopic_kernel.faces.operations.operation import CLI, Argument, JsonText, Kind, Message, Operation
 from tabletopic_kernel.faces.render.grid import Grid
 from tabletopic_kernel.model.settings.options import (

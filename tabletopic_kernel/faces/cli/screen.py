@@ -1,4 +1,7 @@
-"""What people see: consoles, tables, ages, sizes, JSON. Data on stdout, everything else on stderr."""
+"""What people see: consoles, tables, ages, sizes, events, JSON. Data on stdout, everything else on stderr.
+
+A grid is a table where there is room for it, else one value below the other.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,41 @@ import contextlib
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.faces.render.words import age, clock, clock_today, interval, number, seconds, size
+from tabletopic_kernel.faces.render.grid import Cell, Grid
+from tabletopic_kernel.faces.render.words import (
+    age,
+    clock,
+    clock_today,
+    event_text,
+    interval,
+    number,
+    seconds,
+    size,
+)
+from tabletopic_kernel.model.progress.events import ControlEvent, Failed
 from tabletopic_kernel.model.redact import redact
 
 __all__ = [
     "age",
+    "cell_text",
     "clock",
     "clock_today",
     "console",
     "error",
+    "event_line",
     "facts",
     "grid",
     "interval",
+    "laid_out",
     "least_width",
     "natural_width",
     "note",
@@ -34,6 +51,7 @@ __all__ = [
     "plain",
     "seconds",
     "show",
+    "show_grid",
     "show_json",
     "show_json_line",
     "show_text",
@@ -150,3 +168,79 @@ def steps(commands: Mapping[str, str]) -> Table:
     for line, purpose in commands.items():
         table.add_row(Text(f"  {line}"), Text(purpose))
     return table
+
+
+_STYLES = {"good": "green", "warn": "yellow", "bad": "bold red"}
+
+
+def show_grid(found: Grid) -> None:
+    """The grid on stdout; in a pipe each row is one line, however long."""
+    if sys.stdout.isatty():
+        out = console()
+        out.print(laid_out(found, out))
+    else:
+        show_text(repr(found))
+
+
+def laid_out(found: Grid, out: Console) -> RenderableType:
+    """The grid as it fits into the console: folded at words, or its rows as blocks of name and value."""
+    table = grid()
+    table.show_header = found.headed
+    for name in found.columns:
+        table.add_column(
+            name,
+            justify="right" if name in found.right else "left",
+            overflow="fold",
+            no_wrap=name in found.unbroken or name in found.right,
+        )
+    for row in found.rows:
+        table.add_row(*map(cell_text, row))
+    title = [Text(found.title, style="bold")] if found.title else []
+    body: list[RenderableType] = []
+    if found.rows:
+        fits = least_width(out, table) <= out.width
+        body = [table] if fits else [_block(found, row) for row in found.rows]
+    return Group(*title, *body, *map(Text, found.notes))
+
+
+def _block(found: Grid, row: Sequence[str | Cell]) -> RenderableType:
+    pairs = facts({})
+    for name, cell in zip(found.columns, row, strict=True):
+        pairs.add_row(name, cell_text(cell))
+    return Group(Text("─" * 20, style="dim"), pairs)
+
+
+def cell_text(cell: str | Cell) -> Text:
+    """A cell in the colour of its mark."""
+    return Text(str(cell), style=_STYLES.get(cell.mark, "") if isinstance(cell, Cell) else "")
+
+
+_STYLE = {
+    "Enabled": "cyan",
+    "Committed": "green",
+    "CommitFailed": "yellow",
+    "SchemaEvolved": "magenta",
+    "SchemaRefused": "bold red",
+    "DeadLettered": "yellow",
+    "GapDetected": "bold red",
+    "Failed": "bold red",
+    "FilesStaged": "dim",
+    "Heartbeat": "dim",
+    "HostHeartbeat": "dim",
+}
+
+
+def event_line(event: ControlEvent) -> Text:
+    """Local time, kind, topic, and what happened."""
+    style = _STYLE.get(event.type, "")
+    if isinstance(event, Failed) and event.waits:
+        style = "yellow"
+    return Text.assemble(
+        (clock_today(event.at_ms), "dim"),
+        "  ",
+        (f"{event.type:<14}", style),
+        "  ",
+        (event.topic, "bold"),
+        "  ",
+        event_text(event),
+    )

@@ -15,9 +15,8 @@ from traitlets import Bool, Float, List, Unicode
 
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
 from tabletopic_kernel.faces.jupyter_server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
-from tabletopic_kernel.faces.jupyter_server.handler import BACKEND
-from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
-from tabletopic_kernel.faces.jupyter_server.routes import ROUTES
+from tabletopic_kernel.faces.jupyter_server.rest import BACKEND, ROUTES
+from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
 from tabletopic_kernel.local import watchers
 from tabletopic_kernel.model.errors import SettingsError

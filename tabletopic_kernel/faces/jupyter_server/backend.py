@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jupyter_core.utils import ensure_async
 
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
-from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.overview import Overview, Row, row_of_desired
 from tabletopic_kernel.faces.jupyter_server.refresher import Refresher
-from tabletopic_kernel.faces.jupyter_server.servers import Sample, Servers
+from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.state_folder import Place
 from tabletopic_kernel.faces.operations import Operation
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost, live_hosts
-from tabletopic_kernel.faces.jupyter_server.servers import Sample, Servers
+from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place, names_all_servers
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError

@@ -19,7 +19,7 @@ from tornado.websocket import WebSocketClosedError
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.faces.live_dashboard.record.live import LoadSettings
+    from tabletopic_kernel.faces.live_dashboard.live import LoadSettings
 
 _WATCH_PARENT_S = 1.0
 # A browser tab whose connection breaks for a moment finds its page again.

@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import panel as pn
 
-from tabletopic_kernel.faces.live_dashboard.parts.first_look import MADE, first_look
-from tabletopic_kernel.faces.live_dashboard.parts.theme import palette
-from tabletopic_kernel.faces.live_dashboard.record.live import Live, LoadSettings
+from tabletopic_kernel.faces.live_dashboard.live import Live, LoadSettings
+from tabletopic_kernel.faces.live_dashboard.theme import MADE, first_look, palette
 from tabletopic_kernel.workbench.config import load_settings
 
 # A commit is to be seen within 2 s of its event; all topics together cost more to look at than one.

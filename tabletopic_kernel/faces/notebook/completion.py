@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
+from tabletopic_kernel.faces.notebook.arguments import make_parser
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as make_dashboard_parser
 from tabletopic_kernel.faces.notebook.lake_magic import make_parser as make_lake_parser
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.notebook.topic_words import make_parser
 from tabletopic_kernel.model.errors import TableTopicError
 
 _KEEP_S = 10.0  # names are asked of the broker and the catalog; a person types several keys a second

@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
-from tabletopic_kernel.faces.notebook.display.errors import report_errors
+from tabletopic_kernel.faces.notebook.display import report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError

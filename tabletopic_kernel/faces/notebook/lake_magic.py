@@ -13,9 +13,7 @@ from traitlets import Int
 from traitlets.config.configurable import Configurable
 
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
-from tabletopic_kernel.faces.notebook.display.errors import report_errors
-from tabletopic_kernel.faces.notebook.display.lake_result import LakeResult
-from tabletopic_kernel.faces.notebook.display.slot import Place
+from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid

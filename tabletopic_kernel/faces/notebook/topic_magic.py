@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from tabletopic_kernel.faces.notebook.display.errors import report_errors
-from tabletopic_kernel.faces.notebook.display.progress import Bar
-from tabletopic_kernel.faces.notebook.display.slot import Place
+from tabletopic_kernel.faces.notebook.arguments import make_parser, manual, parse_word
+from tabletopic_kernel.faces.notebook.display import Bar, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.notebook.topic_words import make_parser, manual, parse_word
 from tabletopic_kernel.faces.operations import BY_NAME, Operation
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render.grid import Grid

@@ -1,6 +1,6 @@
 """An archive of Spark's classes (the JDK's "class data sharing"): with it a JVM starts with half the work.
 
-It is made once, when nobody waits (``archive_later``), by a Spark session that does a little of everything
+It is made once, when nobody waits (``jvm.make_later``), by a Spark session that does a little of everything
 and archives, as it ends, the classes that it has loaded. It lies beside the jars and fits one JDK and one
 class path; the JVM checks that by itself, and starts without the archive if it does not fit.
 """
@@ -138,7 +138,7 @@ def _run(command: Sequence[str | Path], log: object) -> bool:
         for key, value in environment().items()
         if key not in ("SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
     }
-    # In our own process group: who ends `archive_later` ends it all.
+    # In our own process group: who ends `jvm` ends it all.
     done = subprocess.run(
         list(map(str, command)),
         env=own,

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.grids import laid_out
+from tabletopic_kernel.faces.cli.screen import laid_out
 from tabletopic_kernel.faces.render.grid import Cell, Grid
 
 COLUMNS = Grid(

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tabletopic_kernel.clients import spark
-from tabletopic_kernel.faces.cli.commands import serve as run
+from tabletopic_kernel.faces.cli.commands import hosts as run
 from tabletopic_kernel.local.java import jvm
 
 

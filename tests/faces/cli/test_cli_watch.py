@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.faces.cli.event_text import event_text
+from tabletopic_kernel.faces.cli.screen import event_text
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import EVENT_ADAPTER, Progress, SchemaVersion
 from tabletopic_kernel.model.progress.standing import Delay

@@ -21,7 +21,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
-from tabletopic_kernel.faces.jupyter_server.handler import BACKEND
+from tabletopic_kernel.faces.jupyter_server.rest import BACKEND
 
 BASE_URL = "/user/alice/"
 TOKEN = "secret"

@@ -19,12 +19,11 @@ import pytest
 
 from tabletopic_kernel.faces.jupyter_server import overview as overview_module
 from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
-from tabletopic_kernel.faces.jupyter_server.arguments import read_arguments
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
-from tabletopic_kernel.faces.jupyter_server.host import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.overview import Overview, row_of, row_of_other
-from tabletopic_kernel.faces.jupyter_server.servers import Doing, Sample, Servers
+from tabletopic_kernel.faces.jupyter_server.rest import read_arguments
+from tabletopic_kernel.faces.jupyter_server.servers import Doing, HeadlessHost, Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.local import stack as stack_module

@@ -20,7 +20,7 @@ import pytest
 
 from docs.openapi import openapi
 from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
-from tabletopic_kernel.faces.jupyter_server.routes import ROUTES
+from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
 from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings

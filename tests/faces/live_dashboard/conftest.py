@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.faces.live_dashboard.record.view import Retention, SnapshotFacts, TableFacts, View
+from tabletopic_kernel.faces.live_dashboard.view import Retention, SnapshotFacts, TableFacts, View
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress, SchemaVersion

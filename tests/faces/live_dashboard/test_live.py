@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK, LIGHT
+from tabletopic_kernel.faces.live_dashboard.theme import DARK, LIGHT
 from tabletopic_kernel.host.control_topic import ControlLog, ensure_control_topic
 from tabletopic_kernel.host.settings_topic import write_desired
 from tabletopic_kernel.local.stack import StackInfo

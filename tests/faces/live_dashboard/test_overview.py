@@ -9,9 +9,9 @@ from bokeh.models import ColumnDataSource
 
 from tabletopic_kernel._dashboards.overview import OverviewPage, page, row, summary
 from tabletopic_kernel._dashboards.topic import page as topic_page
-from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK
-from tabletopic_kernel.faces.live_dashboard.parts.topic_table import TopicTable, cells_that_changed
-from tabletopic_kernel.faces.live_dashboard.record.view import View
+from tabletopic_kernel.faces.live_dashboard.theme import DARK
+from tabletopic_kernel.faces.live_dashboard.view import View
+from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable, cells_that_changed
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.progress.standing import Delay

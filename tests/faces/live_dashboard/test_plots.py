@@ -8,7 +8,7 @@ from bokeh.models import ColumnDataSource
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.faces.live_dashboard.parts.plots import change, follow
+from tabletopic_kernel.faces.live_dashboard.plots import change, follow
 
 MOMENTS = st.lists(st.integers(0, 40), unique=True, max_size=20).map(sorted)
 VALUES = st.one_of(st.none(), st.integers(0, 3))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tabletopic_kernel.faces.live_dashboard.record.known import Known
-from tabletopic_kernel.faces.live_dashboard.record.live import Live
+from tabletopic_kernel.faces.live_dashboard.live import Live
+from tabletopic_kernel.faces.live_dashboard.view import Known
 from tabletopic_kernel.model.settings.sections import Settings
 
 

@@ -14,8 +14,8 @@ from bokeh.document.events import ColumnsPatchedEvent, ColumnsStreamedEvent
 from bokeh.models import ColumnDataSource, Plot
 
 from tabletopic_kernel._dashboards.topic import TopicPage, opening, page
-from tabletopic_kernel.faces.live_dashboard.parts.theme import DARK, LIGHT
-from tabletopic_kernel.faces.live_dashboard.record.view import Retention, View
+from tabletopic_kernel.faces.live_dashboard.theme import DARK, LIGHT
+from tabletopic_kernel.faces.live_dashboard.view import Retention, View
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.progress_view import Record
 from tests.faces.live_dashboard.conftest import NOW, progress

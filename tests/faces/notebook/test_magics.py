@@ -15,9 +15,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 from traitlets.config import Config
 
-from tabletopic_kernel.faces.notebook import extension
-from tabletopic_kernel.faces.notebook.kernel_host import KernelHost
+from tabletopic_kernel.faces.notebook import kernel
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
+from tabletopic_kernel.faces.notebook.session import KernelHost
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.progress.standing import Delay
 from tabletopic_kernel.model.redact import learn
@@ -143,7 +143,7 @@ def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: Interacti
         has_ended = True
         error = RetryableError("the group is gone")
 
-    session = extension.load(shell)
+    session = kernel.load(shell)
     session.kernel_host._host = Ended()  # type: ignore[assignment]
     assert "has ended: the group is gone; start it again" in fail("%topic host")
 
@@ -495,16 +495,16 @@ def test_tracebacks_of_cells_hold_no_secrets(shell: InteractiveShell, fail: Call
     for text in (told, seen(again)):
         assert "no entry for ***" in text
         assert "it refuses" in text
-    extension.unload(shell)
+    kernel.unload(shell)
     assert "no entry for hunter2-secret" in fail(SECRET_CELL)
 
 
 def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
     """After %unload_ext nothing of ours is left; loading twice changes nothing."""
     matchers = len(shell.Completer.custom_matchers)
-    extension.load(shell)
+    kernel.load(shell)
     assert len(shell.Completer.custom_matchers) == matchers
-    extension.unload(shell)
+    kernel.unload(shell)
     assert len(shell.Completer.custom_matchers) == matchers - 1
     assert "not found" in fail("%topic")
 

@@ -13,10 +13,10 @@ import typer.main
 from rich.console import Console
 
 from tabletopic_kernel.faces.cli.app import app
-from tabletopic_kernel.faces.cli.commands import status as terminal
-from tabletopic_kernel.faces.jupyter_server.routes import ROUTES
+from tabletopic_kernel.faces.cli.commands import topics as terminal
+from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
+from tabletopic_kernel.faces.notebook.arguments import make_parser, parse_word
 from tabletopic_kernel.faces.notebook.topic_magic import TopicMagics
-from tabletopic_kernel.faces.notebook.topic_words import make_parser, parse_word
 from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation, answers
 from tabletopic_kernel.faces.operations.operation import CLI, MAGIC, REST, Faces
 from tabletopic_kernel.faces.render.topics import status_facts

@@ -15,7 +15,7 @@ import typer
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
-from tabletopic_kernel.faces.cli.commands.doctor import check_line
+from tabletopic_kernel.faces.cli.commands.servers import check_line
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:

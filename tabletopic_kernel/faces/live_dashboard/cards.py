@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import tzinfo
 
-from tabletopic_kernel.faces.live_dashboard.parts.parts import (
+from tabletopic_kernel.faces.live_dashboard.parts import (
     STATES,
     Cell,
     Html,
@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.live_dashboard.parts.parts import (
     state_html,
     table,
 )
-from tabletopic_kernel.faces.live_dashboard.record.view import Retention, View
+from tabletopic_kernel.faces.live_dashboard.view import Retention, View
 from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import retention_left_s
 from tabletopic_kernel.model.progress.progress_view import NO_HOST

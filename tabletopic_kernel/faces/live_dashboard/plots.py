@@ -19,7 +19,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from tabletopic_kernel.faces.live_dashboard.parts.theme import DASHES, Palette
+from tabletopic_kernel.faces.live_dashboard.theme import DASHES, Palette
 from tabletopic_kernel.model.progress.charts import Columns, Numbers
 
 # Bokeh's own formatters know UTC alone; people read their clock.

@@ -8,8 +8,8 @@ from datetime import datetime, tzinfo
 from html import escape
 from typing import Any
 
-from tabletopic_kernel.faces.live_dashboard.parts.theme import Palette, part_css
-from tabletopic_kernel.faces.live_dashboard.record.view import UNKNOWN
+from tabletopic_kernel.faces.live_dashboard.theme import Palette, part_css
+from tabletopic_kernel.faces.live_dashboard.view import UNKNOWN
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.commit_cycle import State

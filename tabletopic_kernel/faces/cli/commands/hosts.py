@@ -1,12 +1,14 @@
-"""``serve``: a host in a process of its own."""
+"""``serve`` and ``dashboard``: processes of their own; a host in the background is stopped by ``down``."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,13 +16,30 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
-from tabletopic_kernel.faces.cli.commands.up import stop_event
+from tabletopic_kernel.faces.cli.commands.servers import stop_event
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import HEARTBEATS
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.host import Host
+    from tabletopic_kernel.model.settings.sections import Settings
+
+
+def start_detached(call: Call) -> tuple[Path, int]:
+    """Start a host that outlives this process; returns its log and its pid."""
+    from tabletopic_kernel.local import hosts, processes
+    from tabletopic_kernel.local.machine import logs_folder
+
+    state_dir = call.workbench.servers.state_dir.resolve()
+    log = logs_folder(state_dir) / "host.out"
+    options = ["--state-dir", str(state_dir)]
+    if call.config is not None:
+        options += ["--config", str(call.config.absolute())]
+    options += ["--mark", hosts.host_mark(state_dir)]
+    command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *options]
+    return log, processes.spawn(command, Path.cwd(), log).pid
+
 
 _LOOK_EVERY_S = 0.2
 _REOPEN_S = 2.0
@@ -76,8 +95,6 @@ def _is_orphan(with_parent: int | None) -> bool:
 
 
 def _serve_detached(call: Call) -> None:
-    from tabletopic_kernel.faces.cli.detached import start_detached
-
     log, pid = start_detached(call)
     screen.show(f"host {pid} runs in the background; it prints to {screen.plain(log)}")
     screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
@@ -106,7 +123,7 @@ def _start_spark(call: Call, host: Host, quiet: bool) -> None:
 
 def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
     """Print this host's events until the end, also over outages of the broker."""
-    from tabletopic_kernel.faces.cli.event_text import event_line
+    from tabletopic_kernel.faces.cli.screen import event_line
 
     out = screen.console()
     ends_at = float("inf")
@@ -147,3 +164,19 @@ def _log_to(state_dir: Path, debug: bool) -> None:
     log_to(state_dir, "serve.log", logging.NOTSET)
     if not debug:
         logging.getLogger().setLevel(logging.WARNING)
+
+
+def dashboard(call: Call, port: int) -> None:
+    """Serve the dashboard until Ctrl-C."""
+    from tabletopic_kernel.faces.live_dashboard.server import Place, serve
+
+    def settings() -> Settings:
+        """Read anew each time: other servers may be named while the dashboard runs."""
+        return dataclasses.replace(call).loaded.settings
+
+    def ready(url: str) -> None:
+        screen.show(f"dashboard at [cyan]{screen.plain(url)}[/]")
+        screen.note("Ctrl-C ends it; hosts and tables go on")
+
+    settings()  # a mistake in them is told here, not on the page
+    serve(Place(port=port), ready=ready, load=settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.faces.live_dashboard.record.view import SnapshotFacts, TableFacts
+from tabletopic_kernel.faces.live_dashboard.view import SnapshotFacts, TableFacts
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.progress_view import Commit
 from tabletopic_kernel.table.history import snapshot_of
@@ -13,6 +13,7 @@ from tabletopic_kernel.table.snapshot import ledger_of, summary
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+
 
 _SHOWN = 50
 

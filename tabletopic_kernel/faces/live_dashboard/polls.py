@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.faces.live_dashboard.record.known import Known
-from tabletopic_kernel.faces.live_dashboard.record.view import Retention
+from tabletopic_kernel.faces.live_dashboard.view import Known, Retention
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.model.progress.charts import moments_without_ends
 from tabletopic_kernel.model.settings.sections import table_identifier
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from tabletopic_kernel.workbench.workbench import Workbench
+
 
 WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000}
 _DESIRED_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
@@ -170,7 +170,7 @@ class TablePolls:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
 
         from tabletopic_kernel.clients.catalog import reachable  # noqa: PLC0415 - the same
-        from tabletopic_kernel.faces.live_dashboard.record.tables import commits_of, facts_of  # noqa: PLC0415 - the same
+        from tabletopic_kernel.faces.live_dashboard.tables import commits_of, facts_of  # noqa: PLC0415 - the same
 
         known = self._known
         with known.lock:

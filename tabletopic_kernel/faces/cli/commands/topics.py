@@ -1,4 +1,4 @@
-"""``status``: how far each table is behind its topic, and what runs it."""
+"""``enable``, ``alter``, ``status``, ``events``: topics, who runs them, how far they are, what happened."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415
@@ -7,17 +7,79 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.faces.cli.call import Call, duration_ms, not_in_time
+from tabletopic_kernel.faces.cli.command import show_messages
+from tabletopic_kernel.faces.operations import BY_NAME
+from tabletopic_kernel.faces.operations.operation import Message
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.progress.events import HEARTBEATS
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.status import TopicStatus
+
+
+_RUNNING = frozenset({"running", "staged", "committing", "settling"})
+_POLL_S = 0.5
+
+
+def enable(call: Call, topic: str, settings: dict[str, Any], wait: float | None, as_json: bool) -> None:
+    """Enable a topic, and with ``wait`` wait until a host runs it."""
+    operation = BY_NAME["enable"]
+    assert operation.run is not None
+    assert operation.render is not None
+    result = operation.run(call.workbench, topic=topic, settings=settings)
+    hosts = call.hosts()
+    if as_json and wait is None:
+        screen.show_json({**operation.to_json(result), "hosts": hosts})
+    if not as_json:
+        show_messages(call, [*operation.render(result, {}), _who_runs(topic, hosts)])
+    if wait is None:
+        return
+    status = _wait_until_running(call, topic, wait)
+    if as_json:
+        screen.show_json(status.to_json())
+    else:
+        screen.show(f"[green]{status.state}[/] on {screen.plain(status.host)}")
+
+
+def alter(call: Call, topic: str, settings: dict[str, Any], as_json: bool) -> None:
+    """Change settings of a topic."""
+    operation = BY_NAME["alter"]
+    assert operation.run is not None
+    assert operation.render is not None
+    result = operation.run(call.workbench, topic=topic, settings=settings)
+    if as_json:
+        screen.show_json({**operation.to_json(result), "hosts": call.hosts()})
+    else:
+        show_messages(call, operation.render(result, {}))
+
+
+def _who_runs(topic: str, hosts: list[str] | None) -> Message:
+    if hosts:
+        return Message("  a host runs and takes it; see `tabletopic status {name}`", {"name": topic})
+    return Message("no host runs yet: start one, in a terminal of its own, with `tabletopic serve`")
+
+
+def _wait_until_running(call: Call, topic: str, seconds: float) -> TopicStatus:
+    deadline = time.monotonic() + seconds
+    while True:
+        status = call.workbench.status(topic)[0]
+        if status.state in _RUNNING:
+            return status
+        if status.state == "failed":
+            raise ActionNeededError(f"{topic} failed: {status.error}")
+        if time.monotonic() >= deadline:
+            reason = f": {status.error}" if status.error else ""
+            raise not_in_time(f"{topic} is {status.state}{reason}", seconds)
+        time.sleep(_POLL_S)
+
 
 _STATE_STYLE = {
     "running": "green",
@@ -138,7 +200,7 @@ def _versions(one: TopicStatus) -> str:
 
 def detail(one: TopicStatus) -> RenderableType:
     """Everything about one topic, with the offsets of each partition."""
-    from tabletopic_kernel.faces.cli.grids import cell_text
+    from tabletopic_kernel.faces.cli.screen import cell_text
     from tabletopic_kernel.faces.render.topics import not_rows
 
     table = screen.facts({})
@@ -203,3 +265,28 @@ _COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
     "schema": lambda one: Text(_versions(one)),
     "committed": lambda one: Text(screen.age(one.last_commit_ms)),
 }
+
+
+def events(call: Call, topic: str | None, follow: bool, since: str, everything: bool, as_json: bool) -> None:
+    """Print events, oldest first; heartbeats only on request."""
+    from tabletopic_kernel.faces.cli.screen import event_line
+
+    going = (lambda: True) if follow else None
+    out = screen.console()
+    seen = False
+    for event in call.workbench.events(topic, _since_ms(since), going):
+        if event.type in HEARTBEATS and not everything:
+            continue
+        seen = True
+        if as_json:
+            screen.show_json_line(event.model_dump(mode="json"))
+        else:
+            out.print(event_line(event))
+    if not seen and not as_json:
+        screen.note(f"nothing happened in the last {since}" if since != "all" else "nothing happened so far")
+
+
+def _since_ms(text: str) -> int | None:
+    if text.strip().lower() == "all":
+        return None
+    return now_ms() - duration_ms("--since", text)

@@ -1,0 +1,245 @@
+"""``up``, ``down``, ``info``, ``config``, ``doctor``: the local stack, addresses, settings, what is amiss."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import FAILED, INTERRUPTED, Call
+from tabletopic_kernel.model.errors import StackError, TableTopicError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.local.stack import LocalStack, StackInfo
+    from tabletopic_kernel.workbench.doctor import Check
+
+
+_POLL_S = 2.0
+
+
+def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, as_json: bool) -> None:
+    """Start the local stack; without ``detach`` stay until it is to end."""
+    from tabletopic_kernel.local.progress import TerminalReport
+
+    stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port)
+    running = stack.up(die_with_parent=not detach)
+    stays = not detach and bool(running.started)
+    if as_json:
+        screen.show_json(_addresses(running))
+    else:
+        _show_stack(call, running, stays)
+    if stays:
+        _stay(stack)
+
+
+def _addresses(running: StackInfo) -> dict[str, Any]:
+    properties = {key: value for key, value in running.catalog.items() if key != "name"}
+    return {
+        "bootstrap_servers": running.bootstrap_servers,
+        "registry_url": running.registry_url,
+        "catalog": {"name": running.catalog["name"], "properties": properties},
+        "state_dir": str(running.state_dir),
+    }
+
+
+def _show_stack(call: Call, running: StackInfo, stays: bool) -> None:
+    out = screen.console()
+    out.print(
+        screen.facts(
+            {
+                "Kafka": running.bootstrap_servers,
+                "Registry": running.registry_url,
+                "Catalog": f"{running.catalog['name']} ({running.catalog['uri']})",
+                "Warehouse": running.catalog["warehouse"],
+                "State folder": str(running.state_dir),
+            }
+        )
+    )
+    end = "Ctrl-C here" if stays else call.command("down")
+    steps = {
+        call.command("produce-clickstream", "--topic", "clicks"): "some events to try it with",
+        call.command("enable", "clicks"): "make the topic a table",
+        call.command("serve"): "run it, in a terminal of its own",
+        call.command("query", "SELECT count(*) FROM clicks"): "ask the table",
+        end: "stop the servers; the data stay",
+    }
+    out.print("\nNext:")
+    table = screen.steps(steps)
+    out.print(table)
+
+
+def _stay(stack: LocalStack) -> None:
+    """Wait for Ctrl-C, SIGTERM or the end of a server; then stop them all."""
+    with stop_event() as asked:
+        while not asked.wait(_POLL_S):
+            if stack.info() is None:
+                stack.down()
+                raise StackError(f"a server has ended; the logs are in {stack.state_dir / 'logs'}")
+        stack.down()
+
+
+@contextlib.contextmanager
+def stop_event() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, SIGTERM, or the terminal's end; the second Ctrl-C ends the process at once."""
+    asked = threading.Event()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if asked.is_set() and number == signal.SIGINT:
+            os._exit(INTERRUPTED)
+        asked.set()
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def down(call: Call, as_json: bool) -> None:
+    """Stop the local stack and the hosts in the background."""
+    from tabletopic_kernel.local.hosts import stop_detached
+    from tabletopic_kernel.local.progress import TerminalReport
+
+    hosts = stop_detached(Path(call.loaded.settings.state_dir))
+    stack = call.stack(TerminalReport())
+    left: list[str] = []
+    if stack.info() is not None:
+        with contextlib.suppress(TableTopicError):
+            left = call.workbench.hosts()
+    stopped = stack.down()
+    if as_json:
+        screen.show_json({"servers": stopped, "hosts": hosts})
+    elif not stopped and not hosts:
+        screen.note(f"nothing was running in {call.loaded.settings.state_dir}")
+    for host in left:
+        screen.note(f"host {host} still runs and waits for the servers; end it with Ctrl-C where it runs")
+
+
+def info(call: Call, as_json: bool) -> None:
+    """Print addresses; with JSON the whole properties, passwords among them."""
+    from tabletopic_kernel.model.redact import HIDDEN, mask_property
+
+    hosts = call.hosts()
+    found = _info(call, hosts or [])
+    if as_json:
+        screen.show_json(found)
+        return
+    catalog = found["catalog"]
+    screen.console().print(
+        screen.facts(
+            {
+                "bootstrap servers": found["bootstrap_servers"],
+                **_more(found["kafka"], "bootstrap.servers", "metadata.broker.list"),
+                "registry URL": found["registry_url"],
+                **_more(found["registry"], "url"),
+                "catalog": catalog["name"],
+                **{f"  {key}": mask_property(key, value) for key, value in catalog["properties"].items()},
+                "state folder": found["state_dir"],
+                "hosts": _host_list(call, hosts),
+            }
+        )
+    )
+    if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
+        screen.note(f"passwords are hidden; {call.command('info', '--json')} gives them, for other programs")
+    call.note_missing_servers()
+
+
+def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
+    """What a client needs beside the address, as it may be shown."""
+    from tabletopic_kernel.model.redact import mask_property
+
+    return {
+        f"  {key}": mask_property(key, value) for key, value in properties.items() if key not in addresses
+    }
+
+
+def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
+    return [found["kafka"], found["registry"], found["catalog"]["properties"]]
+
+
+def _host_list(call: Call, hosts: list[str] | None) -> str:
+    if hosts is None:
+        return "not known, as the broker does not answer"
+    return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
+
+
+def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
+    from tabletopic_kernel.model.redact import without_login
+
+    servers = call.workbench.servers
+    kafka = servers.kafka
+    properties = {key: value for key, value in servers.catalog.items() if key != "name"}
+    return {
+        "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
+        "registry_url": without_login(servers.registry.get("url", "")),
+        "kafka": kafka,
+        "registry": servers.registry,
+        "catalog": {"name": servers.catalog["name"], "properties": properties},
+        "state_dir": str(servers.state_dir),
+        "hosts": hosts,
+    }
+
+
+def config(call: Call, as_json: bool) -> None:
+    """Print every setting with its origin; no server is asked."""
+    from tabletopic_kernel.workbench.config import DEFAULT, describe
+
+    rows = describe(call.loaded)
+    file = call.loaded.file
+    if as_json:
+        screen.show_json(
+            {"file": None if file is None else str(file), "settings": [row._asdict() for row in rows]}
+        )
+        return
+    table = screen.grid("setting", "value", "from")
+    for row in rows:
+        table.add_row(
+            Text(row.key), Text(row.value), Text(row.origin), style="dim" if row.origin == DEFAULT else ""
+        )
+    screen.console().print(table)
+    screen.note(f"settings file: {file or 'none found'}")
+
+
+def doctor(call: Call, as_json: bool) -> None:
+    """Run all checks; the exit code is 1 if one fails."""
+    from tabletopic_kernel.workbench.doctor import run_checks
+
+    checks = []
+    out = screen.console()
+    for check in run_checks(call.loaded):
+        checks.append(check)
+        if not as_json:
+            out.print(check_line(check))
+    if as_json:
+        screen.show_json([check.to_json() for check in checks])
+    if any(check.status == "fail" for check in checks):
+        raise typer.Exit(FAILED)
+
+
+def check_line(check: Check) -> Table:
+    """One check as people read it, its remedy below."""
+    style = {"ok": "green", "warn": "yellow", "fail": "bold red"}[check.status]
+    line = Table.grid(padding=(0, 2))
+    for width in (4, 16, None):
+        line.add_column(width=width)
+    line.add_row(Text(check.status, style), Text(check.name, "bold"), Text(check.detail))
+    if check.remedy:
+        line.add_row("", "", Text(f"→ {check.remedy}", style))
+    return line

@@ -1,0 +1,160 @@
+"""``produce-clickstream``, ``demo``, ``drill``: events to try it with, and everything killed and compared."""
+
+# Imports wait until they are needed: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import FAILED, INTERRUPTED, Call
+from tabletopic_kernel.faces.cli.commands.servers import stop_event
+
+if TYPE_CHECKING:
+    from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+    from tabletopic_kernel.drill.outcome import Outcome
+
+
+def produce_clickstream(
+    call: Call,
+    topic: str,
+    count: int,
+    rate: float | None,
+    schema: Literal["v1", "v2"],
+    switch_at: int | None,
+    seed: int,
+    partitions: int,
+    as_json: bool,
+) -> None:
+    """Send click events and print their tallies."""
+    from tabletopic_kernel._datasets.clickstream.produce import produce
+    from tabletopic_kernel.local.progress import CountBar
+
+    servers = call.workbench.servers
+    with (
+        stop_event() as asked,
+        CountBar(count, topic, "events") as bar,
+    ):
+        tallies = produce(
+            servers.kafka,
+            servers.registry,
+            topic,
+            count,
+            rate=rate,
+            seed=seed,
+            schema_version=schema,
+            partitions=partitions,
+            switch_at=switch_at,
+            on_progress=bar.to,
+            stop=asked.is_set,
+        )
+    if as_json:
+        screen.show_json(dataclasses.asdict(tallies))
+    else:
+        _show_tallies(topic, tallies)
+    if asked.is_set():
+        raise typer.Exit(INTERRUPTED)
+
+
+def _show_tallies(topic: str, tallies: Tallies) -> None:
+    versions = ", ".join(f"{version} {count:,}" for version, count in tallies.events_by_version.items())
+    devices = ", ".join(f"{kind} {tally.events:,}" for kind, tally in tallies.devices.items())
+    steps = ", ".join(f"{step} {count:,}" for step, count in tallies.sessions_by_step.items())
+    revenue, hours = sum(tallies.revenue_cents_by_hour.values()) / 100, len(tallies.revenue_cents_by_hour)
+    screen.console().print(
+        screen.facts(
+            {
+                "events": f"{tallies.events:,} in {topic}",
+                "by schema": versions,
+                "by device": devices,
+                "sessions": steps,
+                "revenue": f"{revenue:,.2f} in {hours} hour{'' if hours == 1 else 's'}",
+            }
+        )
+    )
+
+
+def demo(call: Call, events: int, keep: bool, as_json: bool) -> None:
+    """Run the demo."""
+    from tabletopic_kernel import demo as script
+
+    raise typer.Exit(script.run(events, call.state_dir, keep, as_json))
+
+
+_MINUTES = 5.0
+
+
+def drill(
+    call: Call,
+    topic: str | None,
+    records: int,
+    minutes: float | None,
+    rounds: int | None,
+    seed: int | None,
+    faults: list[str] | None,
+    rate: float,
+    heavy: float | None,
+    hand_overs: bool,
+    report: Path | None,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Run the drill, and print and write its report."""
+    from tabletopic_kernel import drill as drills
+    from tabletopic_kernel.drill.report import kept, page
+
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    if minutes is None and rounds is None:
+        minutes = _MINUTES
+    say = screen.note
+    say(f"drill with seed {seed}")
+    own = None
+    if topic is not None:
+        from tabletopic_kernel.drill.own_topic import read_own
+
+        own = read_own(call.workbench, topic, records)
+        say(f"copied {len(own.records):,} records of {topic}; its servers are only read")
+    with stop_event() as asked:
+        outcome = drills.run(
+            seed=seed,
+            faults=faults or (),
+            rounds=rounds,
+            minutes=minutes,
+            rate=rate,
+            heavy=heavy,
+            hand_overs=hand_overs,
+            own=own,
+            state_dir=None if own is not None else call.state_dir,
+            keep=keep,
+            say=say,
+            is_over=asked.is_set,
+        )
+    if report is not None:
+        as_page = kept.markdown if report.suffix == ".md" else page.page
+        report.write_text(as_page(outcome), "utf-8")
+        say(f"report: {report}")
+    if as_json:
+        screen.show_json(outcome.to_json())
+    else:
+        _show(outcome)
+    if not outcome.ok:
+        raise typer.Exit(FAILED)
+
+
+def _show(outcome: Outcome) -> None:
+    from tabletopic_kernel.drill.report import page
+
+    out = screen.console()
+    out.print(page.verdict_table(outcome))
+    out.print()
+    out.print(page.recovery_grid(outcome))
+    out.print()
+    for difference in page.differences(outcome):
+        out.print(f"✗  {difference}", style="bold red", markup=False)
+    out.print(f"{'✓' if outcome.ok else '✗'}  {page.headline(outcome)}", markup=False)

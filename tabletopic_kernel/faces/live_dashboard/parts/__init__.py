@@ -1,1 +1,0 @@
-"""Pieces of the pages."""

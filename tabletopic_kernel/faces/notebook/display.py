@@ -1,0 +1,216 @@
+"""What a cell shows: results, bars of progress, errors of one line, tracebacks without secrets.
+
+An error or interrupt is one line that says what to do next, no traceback. Where a cell has one, what a server
+quoted stands in the errors that led to ours. Under the rows of ``%%lake`` stands how fresh the tables are
+that they came from.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+import pyarrow as pa
+from IPython.core.error import UsageError as CellUsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import DisplayHandle, display
+
+from tabletopic_kernel.faces.operations.next_steps import Face, for_face
+from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid, cut
+from tabletopic_kernel.faces.render.values import is_number, rows_of, text, unique_names
+from tabletopic_kernel.faces.render.words import age, clock
+from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
+from tabletopic_kernel.model.redact import redact
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.query.engine import Answer
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+
+def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
+    """Let a magic raise our errors as notebooks show them: wrong use as IPython's, others by their name."""
+
+    @functools.wraps(magic)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return magic(*args, **kwargs)
+        except UsageError as error:
+            raise CellUsageError(for_face(str(error), Face.NOTEBOOK)) from None
+        except TableTopicError as error:
+            raise _without_traceback(error) from None
+        except Exception as error:  # of a library: the cell's output keeps what it says
+            error.args = tuple(redact(one) if isinstance(one, str) else one for one in error.args)
+            raise
+        except KeyboardInterrupt as interrupt:
+            # It is raised on, as the cells behind it must not run; where it hit us is of no interest.
+            raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
+
+    return run
+
+
+def _without_traceback(error: TableTopicError) -> TableTopicError:
+    name = type(error).__name__.removesuffix("Error")
+    return _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}")
+
+
+def _shown_as(error: E, text: str) -> E:
+    # IPython's own way for an exception to say how it looks.
+    error._render_traceback_ = lambda *_: [text]  # type: ignore[attr-defined]
+    return error
+
+
+# The one method through which IPython's and ipykernel's shells make each of their traces, ``%tb`` too.
+_METHOD = "structured_traceback"
+
+
+def hide_secrets(shell: InteractiveShell) -> None:
+    """From now on tracebacks in this shell hold no secrets of the settings in force."""
+    make = shell.InteractiveTB.structured_traceback
+
+    def masked(*arguments: Any, **named: Any) -> list[str]:
+        return [redact(line) for line in make(*arguments, **named)]
+
+    setattr(shell.InteractiveTB, _METHOD, masked)
+
+
+def show_secrets(shell: InteractiveShell) -> None:
+    """Leave tracebacks alone again."""
+    vars(shell.InteractiveTB).pop(_METHOD, None)
+
+
+class Place:
+    """Shows an object; ``update`` puts another one in its place."""
+
+    def __init__(self, shown: object) -> None:
+        handle: Any = display(shown, display_id=True)  # type: ignore[no-untyped-call]
+        self._handle: DisplayHandle | None = handle
+
+    def update(self, shown: object) -> None:
+        """Show this instead; from any thread."""
+        if self._handle is not None:  # there is none outside a shell
+            self._handle.update(shown)  # type: ignore[no-untyped-call]
+
+
+class Bar:
+    """Progress towards ``total`` records, by tqdm: a widget, a line of a terminal, or text in one place.
+
+    Without ipywidgets tqdm would write each step to the cell's error stream; then its text is shown in a
+    place that is updated.
+    """
+
+    def __init__(self, name: str, total: int, shell: InteractiveShell | None) -> None:
+        self._name = name
+        self._total = total
+        self._began = time.monotonic()
+        self._bar: Any = None
+        self._place: Place | None = None
+        in_kernel = hasattr(shell, "kernel")
+        if in_kernel and importlib.util.find_spec("ipywidgets") is None:
+            self._place = Place(self._text(0))
+        else:
+            from tqdm.auto import tqdm  # noqa: PLC0415 - it looks for widgets: a part of a second
+
+            self._bar = tqdm(total=total, desc=name, unit=" records", leave=False)
+
+    def to(self, done: int) -> None:
+        """Show that so many records are done."""
+        if self._place is not None:
+            self._place.update(self._text(done))
+        else:
+            self._bar.update(done - self._bar.n)
+
+    def _text(self, done: int) -> Grid:
+        from tqdm import tqdm  # noqa: PLC0415 - as above
+
+        elapsed = time.monotonic() - self._began
+        meter = tqdm.format_meter(done, self._total, elapsed, ncols=80, prefix=self._name, unit=" records")
+        return Grid((), [], "", [meter])
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+Form = Literal["df", "arrow", "polars"]
+
+
+class LakeResult:
+    """Rows of a query; ``df()``, ``arrow()`` and ``polars()`` give them in other forms."""
+
+    def __init__(self, answer: Answer, shown_rows: int) -> None:
+        self._answer = answer
+        self._shown_rows = min(shown_rows, MOST_ROWS)
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self._answer.rows
+
+    def df(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        return self._answer.rows.to_pandas()
+
+    def polars(self) -> Any:
+        """The rows as a Polars DataFrame; raises ActionNeededError where Polars is not installed."""
+        try:
+            polars = importlib.import_module("polars")  # people bring it themselves
+        except ImportError:
+            raise ActionNeededError("polars is not installed: pip install polars") from None
+        return polars.from_arrow(self._answer.rows)
+
+    def to(self, form: Form) -> Any:
+        """The rows in the form of that name."""
+        return {"df": self.df, "arrow": self.arrow, "polars": self.polars}[form]()
+
+    def __len__(self) -> int:
+        return int(self._answer.rows.num_rows)
+
+    def __repr__(self) -> str:
+        return repr(self._grid().with_texts(cut))
+
+    def _repr_html_(self) -> str:
+        return self._grid().html()
+
+    def freshness(self) -> list[str]:
+        """For each table that was read, its snapshot and how old that is."""
+        return [
+            f"{read.table}: no snapshot yet"
+            if (at_ms := read.snapshot_ms) is None
+            else f"{read.table}: snapshot {read.snapshot_id} of {clock(at_ms)}, {age(at_ms)}"
+            for read in self._answer.tables
+        ]
+
+    def _grid(self) -> Grid:
+        rows = self._answer.rows
+        names = unique_names(rows.column_names)
+        numbers = frozenset(
+            name for name, field in zip(names, rows.schema, strict=True) if is_number(field.type)
+        )
+        shown = [tuple(map(text, row)) for row in rows_of(rows.slice(0, self._shown_rows))]
+        return Grid(names, shown, "", [self._shown_count(), *self.freshness()], numbers)
+
+    def count(self) -> str:
+        """How many rows there are, in words."""
+        return f"{len(self):,} row{'' if len(self) == 1 else 's'}"
+
+    def _shown_count(self) -> str:
+        rows = len(self)
+        if rows > self._shown_rows or self._answer.truncated:
+            # Of a query that was not read to its end one more is known to be there.
+            all_of = f"at least {rows + 1:,}" if self._answer.truncated else f"{rows:,}"
+            shown = min(rows, self._shown_rows)
+            return f"the first {shown:,} of {all_of} rows; name << SELECT … keeps them all"
+        return self.count()

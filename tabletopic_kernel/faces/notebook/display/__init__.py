@@ -1,1 +1,0 @@
-"""What a cell shows: results, bars of progress, errors of one line."""
