@@ -46,7 +46,7 @@ export class Header implements IView<IHeaderData> {
       this._start,
       this._stop
     );
-    this._restart = textButton(_trans.__('Start what is missing'), actions.startStack);
+    this._restart = textButton(_trans.__('Start the local stack'), actions.startStack);
     this._away = h('div', { class: css('away'), role: 'alert' }, this._awayText, this._restart);
     this._problem = h(
       'div',

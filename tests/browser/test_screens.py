@@ -337,7 +337,7 @@ def test_the_focus_stays_where_a_button_went_away(page: LabPage, api: FakeApi) -
     api.host = {"state": "running", "detail": "", "ids": ["here-1-a"]}
     expect(focused).to_have_text("Stop")
     api.missing, api.detail = ["registry"], Away(("registry",), (), Path(".tabletopic")).message()
-    page.button("Start what is missing").focus()
+    page.button("Start the local stack").focus()
     page.shot("sidebar-registry-ended")
     api.missing, api.detail = [], ""
     expect(focused).to_have_text("Stop")

@@ -219,11 +219,11 @@ def test_a_killed_registry_is_named_and_one_click_brings_it_back(story: Story) -
     page.menu("clicks", "Resume")
     expect(row).not_to_contain_text("paused", timeout=SOON_MS)
     began = time.monotonic()
-    banner.get_by_role("button", name="Start what is missing").click()
+    banner.get_by_role("button", name="Start the local stack").click()
     expect(page.sidebar.get_by_role("alert").filter(has_text="registry is starting")).to_be_visible()
     page.shot("registry-starts")
     expect(page.sidebar.get_by_role("button", name="Stop", exact=True)).to_be_visible()  # the host's
-    expect(page.button("Start what is missing")).to_be_hidden(timeout=SERVERS_MS)
+    expect(page.button("Start the local stack")).to_be_hidden(timeout=SERVERS_MS)
     story.took("one click to a registry that answers again", began)
     again = LocalStack(story.lab.state_dir).known()
     assert again is not None
