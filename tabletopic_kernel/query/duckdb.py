@@ -21,7 +21,6 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.clients.catalog import reachable
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.query.as_of import AsOf, dotted, snapshot_at
 from tabletopic_kernel.query.duckdb_connection import (
     connect,
     give_secret,
@@ -29,7 +28,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
-from tabletopic_kernel.query.engine import Answer, TableRead, no_such_table
+from tabletopic_kernel.query.engine import Answer, AsOf, TableRead, dotted, no_such_table, snapshot_at
 from tabletopic_kernel.query.sql import Name, check_reads, quote, quote_default, tables_in, wants_table_list
 
 _BATCH_ROWS = 10_000

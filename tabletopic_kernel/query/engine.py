@@ -1,7 +1,8 @@
-"""What the engines share: bind variables, a wait that Ctrl-C ends, and the answer.
+"""What the engines share: bind variables, time travel, a wait that Ctrl-C ends, and the answer.
 
-A variable is ``$name`` in SQL, given to each engine in its own way; values never become text of ours. An
-answer is rows, and how fresh the tables are that it read.
+A variable is ``$name`` in SQL, given to each engine in its own way; values never become text of ours. Time
+travel leads from a snapshot id or a time to a snapshot. An answer is rows, and how fresh the tables are that
+it read.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import UsageError
 
@@ -124,3 +128,51 @@ def no_such_table(name: str, known: Iterable[str]) -> str:
         names = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
         return f"there is no table {name}; there are: {names}"
     return f"there is no table {name}; the catalog has no tables yet"
+
+
+AsOf = int | str | datetime
+
+
+def dotted(table: Table) -> str:
+    """The table's name with its namespace."""
+    return ".".join(table.name())
+
+
+def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
+    """The snapshot to read; None for a table that never had one.
+
+    Raises:
+        UsageError: no such snapshot, or none that old.
+    """
+    if at is None:
+        return table.current_snapshot()
+    as_of = _parsed(at)
+    if isinstance(as_of, int):
+        found = table.snapshot_by_id(as_of)
+        if found is None:
+            known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
+            raise UsageError(f"{dotted(table)} has no snapshot {as_of}; its newest: {known}")
+        return found
+    found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
+    if found is None:
+        first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
+        oldest = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
+        raise UsageError(
+            f"{dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {oldest}"
+        )
+    return found
+
+
+def _parsed(at: AsOf) -> int | datetime:
+    if isinstance(at, str):
+        if at.strip().isdecimal():
+            return int(at)
+        try:
+            at = datetime.fromisoformat(at.strip())
+        except ValueError:
+            raise UsageError(
+                f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
+            ) from None
+    if isinstance(at, datetime) and at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    return at

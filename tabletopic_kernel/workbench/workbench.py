@@ -32,9 +32,8 @@ from tabletopic_kernel.model.topic_names import (
     check_topic_name,
     internal_owner,
 )
-from tabletopic_kernel.workbench.clients import Clients
+from tabletopic_kernel.workbench.clients import Clients, Servers, find_servers
 from tabletopic_kernel.workbench.config import load_settings
-from tabletopic_kernel.workbench.servers import Servers, find_servers
 from tabletopic_kernel.workbench.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tabletopic_kernel.model.progress.standing import Delay
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench.servers import Away
+from tabletopic_kernel.workbench.clients import Away
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.lab_server import Lab
 from tests.browser.pages import BRIGHT, DARK, LabPage, brightness

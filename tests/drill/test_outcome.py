@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from tabletopic_kernel.drill import report
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.outcome import Outcome, Patience, StepHit
-from tabletopic_kernel.drill.report import kept, page
 from tabletopic_kernel.drill.schedule import Fault
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
@@ -65,7 +65,7 @@ def test_a_hand_over_ends_with_the_next_owners_first_records() -> None:
     assert found.hand_overs() == {Fault.STOP_HOST: [2.5]}
     assert found.recoveries() == {}
     assert found.to_json()["hand_over_s"][Fault.STOP_HOST] == {"count": 1, "median": 2.5, "max": 2.5}
-    assert "| asked to stop | 1 | 2.5 | 2.5 |" in kept.markdown(found)
+    assert "| asked to stop | 1 | 2.5 | 2.5 |" in report.docs_page(found)
 
 
 def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:
@@ -86,23 +86,23 @@ def test_the_report_in_all_forms() -> None:
     assert found.ok
     told = json.loads(json.dumps(found.to_json()))
     assert (told["faults"], told["steps"]["sent"]["hit"], told["steps"]["claim"]["missed"]) == (2, 1, 1)
-    html = page.page(found)
+    html = report.html_page(found)
     assert "Drill report" in html
     command = "tabletopic drill --seed 7 --rounds 1 --faults foreign --heavy 0.1"
     assert told["command"] == command
     assert command in html
-    assert command in kept.markdown(found)
+    assert command in report.docs_page(found)
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=.https?:", html)  # it needs no network
-    assert "| sent | 1 | 0 |" in kept.markdown(found)
+    assert "| sent | 1 | 0 |" in report.docs_page(found)
     found.verdicts[0].differ("records are <lost>", [(0, 1)])
-    assert "&lt;lost&gt;" in page.page(found)
-    assert page.differences(found) == ["orders: 1 records are <lost>: (0, 1)"]
+    assert "&lt;lost&gt;" in report.html_page(found)
+    assert report.differences(found) == ["orders: 1 records are <lost>: (0, 1)"]
 
 
 def test_what_dies_at_a_step_is_drawn_where_its_kind_is() -> None:
     """Hosts among hosts, other programs among those; errors that a step alone has are in a row of steps."""
     rows = [
-        page.group_of(what, "step sent") for what in ("kill", "freeze", "terminate", "foreign_tag", "fail")
+        report.group_of(what, "step sent") for what in ("kill", "freeze", "terminate", "foreign_tag", "fail")
     ]
     assert rows == ["hosts", "hosts", "hosts", "foreign", "steps"]
 

@@ -16,7 +16,7 @@ from tabletopic_kernel.model.redact import mask, redact
 from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
 
 if TYPE_CHECKING:  # loads the Kafka client
-    from tabletopic_kernel.workbench.servers import Away
+    from tabletopic_kernel.workbench.clients import Away
     from tabletopic_kernel.workbench.status import TopicStatus
     from tabletopic_kernel.workbench.workbench import Workbench
 

@@ -33,7 +33,7 @@ from tabletopic_kernel.workbench.topic import not_coming
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Step
-    from tabletopic_kernel.workbench.servers import Servers
+    from tabletopic_kernel.workbench.clients import Servers
     from tabletopic_kernel.workbench.status import TopicStatus
 
 _REFRESH_S = 1.0

@@ -22,7 +22,7 @@ from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.workbench import doctor
-from tabletopic_kernel.workbench.servers import Away, Servers
+from tabletopic_kernel.workbench.clients import Away, Servers
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:

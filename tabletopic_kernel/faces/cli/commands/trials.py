@@ -107,7 +107,7 @@ def drill(
 ) -> None:
     """Run the drill, and print and write its report."""
     from tabletopic_kernel import drill as drills
-    from tabletopic_kernel.drill.report import kept, page
+    from tabletopic_kernel.drill.report import docs_page, html_page
 
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if minutes is None and rounds is None:
@@ -136,7 +136,7 @@ def drill(
             is_over=asked.is_set,
         )
     if report is not None:
-        as_page = kept.markdown if report.suffix == ".md" else page.page
+        as_page = docs_page if report.suffix == ".md" else html_page
         report.write_text(as_page(outcome), "utf-8")
         say(f"report: {report}")
     if as_json:
@@ -148,13 +148,13 @@ def drill(
 
 
 def _show(outcome: Outcome) -> None:
-    from tabletopic_kernel.drill.report import page
+    from tabletopic_kernel.drill.report import differences, headline, recovery_grid, verdict_table
 
     out = screen.console()
-    out.print(page.verdict_table(outcome))
+    out.print(verdict_table(outcome))
     out.print()
-    out.print(page.recovery_grid(outcome))
+    out.print(recovery_grid(outcome))
     out.print()
-    for difference in page.differences(outcome):
+    for difference in differences(outcome):
         out.print(f"✗  {difference}", style="bold red", markup=False)
-    out.print(f"{'✓' if outcome.ok else '✗'}  {page.headline(outcome)}", markup=False)
+    out.print(f"{'✓' if outcome.ok else '✗'}  {headline(outcome)}", markup=False)
