@@ -11,19 +11,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from rich.console import Group
 
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.clients.catalog import list_files
-from tabletopic_kernel.demo import history, pages, proof, words
-from tabletopic_kernel.demo.monitor import Monitor
-from tabletopic_kernel.demo.outcome import Outcome
+from tabletopic_kernel.demo import proof, report
+from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.screen import Screen, StreamView
-from tabletopic_kernel.demo.script import COMMIT_INTERVAL_MS, PARTITIONS, TOPIC, Script
-from tabletopic_kernel.demo.stage import Interrupted, Stage, interruptible
+from tabletopic_kernel.demo.script import (
+    ANSWERS,
+    COMMIT_INTERVAL_MS,
+    COMMITS,
+    ENABLE,
+    INTRODUCTION,
+    KEPT,
+    PARTITIONS,
+    PROOF,
+    SCHEMAS,
+    SERVERS,
+    STREAM,
+    TITLE,
+    TOPIC,
+    Script,
+)
+from tabletopic_kernel.demo.stage import Interrupted, Monitor, Stage, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.local.progress import TerminalReport
 from tabletopic_kernel.model.errors import InternalError, UsageError
 from tabletopic_kernel.model.settings.sections import Settings, table_identifier
 from tabletopic_kernel.pipeline.write import data_root
@@ -74,9 +90,9 @@ class Demo:
             TableTopicError: what a scene raises.
         """
         screen, outcome = self._screen, self.outcome
-        screen.title(words.TITLE.format(events=f"{self._script.events:,}"), words.INTRODUCTION)
-        with self._scene("servers", "1. Servers", words.SERVERS), screen.busy("starting"):
-            self._stage.up(screen.stack_step)
+        screen.title(TITLE.format(events=f"{self._script.events:,}"), INTRODUCTION)
+        with self._scene("servers", "1. Servers", SERVERS):
+            self._stage.up(TerminalReport(screen.stream))
         workbench = Workbench(Settings(state_dir=str(self._stage.folder)))
         tallies = self._stream(workbench)
         outcome.sent = tallies.events
@@ -102,11 +118,10 @@ class Demo:
         """Scenes 2 and 3: the topic is enabled, then the events flow."""
         began_ms = now_ms()
         with Monitor(Workbench(workbench.settings), TOPIC, began_ms) as monitor:
-            with self._scene("enable", "2. A topic becomes a table topic", words.ENABLE):
+            with self._scene("enable", "2. A topic becomes a table topic", ENABLE):
                 scene = self._enable(workbench, monitor)
-            view = StreamView(self._screen, self._script.events)
-            with self._scene("stream", "3. Events flow, and something goes wrong", words.STREAM), view:
-                tallies = scene.play(workbench.servers, view)
+            with self._scene("stream", "3. Events flow, and something goes wrong", STREAM):
+                tallies = scene.play(workbench.servers, StreamView(self._screen))
             self.outcome.story = scene.story
         # The rest needs no host: let it leave beside the questions.
         for host in self._stage.hosts:
@@ -133,8 +148,7 @@ class Demo:
         table = ".".join(table_identifier(TOPIC, desired.settings))
         screen.step("✓", f"enabled: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
         scene = StreamScene(self._script, host, self._stage.start_host, monitor)
-        with screen.busy(f"{host} is starting"):
-            epoch = scene.wait_until_owned()
+        epoch = scene.wait_until_owned()
         screen.step("✓", f"{host} owns the table under epoch {epoch}", time.monotonic() - began)
         return scene
 
@@ -151,30 +165,30 @@ class Demo:
         def ask(sql: str) -> list[Row]:
             return list(zip(*(column.to_pylist() for column in lake.sql(sql).columns), strict=True))
 
-        outcome.commits = history.with_waits(ask, TOPIC, history.commits(metadata))
-        screen.section("4. The table's history: one snapshot a commit", words.COMMITS)
-        screen.show(pages.commit_table(outcome.commits))
-        outcome.schemas = history.schemas(metadata, table.registered_schemas(), self._events)
-        screen.section("5. The table's schemas", words.SCHEMAS)
-        screen.show(pages.schema_table(outcome.schemas))
+        outcome.commits = proof.with_waits(ask, TOPIC, proof.commits(metadata))
+        screen.section("4. The table's history: one snapshot a commit", COMMITS)
+        screen.show(report.commit_table(outcome.commits))
+        outcome.schemas = proof.schemas(metadata, table.registered_schemas(), self._events)
+        screen.section("5. The table's schemas", SCHEMAS)
+        screen.show(report.schema_table(outcome.schemas))
         outcome.answers = proof.answers(ask, TOPIC, tallies)
-        screen.section("6. Five questions to the table, answered by DuckDB", words.ANSWERS)
-        screen.show(pages.answer_page(outcome.answers, screen.console.width))
+        screen.section("6. Five questions to the table, answered by DuckDB", ANSWERS)
+        screen.show(Group(*map(report.answer_block, outcome.answers)))
         ends = workbench.broker.end_offsets([TOPIC])[TOPIC]
         outcome.partitions = proof.partitions(ask, TOPIC, ends, table.ledger.next_offsets)
         on_disk = list_files(table.table, data_root(metadata), recursive=True)
         outcome.checks = proof.checks(
             ask, TOPIC, tallies.events, outcome.partitions, int(str(table.figures()["files"])), len(on_disk)
         )
-        screen.section("7. The proof: nothing lost, nothing twice", words.PROOF)
-        screen.show(pages.partition_table(outcome.partitions))
-        screen.show(pages.check_table(outcome.checks))
+        screen.section("7. The proof: nothing lost, nothing twice", PROOF)
+        screen.show(report.partition_table(outcome.partitions))
+        screen.show(report.check_table(outcome.checks))
 
     def _say_goodbye(self) -> None:
         screen, outcome = self._screen, self.outcome
         screen.section("Summary")
-        screen.show(pages.summary(outcome))
+        screen.show(report.summary(outcome))
         folder = self._stage.folder
         if self._stage.keep or not self._stage.temporary:
-            screen.text(words.KEPT.format(folder=folder))
-        screen.show(pages.next_steps(folder if self._stage.keep or not self._stage.temporary else None))
+            screen.text(KEPT.format(folder=folder))
+        screen.show(report.next_steps(folder if self._stage.keep or not self._stage.temporary else None))

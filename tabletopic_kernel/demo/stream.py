@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.demo.monitor import Monitor
-from tabletopic_kernel.demo.outcome import Story
-from tabletopic_kernel.demo.pages import short_change
+from tabletopic_kernel.demo.report import Story, short_change
 from tabletopic_kernel.demo.screen import StreamView
 from tabletopic_kernel.demo.script import (
     CAUGHT_UP_LIMIT_S,
@@ -21,6 +19,7 @@ from tabletopic_kernel.demo.script import (
     TOPIC,
     Script,
 )
+from tabletopic_kernel.demo.stage import Monitor
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError

@@ -12,7 +12,7 @@ from botocore.stub import Stubber
 from moto.server import ThreadedMotoServer
 
 from tabletopic_kernel.clients.registry import Registry, UnknownSchemaError, find_schema
-from tabletopic_kernel.local import ports
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 
 _V1 = json.dumps({"type": "record", "name": "Click", "fields": [{"name": "url", "type": "string"}]})
@@ -24,7 +24,7 @@ _KEYS = {"glue.access-key-id": "k", "glue.secret-access-key": "s", "glue.region"
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """A server that speaks Glue."""
-    server = ThreadedMotoServer("127.0.0.1", ports.choose(set()), verbose=False)
+    server = ThreadedMotoServer("127.0.0.1", machine.free_port(set()), verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
@@ -114,7 +114,8 @@ def test_lists(registry: Registry, glue: Any) -> None:
 
 def test_a_registry_that_is_away_is_waited_for(endpoint: str) -> None:
     """No answer is an outage, and no schema that is unknown."""
-    away = Registry({"type": "glue", "glue.endpoint": f"http://127.0.0.1:{ports.choose(set())}", **_KEYS})
+    nobody = f"http://127.0.0.1:{machine.free_port(set())}"
+    away = Registry({"type": "glue", "glue.endpoint": nobody, **_KEYS})
     with pytest.raises(RetryableError, match="glue:default-registry"):
         away.by_guid("6da336d8-f1d3-0f98-4c47-d03ee8a14a10", "clicks-value")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream, Tallies
 from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel.demo import proof
-from tabletopic_kernel.demo.outcome import Outcome
+from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.screen import Screen
 
 EVENTS = 2_000

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tabletopic_kernel.demo import history
+from tabletopic_kernel.demo import proof
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import SchemaEvolved
 from tabletopic_kernel.table.schemas.registered import FittedSchema
@@ -33,17 +33,17 @@ def test_history_is_read_from_the_table_alone(tmp_path: Path) -> None:
     connection = duckdb.connect()
     connection.register("clicks", data)
 
-    commits = history.commits(table.metadata)
+    commits = proof.commits(table.metadata)
     assert [(one.epoch, one.rows, one.next_offsets_sum) for one in commits] == [
         (1, 1, 1),
         (2, 0, 1),
         (2, 1, 2),
     ]
-    timed = history.with_waits(lambda sql: connection.execute(sql).fetchall(), "clicks", commits)
+    timed = proof.with_waits(lambda sql: connection.execute(sql).fetchall(), "clicks", commits)
     assert [one.oldest_ms for one in timed] == [0, None, 4]
     assert timed[1].waited_s is None
     assert timed[2].waited_s == ((commits[2].at_ms - 4) / 1000,) * 2
 
     evolved = SchemaEvolved(topic="clicks", at_ms=1, changes=["widen a"], cause=None, table_schema_id=0)
-    [step] = history.schemas(table.metadata, {5: FittedSchema(5, "clicks-value", 2, 0)}, [evolved])
-    assert step == history.SchemaStep(0, 4, ("widen a",), ("clicks-value version 2 (id 5)",))
+    [step] = proof.schemas(table.metadata, {5: FittedSchema(5, "clicks-value", 2, 0)}, [evolved])
+    assert step == proof.SchemaStep(0, 4, ("widen a",), ("clicks-value version 2 (id 5)",))

@@ -11,7 +11,7 @@ import pytest
 from tabletopic_kernel._datasets.clickstream.generator import Tallies
 from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS
 from tabletopic_kernel.demo import proof
-from tabletopic_kernel.demo.outcome import Outcome
+from tabletopic_kernel.demo.report import Outcome
 from tests.demo.made_up import ENDS, EVENTS, compare, wrong
 
 

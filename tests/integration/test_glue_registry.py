@@ -12,7 +12,7 @@ import fastavro
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tabletopic_kernel.local import ports
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -24,7 +24,7 @@ _SCHEMA = {"type": "record", "name": "Click", "fields": [{"name": "url", "type":
 
 def test_a_topic_of_glues_serializers_is_read(stack: StackInfo, new_topic: Callable[..., Any]) -> None:
     """Plain and compressed values are rows, an unknown UUID has its reason, the columns are known."""
-    server = ThreadedMotoServer("127.0.0.1", ports.choose(set()), verbose=False)
+    server = ThreadedMotoServer("127.0.0.1", machine.free_port(set()), verbose=False)
     server.start()
     try:
         keys = {"glue.region": "us-east-1", "glue.access-key-id": "k", "glue.secret-access-key": "s"}

@@ -9,18 +9,18 @@ from decimal import Decimal
 from typing import Any
 
 from tabletopic_kernel._datasets.clickstream.generator import Tallies
-from tabletopic_kernel.demo import history, pages, proof
-from tabletopic_kernel.demo.outcome import Outcome, Story
+from tabletopic_kernel.demo import proof, report
+from tabletopic_kernel.demo.report import Outcome, Story
 from tabletopic_kernel.demo.screen import Screen, StreamView
 from tests.demo.made_up import answer, compare, text_of
 
 
 def test_a_wrong_answer_shows_what_it_must_be() -> None:
     """A tick for the right one; for the wrong one a cross and each row that differs."""
-    right = text_of(pages.answer_block(answer([("/", 5)], [("/", 5)])))
+    right = text_of(report.answer_block(answer([("/", 5)], [("/", 5)])))
     assert "✓" in right
     assert "✗" not in right
-    wrong = text_of(pages.answer_block(answer([("/", 5), ("/a", 1)], [("/", 6)])))
+    wrong = text_of(report.answer_block(answer([("/", 5), ("/a", 1)], [("/", 6)])))
     assert "✗" in wrong
     assert "row 1: /, 5, must be /, 6" in wrong
     assert "row 2: /a, 1, must be no such row" in wrong
@@ -28,17 +28,17 @@ def test_a_wrong_answer_shows_what_it_must_be() -> None:
 
 def test_a_wrong_check_shows_both_figures() -> None:
     """The figure that was found and the one that must be."""
-    text = text_of(pages.check_table([proof.Check("rows", "Rows", 99_999, 100_000)]))
+    text = text_of(report.check_table([proof.Check("rows", "Rows", 99_999, 100_000)]))
     assert "✗" in text
     assert "99,999, must be 100,000" in text
 
 
 def _outcome(sent: tuple[list[dict[str, Any]], Tallies]) -> Outcome:
     outcome = compare(*sent)
-    first = history.Commit(17 * 10**17, 1_000, 1, 0, 0, 0, {0: 0})
+    first = proof.Commit(17 * 10**17, 1_000, 1, 0, 0, 0, {0: 0})
     rows = replace(first, at_ms=3_000, rows=10_500, files=1, bytes=450_000, oldest_ms=500, newest_ms=2_600)
     outcome.commits = [first, rows, replace(first, epoch=2)]
-    outcome.schemas = [history.SchemaStep(0, 24, ("create default.clicks",), ("clicks-value version 1",))]
+    outcome.schemas = [proof.SchemaStep(0, 24, ("create default.clicks",), ("clicks-value version 1",))]
     outcome.story = Story(killed_s=10.0, takeover_s=17.5, caught_up_s=21.0)
     outcome.seconds = {"servers": 5.0, "stream": 30.0}
     return outcome
@@ -50,13 +50,13 @@ def test_pages_fit_100_columns(sent: tuple[list[dict[str, Any]], Tallies]) -> No
     text = "".join(
         text_of(page)
         for page in (
-            pages.commit_table(outcome.commits),
-            pages.schema_table(outcome.schemas),
-            pages.answer_page(outcome.answers, 100),
-            pages.partition_table(outcome.partitions),
-            pages.check_table(outcome.checks),
-            pages.summary(outcome),
-            pages.next_steps(None),
+            report.commit_table(outcome.commits),
+            report.schema_table(outcome.schemas),
+            *map(report.answer_block, outcome.answers),
+            report.partition_table(outcome.partitions),
+            report.check_table(outcome.checks),
+            report.summary(outcome),
+            report.next_steps(None),
         )
     )
     assert max(map(len, text.splitlines())) <= 100
@@ -79,12 +79,12 @@ def test_long_news_are_wrapped_under_their_beginning() -> None:
     assert " ".join(" ".join([first[13:], *others]).split()) == " ".join(words.split())
 
 
-def test_a_log_gets_a_line_now_and_then() -> None:
-    """Without a terminal the view writes plain lines every few seconds, not one for each update."""
+def test_the_stream_gets_a_line_now_and_then() -> None:
+    """How far it is takes a line every few seconds, not one for each update."""
     stream = io.StringIO()
-    with StreamView(Screen(stream), 100) as view:
-        for sent_so_far in range(50):
-            view.update(sent_so_far, None, "host 1 starting")
+    view = StreamView(Screen(stream))
+    for sent_so_far in range(50):
+        view.update(sent_so_far, None, "host 1 starting")
     assert len(stream.getvalue().splitlines()) <= 1
 
 
@@ -92,6 +92,6 @@ def test_cells_are_written_for_people() -> None:
     """Times as weekday and hour, money with two digits, counts with commas."""
     row = (datetime(2026, 1, 5, 6), Decimal("1234.5"))
     told = proof.Answer("revenue", "Sold?", ("hour_utc", "revenue_eur"), [row], [row], 0.0)
-    text = text_of(pages.answer_block(told))
+    text = text_of(report.answer_block(told))
     assert "Mon 06:00" in text
     assert "1,234.50" in text

@@ -1,31 +1,88 @@
-"""The pages of the demo's end as rich renderables: commits, schemas, answers, proof."""
+"""What the demo found: one record, which ``--json`` prints, and its pages as rich renderables."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.demo.history import Commit, SchemaStep
-from tabletopic_kernel.demo.outcome import Outcome
-from tabletopic_kernel.demo.proof import Answer, Check, Partition
+from tabletopic_kernel.demo.proof import Answer, Check, Commit, Partition, SchemaStep
 from tabletopic_kernel.demo.screen import marked
 
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-_BAR_WIDTH = 14
-_MOST_DIFFERENCES = 5
+
+@dataclass
+class Story:
+    """What happened. Times in seconds since the stream began; None for what did not happen."""
+
+    first_commit_s: float | None = None
+    sent_s: float | None = None
+    killed_s: float | None = None
+    killed_after_events: int | None = None
+    takeover_s: float | None = None
+    takeover_epoch: int | None = None
+    caught_up_s: float | None = None
+
+
+@dataclass
+class Outcome:
+    """Filled scene by scene. ``seconds`` has the time of every scene.
+
+    ``peak_memory_bytes`` is of all processes together; ``peak_rss_bytes`` counts a page that several
+    processes share for each of them.
+    """
+
+    events: int
+    sent: int = 0
+    story: Story = field(default_factory=Story)
+    commits: list[Commit] = field(default_factory=list)
+    schemas: list[SchemaStep] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory_bytes: int = 0
+    peak_rss_bytes: int = 0
+    ended_by_force: list[str] = field(default_factory=list)
+
+    @property
+    def comparisons(self) -> list[Answer | Check]:
+        """All that must agree."""
+        return [*self.answers, *self.checks]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was compared and agrees; nothing compared is not good."""
+        return bool(self.answers and self.checks) and all(one.ok for one in self.comparisons)
+
+    @property
+    def total_s(self) -> float:
+        """Over all scenes."""
+        return sum(self.seconds.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary that says of every comparison whether it holds."""
+        plain = asdict(self)
+        for name in ("answers", "partitions", "checks"):
+            for made, one in zip(plain[name], getattr(self, name), strict=True):
+                made["ok"] = one.ok
+        for made, commit in zip(plain["commits"], self.commits, strict=True):
+            made["next_offsets_sum"] = commit.next_offsets_sum
+        return {"ok": self.ok, **plain, "total_s": round(self.total_s, 2)}
+
+
+_MOST_ROWS = 5
 _NONE = "-"
-_TWO_COLUMNS = 96
 
 
 def grid(*columns: str, left: Sequence[str] = (), wraps: Sequence[str] = ()) -> Table:
@@ -39,16 +96,6 @@ def grid(*columns: str, left: Sequence[str] = (), wraps: Sequence[str] = ()) -> 
             no_wrap=column not in wraps,
         )
     return table
-
-
-def bar(value: float, largest: float, width: int = _BAR_WIDTH) -> str:
-    """A bar of block glyphs, to an eighth of a column.
-
-    >>> bar(5, 10, width=4), bar(1, 32, width=4), bar(0, 0, width=4)
-    ('██', '▏', '')
-    """
-    eighths = round(value / largest * width * 8) if largest else 0
-    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
 
 def size(count: float) -> str:
@@ -107,18 +154,17 @@ def short_change(change: str) -> str:
 
 
 def answer_block(answer: Answer) -> Group:
-    """The question, ✓ or ✗, its rows with bars; where it is wrong, what it must be."""
+    """The question, ✓ or ✗, and its first rows; where it is wrong, what it must be."""
     title = f"{marked('✓' if answer.ok else '✗')} [bold]{escape(answer.title)}[/]"
-    table = grid(*answer.columns, "", left=(answer.columns[0], ""))
-    measured = [_measure(row) for row in answer.found]
-    largest = max(measured, default=0.0)
-    for row, value in zip(answer.found, measured, strict=True):
-        table.add_row(*(escape(_cell(one)) for one in row), f"[cyan]{bar(value, largest)}[/]")
-    wrong = answer.differences()
-    lines = [f"[red]{escape(line)}[/]" for line in wrong[:_MOST_DIFFERENCES]]
-    if len(wrong) > _MOST_DIFFERENCES:
-        lines.append(f"[red]and {len(wrong) - _MOST_DIFFERENCES} more[/]")
-    return Group(title, table, *lines)
+    table = grid(*answer.columns, left=answer.columns[:1])
+    for row in answer.found[:_MOST_ROWS]:
+        table.add_row(*(escape(_cell(one)) for one in row))
+    wrong = [f"[red]{escape(line)}[/]" for line in answer.differences()]
+    return Group(title, table, *_more(len(answer.found)), *wrong[:_MOST_ROWS], *_more(len(wrong)), "")
+
+
+def _more(count: int) -> list[str]:
+    return [f"[dim]and {count - _MOST_ROWS} more[/]"] if count > _MOST_ROWS else []
 
 
 def partition_table(parts: Sequence[Partition]) -> Table:
@@ -151,11 +197,6 @@ def check_table(checks: Sequence[Check]) -> Table:
     return table
 
 
-def _measure(row: tuple[Any, ...]) -> float:
-    """The number of a row that its bar shows: the first one after the row's name."""
-    return float(row[1]) if len(row) > 1 and isinstance(row[1], int | float | Decimal) else 0.0
-
-
 def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.strftime("%a %H:%M")
@@ -172,22 +213,6 @@ def _figure(value: Any) -> str:
     if isinstance(value, dict):  # one figure for each partition
         return " + ".join(map(_figure, value.values()))
     return _NONE if value is None else str(value)
-
-
-def answer_page(answers: Sequence[Answer], width: int) -> Group:
-    """The answers in two columns of about the same height, in one where ``width`` is small."""
-    columns: list[list[Answer]] = [[], []] if width >= _TWO_COLUMNS else [[]]
-    for answer in sorted(answers, key=lambda answer: -len(answer.found)):
-        min(columns, key=lambda column: sum(len(one.found) + 4 for one in column)).append(answer)
-    page = Table.grid(padding=(0, 4))
-    page.add_row(*(Group(*_spaced([answer_block(one) for one in column])) for column in columns))
-    seconds = sum(answer.seconds for answer in answers)
-    return Group(page, "", f"[dim]All of them took DuckDB {seconds:.2f} s.[/]")
-
-
-def _spaced(blocks: Sequence[RenderableType]) -> list[RenderableType]:
-    spaced = [part for block in blocks for part in (block, "")]
-    return spaced[:-1]
 
 
 def summary(outcome: Outcome) -> Table:
