@@ -14,8 +14,9 @@ import platform
 import shutil
 import socket
 import subprocess
-import uuid
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,12 +29,15 @@ from tabletopic_kernel.workbench.config import LoadedSettings
 from tabletopic_kernel.workbench.workbench import Servers, find_servers
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
     from tabletopic_kernel.local.stack import StackInfo
 
 Status = Literal["ok", "warn", "fail"]
 # The jars once, the broker's log, and the tables: below the first number something breaks at once.
 _LEAST_BYTES, _ENOUGH_BYTES = 1024**3, 5 * 1024**3
 _START = "start the local stack with `tabletopic up`, or name your servers in tabletopic.toml"
+_COUNTING_S = 4.0
 _EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 
@@ -291,39 +295,101 @@ def _registry(properties: Mapping[str, str]) -> str:
 
 
 def _catalog(properties: Mapping[str, str]) -> str:
-    from tabletopic_kernel.clients.catalog import catalog_name, open_catalog, reachable
+    """Open it, count what the user may see, and let a database take a change."""
+    from tabletopic_kernel.clients.catalog import catalog_name
+    from tabletopic_kernel.clients.storage_probe import open_impatient, try_changes, within_limit
 
-    catalog = open_catalog(properties)
+    def look() -> str:
+        catalog = open_impatient(properties)
+        found = _tables(catalog)
+        try_changes(catalog)
+        return f"{catalog_name(properties)} opens, {found}"
+
+    return within_limit(look)
+
+
+def _tables(catalog: Catalog) -> str:
+    """How many tables there are, as far as the user may see them and a few seconds suffice."""
+    from tabletopic_kernel.clients.catalog import reachable
+    from tabletopic_kernel.clients.outside_errors.sorting import is_refused
+
     with reachable("the catalog"):
         namespaces = catalog.list_namespaces()
-        tables = sum(len(catalog.list_tables(namespace)) for namespace in namespaces)
+        tables, closed, until = 0, 0, time.monotonic() + _COUNTING_S
+        for number, namespace in enumerate(namespaces):
+            if time.monotonic() > until:
+                return (
+                    f"{tables} or more tables in {_count(len(namespaces), 'namespace')}, {number} looked into"
+                )
+            try:
+                tables += len(catalog.list_tables(namespace))
+            except Exception as error:
+                if not is_refused(error):
+                    raise
+                closed += 1  # somebody else's, and no matter of a table topic
     found = f"{_count(tables, 'table')} in {_count(len(namespaces), 'namespace')}"
-    return f"{catalog_name(properties)} opens, {found}"
+    return f"{found}, of which the user may not look into {closed}" if closed else found
 
 
 def _storage(servers: Servers) -> str:
-    """Write, read and delete a small file where the tables lie."""
-    from pyiceberg.io import load_file_io
+    """Write, read and delete a small file where tables lie."""
+    from pyiceberg.exceptions import NoSuchTableError
 
-    from tabletopic_kernel.clients.catalog import reachable, warehouse_location
+    from tabletopic_kernel.clients.catalog import reachable
+    from tabletopic_kernel.clients.engine_properties import catalog_type
+    from tabletopic_kernel.clients.storage_probe import (
+        Place,
+        default_place,
+        open_impatient,
+        try_folder,
+        within_limit,
+    )
 
-    warehouse = warehouse_location(servers.catalog)
-    if warehouse is None:
-        raise _Trouble("the catalog chooses where tables lie", "nothing to do; writing was not tried", "warn")
-    place = f"{warehouse.rstrip('/')}/.tabletopic-probe-{uuid.uuid4().hex}"
-    text = uuid.uuid4().bytes
-    io = load_file_io({**servers.catalog}, place)
-    with reachable("the storage"):
-        with io.new_output(place).create() as stream:
-            stream.write(text)
-        try:
-            with io.new_input(place).open() as stream:
-                same = stream.read() == text
-        finally:
-            io.delete(place)
-    if not same:
-        raise _Trouble(f"{warehouse} gives back other bytes than were written", "do not use this storage")
-    return f"{warehouse}: write, read, delete"
+    def find() -> Place | None:
+        catalog = open_impatient(servers.catalog)
+        if (place := default_place(catalog)) is not None:
+            return place
+        for identifier in _enabled_tables(servers):
+            with suppress(NoSuchTableError), reachable("the catalog"):
+                table = catalog.load_table(identifier)
+                return Place(table.location(), table.io)
+        return None
+
+    place = within_limit(find)
+    if place is None and catalog_type(servers.catalog) == "sql":
+        raise SettingsError(
+            "[catalog] warehouse is not set: s3://bucket/folder, or a folder of this machine, for tables"
+        )
+    if place is None and catalog_type(servers.catalog) == "glue":
+        raise _Trouble(
+            "[catalog] warehouse is not set",
+            "set it to s3://bucket/folder, unless the databases of all table topics have a location",
+            "warn",
+        )
+    if place is None:
+        raise _Trouble(
+            "the catalog chooses where tables lie, or lends the keys",
+            "nothing to do; `tabletopic enable` tries to write there",
+            "warn",
+        )
+    within_limit(lambda: try_folder(place), what="the storage")
+    return f"{place.location}: write, read, delete"
+
+
+def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:
+    """Tables that may be there already."""
+    from tabletopic_kernel.clients.kafka.broker import Broker
+    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired
+    from tabletopic_kernel.model.settings.sections import table_identifier
+
+    if not servers.kafka:
+        return []
+    with suppress(TableTopicError):  # the broker has a check of its own
+        broker = Broker(servers.kafka)
+        if SETTINGS_TOPIC in broker.topics():
+            desired = read_desired(broker)
+            return [table_identifier(topic, one.settings) for topic, one in desired.items()]
+    return []
 
 
 def _spark(loaded: LoadedSettings, servers: Servers) -> str:

@@ -136,18 +136,24 @@ class Workbench(Clients):
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
         """Enable a topic: check everything, then write one message; nothing is left half-made.
 
+        Catalog and storage are tried by a change and a file that are taken back.
+
         Args:
             topic: an existing Kafka topic.
             given: fields of ``TopicSettings`` that differ from the settings file's.
 
         Raises:
             UsageError: no such topic, a bad setting or partition expression, a foreign table.
-            RetryableError: broker, registry or catalog do not answer.
+            ActionNeededError: catalog or storage refuse what a table topic does there.
+            RetryableError: broker, registry, catalog or storage do not answer.
         """
+        from tabletopic_kernel.clients.storage_probe import try_table  # noqa: PLC0415
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         check_table_topic(topic)
         settings = self.settings_for(topic, given)
+        self.broker.facts(topic)
+        try_table(self.servers.catalog, table_identifier(topic, settings), settings.table_properties)
         self._plan(topic, settings, self.desired_topics()).check()
         desired = self._make_desired(topic, settings, "on")
         write_desired(self.broker, topic, desired)

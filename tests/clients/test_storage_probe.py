@@ -1,0 +1,196 @@
+"""What cannot work is found out before anything is made, in little time, and nothing stays of the trial."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
+from pyiceberg.schema import Schema
+from sqlalchemy import event, text
+
+from tabletopic_kernel.clients import storage_probe
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.storage_probe import (
+    default_place,
+    table_place,
+    try_changes,
+    try_folder,
+    try_table,
+    within_limit,
+)
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tests.servers.answering_store import AnsweringStore
+from tests.servers.staging_catalog import StagingCatalog
+
+TABLE = ("web", "clicks")
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> dict[str, str]:
+    """A catalog in SQLite and a warehouse that nobody has made yet."""
+    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
+
+
+@pytest.fixture
+def catalog(properties: dict[str, str]) -> Iterator[Catalog]:
+    """That catalog."""
+    catalog = open_catalog(properties)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def store() -> Iterator[AnsweringStore]:
+    """An object store that answers as it is told."""
+    with AnsweringStore() as store:
+        yield store
+
+
+def test_nothing_stays_of_a_trial(tmp_path: Path, properties: dict[str, str]) -> None:
+    """Neither a file, nor a folder, nor a row of the catalog."""
+    try_table(properties, TABLE, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["catalog.db"]
+    catalog = open_catalog(properties)
+    assert catalog.list_namespaces() == []
+    with catalog.engine.connect() as connection:  # type: ignore[attr-defined]
+        assert connection.execute(text("SELECT count(*) FROM iceberg_tables")).scalar() == 0
+    catalog.close()
+
+
+def test_a_folder_that_nobody_may_make_is_refused(properties: dict[str, str]) -> None:
+    """As the storage's trouble; also one of ``write.data.path``."""
+    with pytest.raises(RetryableError, match=r"^the storage .*disk"):
+        try_table(properties, TABLE, {"write.data.path": "/proc/lake"})
+
+
+def test_no_warehouse_is_a_wrong_setting(properties: dict[str, str]) -> None:
+    """It was a fault of this program, and only in the host."""
+    del properties["warehouse"]
+    with pytest.raises(SettingsError, match=r"\[catalog\] .*set warehouse"):
+        try_table(properties, TABLE, {})
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("NoSuchBucket", 404, r"^the storage has no such bucket \(.*create that bucket"),
+        ("InvalidAccessKeyId", 403, r"^the storage refuses the keys \(.*s3\.access-key-id"),
+        ("AccessDenied", 403, r"^the storage does not allow it \(.*list, read, write and delete"),
+    ],
+)
+def test_what_the_store_refuses_is_told(
+    properties: dict[str, str], store: AnsweringStore, code: str, status: int, said: str
+) -> None:
+    """With what to do, as what a person must do."""
+    store.aws_error(code, status)
+    keys = {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.region": "us-east-1"}
+    of_store = {"warehouse": "s3://lake/x", "s3.endpoint": f"http://{store.address}"}
+    with pytest.raises(ActionNeededError, match=said):
+        try_table({**properties, **keys, **of_store}, TABLE, {})
+
+
+def test_a_database_that_takes_no_changes_is_refused(catalog: Catalog) -> None:
+    """Though it opens, and tells what it has."""
+
+    @event.listens_for(catalog.engine, "connect")  # type: ignore[attr-defined]
+    def read_only(connection: object, _: object) -> None:
+        connection.execute("PRAGMA query_only = ON")  # type: ignore[attr-defined]
+
+    catalog.engine.dispose()  # type: ignore[attr-defined]
+    with pytest.raises(RetryableError, match="takes no changes now"):
+        try_changes(catalog)
+
+
+def test_a_server_that_never_answers_is_given_up(
+    properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client would wait for minutes."""
+    monkeypatch.setattr(storage_probe, "LIMIT_S", 0.2)
+    over = threading.Event()
+    with pytest.raises(RetryableError, match=r"the storage has not answered within 0\.2 s"):
+        within_limit(over.wait, what="the storage")
+    over.set()
+
+
+def test_an_error_of_a_trial_is_the_caller_s() -> None:
+    """Also a TimeoutError, which says something else than that the time is over."""
+
+    def fail() -> None:
+        raise TimeoutError("of the server")
+
+    with pytest.raises(TimeoutError, match="of the server"):
+        within_limit(fail)
+
+
+def test_a_table_that_is_there_is_tried_where_it_lies(tmp_path: Path, catalog: Catalog) -> None:
+    """And not where new ones would."""
+    catalog.create_namespace("web")
+    catalog.create_table(TABLE, Schema(), location=f"file://{tmp_path}/elsewhere")
+    place = table_place(catalog, TABLE)
+    assert place is not None
+    assert place.location == f"file://{tmp_path}/elsewhere"
+    try_folder(place)
+
+
+def test_a_namespace_may_say_where_its_tables_lie(tmp_path: Path, catalog: Catalog) -> None:
+    """Then the warehouse says nothing."""
+    catalog.create_namespace("web", {"location": f"file://{tmp_path}/web"})
+    place = table_place(catalog, TABLE)
+    assert place is not None
+    assert place.location == f"file://{tmp_path}/web"
+
+
+def test_keys_that_are_lent_are_those_of_the_trial(tmp_path: Path) -> None:
+    """A REST catalog tells place and keys of a table that is staged and never made."""
+    with StagingCatalog(f"file://{tmp_path}/lent") as server:
+        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "s3://lake/x"})
+        place = table_place(catalog, TABLE)
+        assert place is not None
+        assert place.location == f"file://{tmp_path}/lent"
+        assert place.io.properties["s3.secret-access-key"] == "lent"
+        try_folder(place)
+        assert server.made == []
+        assert default_place(catalog) is None  # keys come with the table
+        with pytest.raises(NoSuchTableError):
+            catalog.load_table(TABLE)
+        catalog.close()
+
+
+def test_a_rest_catalog_that_cannot_stage_is_believed(tmp_path: Path) -> None:
+    """What it says is tried with the first table."""
+    with StagingCatalog(f"file://{tmp_path}/lent", stages=False) as server:
+        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod"})
+        assert table_place(catalog, TABLE) is None
+        catalog.close()
+
+
+def test_an_address_behind_a_firewall_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is taken and never answered: PostgreSQL's client has no limit of its own."""
+    monkeypatch.setattr(storage_probe, "LIMIT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        uri = f"postgresql+psycopg2://u:secret@127.0.0.1:{port}/db?connect_timeout=2"
+        with pytest.raises(RetryableError, match=r"is its address in \[catalog\] right"):
+            try_table({"type": "sql", "uri": uri, "warehouse": "file:///nowhere"}, TABLE, {})
+        for thread in threading.enumerate():
+            if thread.name.startswith("trial"):
+                thread.join()
+
+
+def test_a_right_that_is_missing_on_the_namespace_is_no_obstacle(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Least rights are enough: the warehouse says where tables lie."""
+
+    def refuse(*_: object) -> None:
+        raise ForbiddenError("not yours")
+
+    monkeypatch.setattr(catalog, "load_namespace_properties", refuse)
+    place = table_place(catalog, TABLE)
+    assert place is not None
+    assert place.location == catalog.properties["warehouse"]
