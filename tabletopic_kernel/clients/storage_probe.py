@@ -96,8 +96,12 @@ def try_table(
     found = within_limit(place)
     if found is not None:
         data = table_properties.get("write.data.path")
-        folders = (found.location, *([data] if data else []))
-        within_limit(lambda: [try_folder(Place(one, found.io)) for one in folders], what=STORAGE)
+
+        def write() -> None:
+            for folder in (found.location, *([data] if data else [])):
+                try_folder(Place(folder, found.io))
+
+        within_limit(write, what=STORAGE)
 
 
 def try_changes(catalog: Catalog) -> None:

@@ -13,6 +13,7 @@ from pyiceberg.table.update import (
 )
 
 from tabletopic_kernel.clients.catalog import reachable
+from tabletopic_kernel.clients.hive_locks import lock_trouble
 from tabletopic_kernel.model.columns.partitions import (
     next_spec,
     partition_spec,
@@ -57,7 +58,8 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
         with reachable("the catalog"):
             table.table.catalog.commit_table(table.table, same_specs(metadata), tuple(updates))
     except CommitFailedException as error:
-        raise HeadMovedError(str(error)) from error
+        locked = lock_trouble(error, table.table.catalog, table.table.name())
+        raise locked or HeadMovedError(str(error)) from error
     except NoSuchTableError as error:  # dropped since it was made or looked at
         raise table.gone() from error
     table.reload()

@@ -34,6 +34,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 
 from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
+from tabletopic_kernel.clients.hive_locks import lock_trouble
 from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.clients.storage import unreadable
@@ -183,7 +184,7 @@ class TopicTable:
                 ``UnreadableFilesError``: the storage does not have them as they were written.
             ActionNeededError: the ledger is not where it was planned on, or the table is gone (I8).
             OutcomeUnknownError: no answer to the commit: look for its id (I4).
-            RetryableError: the catalog does not answer, nothing was sent.
+            RetryableError: the catalog does not answer or keeps the table locked, nothing was sent.
         """
         # Longer than other functions: in this order alone the looks and the request make one safe commit.
         self.reload()
@@ -220,6 +221,9 @@ class TopicTable:
             transaction.commit_transaction()
             reach(Step.SENT)
         except CommitFailedException as error:
+            if (locked := lock_trouble(error, self.table.catalog, self.table.name())) is not None:
+                producer._clean_all_uncommitted()
+                raise locked from error
             if self._is_refused(producer.snapshot_id):
                 producer._clean_all_uncommitted()
                 raise HeadMovedError(str(error)) from error
@@ -347,7 +351,8 @@ class TopicTable:
             with reachable("the catalog"):
                 self.table.catalog.commit_table(self.table, same_schemas(self.table.metadata), updates)
         except CommitFailedException as error:
-            raise HeadMovedError(str(error)) from error
+            locked = lock_trouble(error, self.table.catalog, self.table.name())
+            raise locked or HeadMovedError(str(error)) from error
         except NoSuchTableError as error:  # since it was made or looked at
             raise self.gone() from error
         reach(Step.EVOLVED)

@@ -1,0 +1,85 @@
+"""A commit that gets no lock of a Hive metastore says who holds it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hive_metastore.ttypes import LockState, ShowLocksResponse, ShowLocksResponseElement
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.clients.hive_locks import lock_trouble
+from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
+from tabletopic_kernel.table.snapshot import TopicTable
+
+NO_LOCK = "Failed to acquire lock for ('default', 'clicks'), state: 2"
+
+
+def metastore(answer: Any) -> Any:
+    """A catalog whose metastore answers so."""
+
+    def show_locks(request: Any) -> ShowLocksResponse:
+        assert (request.dbname, request.tablename) == ("default", "clicks")
+        return ShowLocksResponse(locks=answer())
+
+    return SimpleNamespace(_client=nullcontext(SimpleNamespace(show_locks=show_locks)))
+
+
+def lock(state: int, **more: Any) -> ShowLocksResponseElement:
+    """A lock as the metastore tells of it."""
+    return ShowLocksResponseElement(lockid=9, state=state, user="ann", hostname="db-1", **more)
+
+
+def told(catalog: Any) -> str:
+    """What is said of a commit that got no lock."""
+    found = lock_trouble(CommitFailedException(NO_LOCK), catalog, ("default", "clicks"), lambda: 100.0)
+    assert type(found) is RetryableError
+    return str(found)
+
+
+def test_the_holder_is_named() -> None:
+    """And not who waits as we do."""
+    held, waits = lock(LockState.ACQUIRED, acquiredat=5_000), lock(LockState.WAITING, acquiredat=None)
+    text = told(metastore(lambda: [waits, held]))
+    assert "a lock on default.clicks (of ann on db-1 for 95 s, lock id 9)" in text
+    assert "metastore.txn.timeout" in text
+
+
+def test_a_metastore_that_does_not_tell_hides_nothing() -> None:
+    """The lock is what counts."""
+
+    def fail() -> None:
+        raise ConnectionResetError
+
+    assert "does not tell whose" in told(metastore(fail))
+    assert "does not tell whose" in told(metastore(lambda: None))
+
+
+def test_another_writer_s_commit_is_no_lock() -> None:
+    """The commit is planned again, on what that one left."""
+    error = CommitFailedException("Requirement failed: branch main has changed")
+    assert lock_trouble(error, metastore(list), ("default", "clicks")) is None
+
+
+@pytest.mark.parametrize(("text", "kind"), [(NO_LOCK, RetryableError), ("main has changed", HeadMovedError)])
+def test_a_change_of_a_locked_table_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: type[Exception]
+) -> None:
+    """It was tried again at once and without end, and nobody was told why."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("default")
+    table = TopicTable(catalog.create_table(("default", "clicks"), Schema()))
+
+    def refuse(*_: object) -> None:
+        raise CommitFailedException(text)
+
+    monkeypatch.setattr(catalog, "commit_table", refuse)
+    with pytest.raises(kind) as raised:
+        table.evolve(None, {}, epoch=1)
+    assert type(raised.value) is kind
+    catalog.close()
