@@ -48,7 +48,7 @@ from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, table_identifier
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.pipeline.worker.explain import explain_trouble, reason_of
+from tabletopic_kernel.pipeline.worker.errors import explain_trouble, reason_of
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)

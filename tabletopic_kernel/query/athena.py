@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
-from tabletopic_kernel.query.engine import Answer, TableRead, respelled
+from tabletopic_kernel.query.shared import Answer, TableRead, respelled
 
 _INSTALL = 'Athena needs PyAthena: pip install "pyathena[arrow]", then restart the kernel'
 # The sorts of errors that every DB API module has (PEP 249); the first is the person's.

@@ -28,7 +28,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
-from tabletopic_kernel.query.engine import Answer, AsOf, TableRead, dotted, no_such_table, snapshot_at
+from tabletopic_kernel.query.shared import Answer, AsOf, TableRead, dotted, no_such_table, snapshot_at
 from tabletopic_kernel.query.sql import Name, check_reads, quote, quote_default, tables_in, wants_table_list
 
 _BATCH_ROWS = 10_000

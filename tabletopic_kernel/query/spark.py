@@ -14,7 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.query.engine import Answer, TableRead, respelled, result_of
+from tabletopic_kernel.query.shared import Answer, TableRead, respelled, result_of
 
 T = TypeVar("T")
 _MESSAGE_LINES = 12

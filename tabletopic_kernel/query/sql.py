@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.query.engine import respelled
+from tabletopic_kernel.query.shared import respelled
 
 Name = tuple[str, ...]
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.host.host import Host
     from tabletopic_kernel.host.replay_plan import ReplayPlan
     from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
-    from tabletopic_kernel.query.engine import Answer
+    from tabletopic_kernel.query.shared import Answer
     from tabletopic_kernel.table.schemas.writers import Candidate
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan

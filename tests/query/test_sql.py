@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tabletopic_kernel.query.engine import no_such_table
+from tabletopic_kernel.query.shared import no_such_table
 from tabletopic_kernel.query.sql import quote, quote_default, tables_in, wants_table_list
 
 

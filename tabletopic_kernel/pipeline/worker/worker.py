@@ -27,7 +27,7 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
-from tabletopic_kernel.pipeline.worker.explain import (
+from tabletopic_kernel.pipeline.worker.errors import (
     RefusedShare,
     explain_alike,
     explain_no_table,

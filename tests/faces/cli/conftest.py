@@ -18,7 +18,7 @@ from tabletopic_kernel.host.replay_plan import ReplayPlan
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
-from tabletopic_kernel.query.engine import Answer, TableRead
+from tabletopic_kernel.query.shared import Answer, TableRead
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
 

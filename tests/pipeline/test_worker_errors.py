@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
-from tabletopic_kernel.pipeline.worker.explain import (
+from tabletopic_kernel.pipeline.worker.errors import (
     MIN_IF_ALL,
     MIN_RECORDS,
     RefusedShare,
