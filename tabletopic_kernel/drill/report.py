@@ -17,7 +17,6 @@ from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome
 from tabletopic_kernel.drill.schedule import ALONE_EVERY, GROUPS
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
-from tabletopic_kernel.model.steps import Step
 
 _COLOURS = {"orders": "#0072b2", "payments": "#d55e00", "visits": "#009e73"}
 _GROUP_COLOURS = {
@@ -193,11 +192,6 @@ def _html_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 def when(at_s: float) -> str:
     """A moment to the minute, UTC."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def missed_steps(outcome: Outcome) -> list[Step]:
-    """Steps at which nothing was done."""
-    return [step for step, hits, _ in outcome.step_table() if not hits]
 
 
 _ABOUT = """\
