@@ -1,7 +1,7 @@
 """Where each setting stands: paths, environment names, nearest names.
 
 A path is a tuple from the section down: ``("kafka", "bootstrap.servers")``,
-``("topics", "web.clicks", "start")``. All of it is derived from the models in ``settings.py``.
+``("topics", "web.clicks", "start")``. All of it is derived from the models in ``sections.py``.
 """
 
 from __future__ import annotations

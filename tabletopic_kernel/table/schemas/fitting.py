@@ -117,7 +117,7 @@ def _projected(batch: Schema, settings: TopicSettings) -> Schema:
 
 @dataclass(frozen=True)
 class WriterColumns:
-    """Columns as ``table_columns.value_columns``; ``aliases`` of their fields by dotted path.
+    """Columns as ``transform_columns.value_columns``; ``aliases`` of their fields by dotted path.
 
     ``by_value``: numbers of JSON, which fit a column or not each by itself.
     """
