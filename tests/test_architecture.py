@@ -184,7 +184,7 @@ def test_one_door_for_deleting_files() -> None:
         "clients/catalog.py": {"delete_files", "io.delete("},
         "table/sweep.py": {"delete_files"},
         "clients/cluster_probe.py": {"io.delete("},  # its own files, as the next
-        "workbench/doctor.py": {"io.delete("},
+        "clients/storage_probe.py": {"io.delete("},
     }
 
 

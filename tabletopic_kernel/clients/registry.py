@@ -25,8 +25,14 @@ from tabletopic_kernel.clients.registry_answers import (
     kind_of,
     worth_of,
 )
+from tabletopic_kernel.clients.registry_errors import (
+    client_properties,
+    explain_refusal,
+    explain_silence,
+    explain_unusable,
+)
 from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.sections import is_glue
 
@@ -84,15 +90,16 @@ class Registry:
         self._check = check
         self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
         self.url = mask(properties.get("url", ""))  # for messages; the client has the login
+        self._properties = dict(properties)
         self._client: Any  # with the methods of Confluent's, which has no type for them
         if is_glue(properties):
             self._client = glue = GlueSchemas(properties)
             self.url = f"glue:{glue.name}"
             return
         try:
-            self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **properties})
-        except (ValueError, TypeError) as error:
-            raise UsageError(f"the [registry] settings are not usable: {error}") from error
+            self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **client_properties(properties)})
+        except (ValueError, TypeError, OSError) as error:
+            raise explain_unusable(properties, error) from error
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema with this id, its references resolved; its version is the highest in any subject.
@@ -337,15 +344,10 @@ class Registry:
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:
                 raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
-            raise RetryableError(
-                f"the registry at {self.url} refused to give {what}: {error}; is [registry] url right?"
-            ) from error
+            raise explain_refusal(self.url, what, self._properties, error) from error
         except Exception as error:  # its HTTP library's errors have no public base class
             self._check()
-            raise RetryableError(
-                f"the registry at {self.url} does not answer ({type(error).__name__}: {error}); "
-                "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
-            ) from error
+            raise explain_silence(self.url, error) from error
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:

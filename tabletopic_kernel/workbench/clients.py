@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError, TableTopicError
+from tabletopic_kernel.model.errors import (
+    RetryableError,
+    SettingsError,
+    StackError,
+    TableTopicError,
+)
 from tabletopic_kernel.model.redact import learn, mask_property
-from tabletopic_kernel.model.settings.sections import Settings, names_registry
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.config import SECTIONS, own_servers
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -120,16 +126,11 @@ def find_servers(settings: Settings) -> Servers:
         learn(properties)
     state_dir = Path(settings.state_dir).expanduser().absolute()
     kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
-    own_kafka = "bootstrap.servers" in kafka or "metadata.broker.list" in kafka
-    own_registry, own_catalog = names_registry(registry), bool(set(catalog) - {"name"})
-    if not (own_kafka and own_registry and own_catalog):
+    own = own_servers(settings)
+    own_kafka, own_registry, own_catalog = (name in own for name in SECTIONS)
+    if missing := [name for name in SECTIONS if name not in own]:
         stack = LocalStack(state_dir).known()
         if stack is None:
-            missing = [
-                name
-                for name, own in (("kafka", own_kafka), ("registry", own_registry), ("catalog", own_catalog))
-                if not own
-            ]
             raise SettingsError(
                 f"no servers for [{'], ['.join(missing)}]: start the local stack with `tabletopic up`, "
                 "or name yours in tabletopic.toml"

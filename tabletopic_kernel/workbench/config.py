@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, mask_property
 from tabletopic_kernel.model.settings.paths import (
     Leaf,
@@ -35,11 +35,12 @@ from tabletopic_kernel.model.settings.paths import (
     variable_forms,
     variable_path,
 )
-from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings
+from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings, names_registry
 from tabletopic_kernel.model.settings.toml_lines import toml_lines, toml_syntax_error
 
 FILE_NAME = "tabletopic.toml"
 DEFAULT = "default"
+SECTIONS = ("kafka", "registry", "catalog")  # that name servers
 EMBEDDED = "(embedded)"
 PREFIX = "TABLETOPIC_"
 # Variables of this prefix that the program reads by itself, before there are settings. The base URL is set
@@ -113,6 +114,25 @@ def load_settings(
     return LoadedSettings(settings, origins, file)
 
 
+def own_servers(settings: Settings) -> list[str]:
+    """The sections that name a server, so that the embedded one is not wanted."""
+    named = {
+        "kafka": not {"bootstrap.servers", "metadata.broker.list"}.isdisjoint(settings.kafka),
+        "registry": names_registry(settings.registry),
+        "catalog": not set(settings.catalog) <= {"name"},
+    }
+    return [section for section in SECTIONS if named[section]]
+
+
+def check_something_to_start(settings: Settings) -> None:
+    """See that the local stack is of any use; raises UsageError where the settings name every server."""
+    if len(own_servers(settings)) == len(SECTIONS):
+        raise UsageError(
+            f"there is nothing to start: the settings name servers for [{'], ['.join(SECTIONS)}]; "
+            "`tabletopic doctor` tries them"
+        )
+
+
 def wants_login(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
     """Whether embedded servers that are started now shall ask for a login."""
     if settings.local.login != "auto":
@@ -131,9 +151,7 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
     for path, value in _in_force(loaded.settings):
         key = dotted(path)
-        rows[path[0]].append(
-            Row(key, mask_property(path[-1], _text(value)), loaded.origins.get(key, DEFAULT))
-        )
+        rows[path[0]].append(Row(key, _shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
     kafka, registry, catalog = loaded.settings.kafka, loaded.settings.registry, loaded.settings.catalog
     if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
         rows["kafka"].insert(0, Row("kafka.bootstrap.servers", EMBEDDED, DEFAULT))
@@ -144,6 +162,14 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     if "name" not in catalog:
         rows["catalog"].insert(0, Row("catalog.name", DEFAULT_CATALOG_NAME, DEFAULT))
     return [row for section in rows.values() for row in section]
+
+
+def _shown(name: str, value: str) -> str:
+    """As ``mask_property``; certificates as text are counted, as they would fill a screen."""
+    shown = mask_property(name, value)
+    if certificates := shown.count("-----BEGIN CERTIFICATE-----"):
+        return f"PEM, {certificates} certificate{'s' if certificates > 1 else ''}"
+    return shown
 
 
 def check_kafka_properties(loaded: LoadedSettings) -> None:

@@ -31,6 +31,7 @@ from tabletopic_kernel.workbench.workbench import Servers, find_servers
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from tabletopic_kernel.clients.storage_probe import Place
     from tabletopic_kernel.local.stack import StackInfo
 
 Status = Literal["ok", "warn", "fail"]
@@ -333,29 +334,10 @@ def _tables(catalog: Catalog) -> str:
 
 def _storage(servers: Servers) -> str:
     """Write, read and delete a small file where tables lie."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    from tabletopic_kernel.clients.catalog import reachable
     from tabletopic_kernel.clients.engine_properties import catalog_type
-    from tabletopic_kernel.clients.storage_probe import (
-        Place,
-        default_place,
-        open_impatient,
-        try_folder,
-        within_limit,
-    )
+    from tabletopic_kernel.clients.storage_probe import try_folder, within_limit
 
-    def find() -> Place | None:
-        catalog = open_impatient(servers.catalog)
-        if (place := default_place(catalog)) is not None:
-            return place
-        for identifier in _enabled_tables(servers):
-            with suppress(NoSuchTableError), reachable("the catalog"):
-                table = catalog.load_table(identifier)
-                return Place(table.location(), table.io)
-        return None
-
-    place = within_limit(find)
+    place = within_limit(lambda: _place(servers))
     if place is None and catalog_type(servers.catalog) == "sql":
         raise SettingsError(
             "[catalog] warehouse is not set: s3://bucket/folder, or a folder of this machine, for tables"
@@ -374,6 +356,23 @@ def _storage(servers: Servers) -> str:
         )
     within_limit(lambda: try_folder(place), what="the storage")
     return f"{place.location}: write, read, delete"
+
+
+def _place(servers: Servers) -> Place | None:
+    """Where tables lie: by default, or one that is there; None where only the catalog knows."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    from tabletopic_kernel.clients.catalog import reachable
+    from tabletopic_kernel.clients.storage_probe import Place, default_place, open_impatient
+
+    catalog = open_impatient(servers.catalog)
+    if (place := default_place(catalog)) is not None:
+        return place
+    for identifier in _enabled_tables(servers):
+        with suppress(NoSuchTableError), reachable("the catalog"):
+            table = catalog.load_table(identifier)
+            return Place(table.location(), table.io)
+    return None
 
 
 def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.model import redact
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.workbench.config import (
     DEFAULT,
     EMBEDDED,
+    check_something_to_start,
     describe,
     load_settings,
+    own_servers,
 )
 
 
@@ -149,3 +152,28 @@ def test_ordinary_values_are_shown_whole(load) -> None:
     }
     rows = {row.key: row.value for row in describe(load(overrides=plain))}
     assert rows.items() >= plain.items()
+
+
+def test_certificates_as_text_are_counted(load) -> None:
+    """They would fill the screen; a key is hidden as ever."""
+    certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n"
+    given = {
+        "kafka.ssl.ca.pem": certificate * 2,
+        "kafka.ssl.certificate.pem": certificate,
+        "kafka.ssl.key.pem": key,
+    }
+    rows = {row.key: row.value for row in describe(load(overrides=given))}
+    assert rows["kafka.ssl.ca.pem"] == "PEM, 2 certificates"
+    assert rows["kafka.ssl.certificate.pem"] == "PEM, 1 certificate"
+    assert rows["kafka.ssl.key.pem"] == "***"
+
+
+def test_what_the_settings_name_is_not_wanted_of_the_local_stack(load) -> None:
+    """Where they name all, there is nothing to start."""
+    some = {"kafka.bootstrap.servers": "b:1", "catalog.name": "prod", "catalog.uri": "http://c"}
+    settings = load(overrides=some).settings
+    assert own_servers(settings) == ["kafka", "catalog"]
+    check_something_to_start(settings)
+    with pytest.raises(UsageError, match=r"nothing to start.*\[registry\]"):
+        check_something_to_start(load(overrides=some | {"registry.url": "http://r"}).settings)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
-from tabletopic_kernel.model.settings.sections import Settings, names_registry
-from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.config import SECTIONS, LoadedSettings, load_settings, own_servers
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -95,5 +95,4 @@ class Place:
 
 def names_all_servers(settings: Settings) -> bool:
     """Whether the settings name broker, registry and catalog, so that no local stack is wanted."""
-    kafka = settings.kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}
-    return bool(kafka and names_registry(settings.registry) and settings.catalog.keys() - {"name"})
+    return len(own_servers(settings)) == len(SECTIONS)

@@ -166,14 +166,20 @@ class Session:
         """Start the embedded broker, registry and catalog; they stay when the kernel ends.
 
         Raises:
+            UsageError: the settings name servers for all of them.
             StackError: they do not start; the message says why.
         """
         from pathlib import Path  # noqa: PLC0415
 
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-        from tabletopic_kernel.workbench.config import load_settings, wants_login  # noqa: PLC0415
+        from tabletopic_kernel.workbench.config import (  # noqa: PLC0415
+            check_something_to_start,
+            load_settings,
+            wants_login,
+        )
 
         settings = load_settings().settings
+        check_something_to_start(settings)
         stack = LocalStack(Path(settings.state_dir), report, wants_login=wants_login(settings))
         stack.up(die_with_parent=False)
 

@@ -33,7 +33,9 @@ _POLL_S = 2.0
 def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, as_json: bool) -> None:
     """Start the local stack; without ``detach`` stay until it is to end."""
     from tabletopic_kernel.local.progress import TerminalReport
+    from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
+    check_something_to_start(call.loaded.settings)
     stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port)
     running = stack.up(die_with_parent=not detach)
     stays = not detach and bool(running.started)
@@ -41,6 +43,8 @@ def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | No
         screen.show_json(_addresses(running))
     else:
         _show_stack(call, running, stays)
+        for section in own_servers(call.loaded.settings):
+            screen.note(f"[{section}] of the settings names your own: nobody uses that of the stack")
     if stays:
         _stay(stack)
 

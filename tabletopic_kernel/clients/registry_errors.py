@@ -1,0 +1,129 @@
+"""Why a registry does not answer, or refuses: what is wrong with login or TLS, and which setting it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
+
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+# Confluent's client wants one with a token of one's own. It is sent as a header, which other registries pass
+# over; Confluent Cloud's is called lsrc-….
+_LOGICAL_CLUSTER: Final = "bearer.auth.logical.cluster"
+# What Java's clients call the source of the login; Python's take basic.auth.user.info, or the URL's, for it.
+_SOURCE: Final = "basic.auth.credentials.source"
+_NUMBERS: Final = (
+    "timeout",
+    "cache.capacity",
+    "cache.latest.ttl.sec",
+    "max.retries",
+    "retries.wait.ms",
+    "retries.max.wait.ms",
+)
+# What is wrong with TLS, by OpenSSL's words, and the remedy; the first that is found counts.
+_TLS: Final = tuple(
+    (re.compile(words, re.IGNORECASE), remedy)
+    for words, remedy in (
+        (
+            r"certificate.verify.failed: (ip address|hostname) mismatch",
+            "its certificate is of another name: correct url in [registry]",
+        ),
+        (
+            r"certificate.verify.failed: certificate has expired",
+            "its certificate has expired: have it renewed",
+        ),
+        (
+            r"certificate.verify.failed",
+            "name the file of its certificate's CA with ssl.ca.location in [registry]",
+        ),
+        (
+            r"certificate.required|bad.certificate|handshake.failure|unknown.ca",
+            "it asks for a certificate of the client: set ssl.certificate.location and ssl.key.location in "
+            "[registry], signed by a CA that it knows",
+        ),
+        (
+            r"wrong.version.number|record.layer.failure|http.request",
+            "it speaks no TLS there: begin url with http:// or correct the port",
+        ),
+    )
+)
+
+
+def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
+    """The properties as Confluent's client takes them, where it differs from others, or asks for more.
+
+    Raises:
+        SettingsError: a login that it does not know, or no number where one belongs.
+    """
+    found: dict[str, object] = dict(properties)
+    if "bearer.auth.credentials.source" in found:
+        found.setdefault(_LOGICAL_CLUSTER, "none")
+    if (source := found.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
+        raise SettingsError(f"[registry] {_SOURCE}: allowed are USER_INFO and URL, and not {source}")
+    for name in found.keys() & {*_NUMBERS}:
+        try:
+            found[name] = float(str(found[name]))
+        except ValueError:
+            raise SettingsError(f"[registry] {name} = {found[name]}: it must be a number") from None
+    return found
+
+
+def explain_unusable(properties: Mapping[str, str], error: Exception) -> SettingsError:
+    """Why no client can be made of the properties."""
+    for name in _FILES:
+        path = properties.get(name)
+        if path and not os.path.exists(path):
+            return SettingsError(f"[registry] {name}: there is no file {path}")
+        if path and not os.access(path, os.R_OK):
+            return SettingsError(f"[registry] {name}: {path} may not be read by this user")
+    if isinstance(error, ssl.SSLError):
+        files = ", ".join(f"{name} = {properties[name]}" for name in _FILES if name in properties)
+        return SettingsError(
+            f"[registry] certificates or key cannot be used ({error.reason or error}): {files}; they are PEM "
+            "files, certificate and key belong together, and an encrypted key needs ssl.key.password"
+        )
+    return SettingsError(f"the [registry] settings are not usable: {error}")
+
+
+def explain_refusal(
+    url: str, what: str, properties: Mapping[str, str], error: SchemaRegistryError
+) -> RetryableError:
+    """The error of a registry that answers and does not give ``what``."""
+    if error.http_status_code == HTTPStatus.UNAUTHORIZED:
+        return LoginRefusedError(
+            f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}"
+        )
+    if error.http_status_code == HTTPStatus.FORBIDDEN:
+        return RetryableError(
+            f"the registry at {url} refused to give {what}: {error}; is [registry] url right, and may "
+            "its user read subjects and schemas?"
+        )
+    return RetryableError(f"the registry at {url} refused to give {what}: {error}; is [registry] url right?")
+
+
+def explain_silence(url: str, error: Exception) -> RetryableError:
+    """The error of a registry that does not answer."""
+    for words, remedy in _TLS:
+        if words.search(str(error)):
+            return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")
+    return RetryableError(
+        f"the registry at {url} does not answer ({type(error).__name__}: {error}); "
+        "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
+    )
+
+
+def _login(properties: Mapping[str, str]) -> str:
+    if "bearer.auth.credentials.source" in properties:
+        return "check bearer.auth.* in [registry]"
+    if "basic.auth.user.info" in properties:
+        return "check basic.auth.user.info in [registry]"
+    if "@" in properties.get("url", ""):
+        return "check user and password in [registry] url, or set basic.auth.user.info instead"
+    return "set basic.auth.user.info (user:password), or bearer.auth.token, in [registry]"
