@@ -206,15 +206,27 @@ class Owner:
         return pending
 
     def settle_letters(self) -> None:
-        """Remove letters whose replay is in the table; what cannot be done now is done before they change."""
+        """Remove letters whose replay is in the table; what cannot be done now is done before they are used.
+
+        They are used by a commit of more letters, and by the next round of a replay.
+        """
         reach(Step.REPLAYED)
         try:
-            self.dead_letters.settle(self.ledger)
+            self.require_settled_letters()
         except TableTopicError as error:
             _LOG.warning(
                 "%s: dead letters that were replayed stay for now: %s", self.dead_letters.name, error
             )
+
+    def require_settled_letters(self) -> None:
+        """As ``settle_letters``, for who cannot go on before; raises as ``DeadLetters.settle``."""
+        if self.dead_letters.table is None:
+            return
+        try:
+            self.dead_letters.settle(self.ledger)
+        except TableTopicError:
             self.dead_letters.unsettle()
+            raise
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.

@@ -4,10 +4,10 @@ A round takes some letters. Those that are rows now are staged; then they are ma
 with the round's id; then the rows are committed as any staged batch is, with that id in the ledger; then the
 marked letters go. Whoever settles the letters later finishes or forgets the round by the ledger: ADR 0007.
 
-Why this is safe: a marked letter is still a letter. Its fate hangs on one fact, whether the table's ledger
-names its round: if so the rows are there and the letters go, else the rows never came and the letters stay.
-Both are decided from the tables alone, by this owner or the next, so a crash at any step neither loses nor
-doubles a record (I1, I7).
+Why this is safe: a round begins with settled letters, so none of them is a row. A marked letter is still a
+letter. Its fate hangs on one fact, whether the table's ledger names its round: if so the rows are there and
+the letters go, else the rows never came and the letters stay. Both are decided from the tables alone, by this
+owner or the next, so a crash at any step neither loses nor doubles a record (I1, I7).
 """
 
 from __future__ import annotations
@@ -89,8 +89,11 @@ class Replay:
     def round(self) -> StagedBatch | None:
         """Try some letters; the rows to commit, None when no letters are left to try.
 
-        Raises: as ``Owner.satisfy`` and ``TopicTable.commit``; letters stay letters then.
+        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; letters stay letters
+            then.
         """
+        # Those of a round before whose rows are in the table would become rows again (I7).
+        self._owner.require_settled_letters()
         while tasks := self._next_tasks():
             batch = self._round(tasks)
             if batch is not None:

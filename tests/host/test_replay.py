@@ -122,6 +122,20 @@ def test_a_replay_waits_for_a_commit_whose_letters_went_ahead(rig: Rig) -> None:
     assert (rows(rig), dead_letters(rig)) == ([0, 1, 2, 4, 5, 7, 8, 10, 11, 12, 13, 14], [3, 6, 9, 15])
 
 
+@pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused])
+def test_a_replay_behind_one_whose_letters_could_not_go(rig: Rig, fault: Any) -> None:
+    """Letters that are rows are none to the next replay, which comes before they are gone (I7)."""
+    coordinator = with_letters(rig)
+    rig.registry.schemas[LATE] = AVRO
+    rig.catalog.faults = [_fine, _fine, _fine, fault]  # evolved, marked, committed; they cannot go
+    for name in ("first", "second"):
+        coordinator.replay(ReplayRequest(id=name, asked_ms=rig.now_ms))
+    for _ in range(6):
+        drain(coordinator)
+        rig.now_ms += 60_000
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 2, 4, 5, 7, 8], [3, 6, 9])
+
+
 @pytest.mark.parametrize("where", ["nonsense", "nowhere = 1", "offset ="])
 def test_a_wrong_condition_is_refused(where: str) -> None:
     """The message names what is wrong and gives an example."""
