@@ -28,6 +28,7 @@ from tabletopic_kernel.host.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
@@ -185,6 +186,13 @@ class _Kept:
         one.__dict__["_kept"] = value or one.__dict__.get("_kept", value)
 
 
+def _takes_unsettled(self: Replay) -> StagedBatch | None:
+    while tasks := self._next_tasks():
+        if (batch := self._round(tasks)) is not None:
+            return batch
+    return None
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     return None
 
@@ -229,6 +237,7 @@ MUTANTS: dict[str, Patch] = {
     ),
     "letters are not claimed": _put(DeadLetters, "adopt", _only_loads),
     "replayed letters are not marked": _put(Replay, "_mark", _nothing),
+    "a replay takes letters that are rows": _put(Replay, "round", _takes_unsettled),
     "a gap is not noticed": _put(owner, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
     "a topic made anew is not noticed": _all(
@@ -247,6 +256,7 @@ MUTANTS: dict[str, Patch] = {
 # What chance meets too rarely: the schedule that shows it.
 SCENES: dict[str, Callable[[], list[Move]]] = {
     "an outage of the registry makes letters": scenes.registry_away,
+    "a replay takes letters that are rows": scenes.replayed_twice,
     "a request arrives wherever the head is": scenes.late_after_a_rollback,
     "only the head is searched for a commit": scenes.lost_and_built_upon,
     "settle always finds the commit": scenes.lost_and_not_done,

@@ -155,6 +155,20 @@ def rolled_back_behind_its_ledger(seed: int = 0) -> list[Move]:
     ]
 
 
+def replayed_twice(seed: int = 0) -> list[Move]:
+    """The rows of a replay are committed, its letters cannot go, and the next replay follows at once."""
+    order = [Move("people", "replay", seed), Move("A", "poll")]
+    return [
+        *begin(seed),
+        *mixed(seed),
+        *go_on("A", 30, seed + 1),
+        Move("circumstances", "learn a schema"),
+        Move("A", "fault", call="catalog commit of letters", kind="fails", skip=1),
+        *order,
+        *(move for at in range(12) for move in (Move("A", "run", seed * 1_000 + 700 + at), *order)),
+    ]
+
+
 def nothing_but_files(seed: int = 0) -> list[Move]:
     """A dies with files that nobody committed, and retention takes their records: nothing is left to do."""
     return [
