@@ -44,6 +44,9 @@ TABLE = (
     Row("rest.sigv4-enabled", "rest.sigv4-enabled", note="REST behind AWS"),
     Row("rest.signing-region", "rest.signing-region", note="REST behind AWS"),
     Row("rest.signing-name", "rest.signing-name", note="REST behind AWS"),
+    Row("client.access-key-id", "rest.access-key-id", note="REST behind AWS"),
+    Row("client.secret-access-key", "rest.secret-access-key", note="REST behind AWS"),
+    Row("client.session-token", "rest.session-token", note="REST behind AWS"),
     Row("glue.endpoint", "glue.endpoint"),
     Row("glue.id", "glue.id"),
     Row("glue.skip-archive", "glue.skip-archive"),
@@ -64,6 +67,7 @@ TABLE = (
     Row("s3.sse-kms-key-id", "s3.sse.key"),
 )
 # Of catalogs or storage that Spark reaches in other ways, or by other programs of the same name.
+_OF_AWS = ("s3.", "client.", "glue.", "rest.sigv4-", "rest.signing-")
 _NO_SPARK = ("py-catalog-impl", "py-io-impl", "s3.signer", "auth.", "ssl.", "hive.kerberos")
 
 
@@ -112,6 +116,43 @@ def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{properties.get('name', DEFAULT_NAME)}"
     conf = {f"{prefix}.{key}": value for key, value in catalog.items()}
     return {"spark.sql.extensions": _EXTENSIONS, prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
+
+
+def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """What Spark needs for this catalog beside the jars of every session: ``aws``, ``postgresql``.
+
+    >>> spark_extras({"uri": "postgresql://db/lake", "warehouse": "s3://lake"})
+    ('aws', 'postgresql')
+    >>> spark_extras({"uri": "sqlite:////c.db", "warehouse": "file:///lake"})
+    ()
+    """
+    kind, uri = catalog_type(properties), properties.get("uri", "")
+    of_aws = is_on_s3(properties) or properties.get("warehouse", "").startswith("arn:aws")
+    is_aws = kind == "glue" or of_aws or any(name.startswith(_OF_AWS) for name in properties)
+    is_postgres = kind == "sql" and uri.startswith("postgresql")
+    return (*(["aws"] if is_aws else []), *(["postgresql"] if is_postgres else []))
+
+
+def java_properties_of_aws(properties: Mapping[str, str]) -> dict[str, str]:
+    """Java's system properties with the keys of Glue: its client takes none from a catalog's properties.
+
+    >>> java_properties_of_aws({"type": "glue", "client.access-key-id": "k", "client.secret-access-key": "s"})
+    {'aws.accessKeyId': 'k', 'aws.secretAccessKey': 's'}
+    """
+    if catalog_type(properties) != "glue":
+        return {}
+    names = {
+        "aws.accessKeyId": "access-key-id",
+        "aws.secretAccessKey": "secret-access-key",
+        "aws.sessionToken": "session-token",
+        "aws.profile": "profile-name",
+    }
+    # As PyIceberg: those of the service before those of all services.
+    found = {
+        java: properties.get(f"glue.{name}") or properties.get(f"client.{name}")
+        for java, name in names.items()
+    }
+    return {java: text for java, text in found.items() if text}
 
 
 def _kind(properties: Mapping[str, str]) -> dict[str, str]:

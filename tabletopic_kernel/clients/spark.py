@@ -19,7 +19,7 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.engine_properties import spark_catalog
+from tabletopic_kernel.clients.engine_properties import java_properties_of_aws, spark_catalog
 from tabletopic_kernel.clients.spark_launch import (
     environment,
     java_escaped,
@@ -167,7 +167,15 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     threading.Thread(target=start, name="spark start", daemon=True).start()
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
+    give_keys(session, catalog)
     return session
+
+
+def give_keys(session: SparkSession, catalog: Mapping[str, str]) -> None:
+    """Let Java's client of Glue find its keys; here, as a command line is everybody's to read."""
+    for name, text in java_properties_of_aws(catalog).items():
+        java: Any = session.sparkContext._jvm
+        java.java.lang.System.setProperty(name, text)
 
 
 def _catalog(properties: Mapping[str, str]) -> dict[str, str]:

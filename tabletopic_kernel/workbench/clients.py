@@ -1,7 +1,8 @@
 """The servers in force, and the clients of them: broker, registry, catalog, Spark, DuckDB, each made when
 first used.
 
-Servers are those of the settings, and the embedded stack's where the settings name none.
+Servers are those of the settings, and the embedded stack's where the settings name none. Longer than other
+modules, as each client is a few lines that differ.
 """
 
 from __future__ import annotations
@@ -170,6 +171,7 @@ class Clients:
         self._probed: SparkSession | None = None  # whose executors share the storage
         self._probes = 0  # that have ended
         self._probe_error: TableTopicError | None = None  # of the newest
+        self._lacks: StackError | None = None  # why the session has not all jars
 
     @property
     def broker(self) -> Broker:
@@ -221,17 +223,34 @@ class Clients:
         return open_catalog(self.servers.catalog)
 
     def spark(self, report: Report | None = None) -> SparkSession:
-        """This process's Spark session with the catalog; started on the first call (5 to 10 s)."""
+        """This process's Spark session with the catalog; started on the first call (5 to 10 s).
+
+        Raises:
+            StackError: jars that the catalog needs could not be fetched.
+        """
+        session = self._session(report)
+        if self._lacks is not None:
+            raise self._lacks
+        return session
+
+    def _session(self, report: Report | None) -> SparkSession:
+        """As ``spark``; jars that only queries need may be lacking, as table topics do without them."""
+        from tabletopic_kernel.clients.engine_properties import spark_extras  # noqa: PLC0415
         from tabletopic_kernel.clients.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
         from tabletopic_kernel.local.machine import logs_folder  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
 
         def start() -> SparkSession:
-            jars = tuple(str(path) for path in jvm.spark_jars(report or silent))
+            jars = jvm.spark_jars(report or silent)
+            self._lacks = None
+            try:
+                jars += jvm.spark_extras(spark_extras(self.servers.catalog), report or silent)
+            except StackError as error:
+                self._lacks = error
             archive = jvm.spark_archive()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
-            place = SparkPlace(home, jars, logs_folder(self.servers.state_dir))
+            place = SparkPlace(home, tuple(map(str, jars)), logs_folder(self.servers.state_dir))
             return start_spark(self.settings.spark, place, self.servers.catalog)
 
         made = self._made.get("spark")
@@ -251,7 +270,7 @@ class Clients:
             ActionNeededError: they do not.
             RetryableError: the cluster runs nothing.
         """
-        session = self.spark(report)
+        session = self._session(report)
         if not self.settings.spark.is_local:
             self._probe(session)
         return session

@@ -4,7 +4,14 @@ import sys
 
 import pytest
 
-from tabletopic_kernel.clients.engine_properties import catalog_type, duckdb_secret, is_on_s3, spark_catalog
+from tabletopic_kernel.clients.engine_properties import (
+    catalog_type,
+    duckdb_secret,
+    is_on_s3,
+    java_properties_of_aws,
+    spark_catalog,
+    spark_extras,
+)
 from tabletopic_kernel.model.errors import SettingsError
 
 S3 = {
@@ -171,3 +178,31 @@ def test_duckdb_reads_with_the_same_keys(
     monkeypatch.setitem(sys.modules, "boto3", None)  # not installed
     found = duckdb_secret(properties, environ)
     assert {key: found.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "extras"),
+    [
+        ({"uri": "sqlite:////c.db", "warehouse": "file:///lake"}, ()),
+        ({"uri": "thrift://h:9083"}, ()),
+        ({"uri": "postgresql+psycopg2://db/lake", "warehouse": "s3://lake"}, ("aws", "postgresql")),
+        ({"uri": "https://c", "s3.region": "eu-west-1"}, ("aws",)),
+        ({"type": "rest", "uri": "https://c", "warehouse": "arn:aws:s3tables:r:1:bucket/b"}, ("aws",)),
+        ({"type": "glue"}, ("aws",)),
+    ],
+)
+def test_what_spark_needs_beside_the_jars_of_every_session(
+    properties: dict[str, str], extras: tuple[str, ...]
+) -> None:
+    """No more than a setting asks for: the bundle of AWS is 64 MB."""
+    assert spark_extras(properties) == extras
+
+
+def test_glue_finds_its_keys_in_java() -> None:
+    """Its own before those of all of AWS; other catalogs take theirs as properties."""
+    given = {"glue.access-key-id": "g", "client.access-key-id": "c", "client.secret-access-key": "s"}
+    assert java_properties_of_aws({"type": "glue", **given}) == {
+        "aws.accessKeyId": "g",
+        "aws.secretAccessKey": "s",
+    }
+    assert java_properties_of_aws({"uri": "https://c", **given}) == {}

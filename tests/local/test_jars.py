@@ -1,5 +1,6 @@
 """Fetch once, check, keep."""
 
+import dataclasses
 import hashlib
 import io
 import tarfile
@@ -31,7 +32,7 @@ class Repository:
         self.files = files
         self.asked = 0
 
-    def retrieve(self, java: list[str], ivy_cache: Path, into: Path, on_bytes) -> None:
+    def retrieve(self, java: list[str], ivy_cache: Path, into: Path, on_bytes, wanted: jars.JarSet) -> None:
         """Write the files, as Ivy would."""
         self.asked += 1
         ivy_cache.mkdir(exist_ok=True)
@@ -47,7 +48,8 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repository:
     checksums = tmp_path / "jars.sha256"
     lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in FILES.items())
     checksums.write_text("".join(lines))
-    monkeypatch.setattr(jars, "CHECKSUM_FILE", checksums)
+    wanted = dataclasses.replace(jars.EVERY_JVM, checksum_file=checksums)
+    monkeypatch.setattr(jars.install, "__defaults__", (wanted,))
     monkeypatch.setenv("TABLETOPIC_CACHE", str(tmp_path / "a cache"))
     given = Repository(dict(FILES))
     monkeypatch.setattr(jars, "retrieve", given.retrieve)
@@ -105,7 +107,7 @@ def test_a_download_that_was_interrupted_leaves_nothing_that_counts(
 ) -> None:
     """The folder appears whole or not at all, and the next call clears away the rest."""
 
-    def interrupted(java, ivy_cache, into, on_bytes) -> None:
+    def interrupted(java, ivy_cache, into, on_bytes, wanted) -> None:
         (into / "kafka").mkdir()
         raise KeyboardInterrupt
 
@@ -118,15 +120,13 @@ def test_a_download_that_was_interrupted_leaves_nothing_that_counts(
     assert {path.name for path in (tmp_path / "a cache").iterdir()} == {"lock", folder.name}
 
 
-def test_another_list_of_jars_is_another_folder(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_list_of_jars_is_another_folder(repository: Repository, tmp_path: Path) -> None:
     """An upgrade never mixes with what an older version installed."""
     old = jars.install(["java"], silent).folder
     changed = tmp_path / "ivy.xml"
-    changed.write_bytes(jars.IVY_FILE.read_bytes() + b"<!-- -->")
-    monkeypatch.setattr(jars, "IVY_FILE", changed)
-    assert jars.install(["java"], silent).folder != old
+    changed.write_bytes(jars.EVERY_JVM.ivy_file.read_bytes() + b"<!-- -->")
+    (wanted,) = jars.install.__defaults__
+    assert jars.install(["java"], silent, dataclasses.replace(wanted, ivy_file=changed)).folder != old
     assert repository.asked == 2
 
 
@@ -158,11 +158,15 @@ def test_ivys_failure_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path:
         jars.retrieve([str(java)], tmp_path / "ivy", tmp_path / "out", lambda done: None)
 
 
-def test_the_committed_checksums_cover_every_configuration() -> None:
-    """The list names jars for Kafka and Spark and one archive for the registry, each once."""
-    names = [line.split()[1] for line in jars.CHECKSUM_FILE.read_text().splitlines()]
+@pytest.mark.parametrize(
+    ("wanted", "archives"),
+    [(jars.EVERY_JVM, ["registry/apicurio-registry-app-3.3.3-all.tar.gz"])]
+    + [(extra, []) for extra in jars.EXTRAS.values()],
+    ids=["every JVM", *jars.EXTRAS],
+)
+def test_the_committed_checksums_cover_every_configuration(wanted: jars.JarSet, archives: list[str]) -> None:
+    """The list names jars for each configuration and one archive for the registry, each once."""
+    names = [line.split()[1] for line in wanted.checksum_file.read_text().splitlines()]
     assert len(set(names)) == len(names)
-    assert {name.split("/")[0] for name in names} == set(jars.CONFIGURATIONS)
-    assert [name for name in names if name.endswith(".tar.gz")] == [
-        "registry/apicurio-registry-app-3.3.3-all.tar.gz"
-    ]
+    assert set(wanted.configurations) <= {name.split("/")[0] for name in names}
+    assert [name for name in names if name.endswith(".tar.gz")] == archives

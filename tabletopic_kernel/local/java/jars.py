@@ -1,7 +1,7 @@
-"""Fetches the jars of ivy.xml once, checks them, keeps them.
+"""Fetches sets of jars once, checks them, keeps them.
 
-Ivy comes with pyspark. A folder in the cache belongs to one state of ``ivy.xml`` and ``jars.sha256`` and
-appears by a rename: whole and checked, or not at all.
+Ivy comes with pyspark. A folder in the cache belongs to one state of a set's list and checksums, such as
+``ivy.xml`` and ``jars.sha256``, and appears by a rename: whole and checked, or not at all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,7 @@ from tabletopic_kernel.local.processes import environment
 from tabletopic_kernel.local.progress import Report, Step
 from tabletopic_kernel.model.errors import StackError
 
-IVY_FILE = Path(__file__).with_name("ivy.xml")
-# sha256sum's format, names relative to the installed folder.
-CHECKSUM_FILE = Path(__file__).with_name("jars.sha256")
-CONFIGURATIONS = ("kafka", "registry", "spark")
-# Measured; only the progress bar depends on it.
-DOWNLOAD_BYTES = 277_000_000
-# Ivy's cache, its copy, and the registry unpacked.
-_INSTALL_BYTES = 800 * 1024**2
+_HERE = Path(__file__).parent
 # A class path ends at a colon, Spark splits at a comma and expands the others, Quarkus chokes on brackets.
 _IMPOSSIBLE_IN_PATH = frozenset("*,:?[]{}#%\n")
 _MANIFEST = "installed.json"
@@ -40,8 +33,38 @@ _STEP = "java libraries"
 
 
 @dataclass(frozen=True)
+class JarSet:
+    """Jars that are fetched together; ``download_bytes`` is measured: progress bar and messages need it."""
+
+    name: str  # begins that of the folder in the cache
+    ivy_file: Path
+    checksum_file: Path  # sha256sum's format, names relative to the installed folder
+    configurations: tuple[str, ...]
+    download_bytes: int
+
+    @property
+    def install_bytes(self) -> int:
+        """Room that it takes: Ivy's cache, its copy, and archives unpacked."""
+        return 3 * self.download_bytes
+
+    def key(self) -> str:
+        """Of this state of the two files."""
+        return hashlib.sha256(self.ivy_file.read_bytes() + self.checksum_file.read_bytes()).hexdigest()[:12]
+
+
+EVERY_JVM = JarSet(
+    "jvm", _HERE / "ivy.xml", _HERE / "jars.sha256", ("kafka", "registry", "spark"), 277_000_000
+)
+# What Spark needs for some catalogs and storages alone, each fetched when a setting asks for it.
+EXTRAS = {
+    name: JarSet(name, _HERE / "extras.xml", _HERE / "extras.sha256", (name,), size)
+    for name, size in (("aws", 67_000_000), ("postgresql", 1_200_000))
+}
+
+
+@dataclass(frozen=True)
 class Jars:
-    """The folder of the installed jars: ``kafka/``, ``spark/`` and ``registry/`` (unpacked)."""
+    """The folder of the installed jars, a folder in it for each configuration; archives are unpacked."""
 
     folder: Path
 
@@ -58,13 +81,13 @@ def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if base else Path.home() / ".cache").absolute() / "tabletopic"
 
 
-def install(java: Sequence[str], report: Report) -> Jars:
+def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> Jars:
     """The installed jars; the first call fetches them. ``java`` is the command that starts Ivy's JVM.
 
     Raises StackError: no network, no room, no right to write, or a file that is not what it should be.
     """
     cache = cache_dir()
-    target = cache / f"jvm-{_key()}"
+    target = cache / f"{wanted.name}-{wanted.key()}"
     if _is_complete(target):
         return Jars(target)
     if bad := _IMPOSSIBLE_IN_PATH.intersection(str(cache)):
@@ -78,23 +101,21 @@ def install(java: Sequence[str], report: Report) -> Jars:
             cache / "lock", lambda: report(Step(_STEP, "started", detail="another process is fetching them"))
         ):
             if not _is_complete(target):
-                need_space(cache, _INSTALL_BYTES, "The download of the Java libraries")
-                report(Step(_STEP, "started", detail=f"fetching into {cache}", total_bytes=DOWNLOAD_BYTES))
+                need_space(cache, wanted.install_bytes, "The download of the Java libraries")
+                size = wanted.download_bytes
+                report(Step(_STEP, "started", detail=f"fetching into {cache}", total_bytes=size))
                 try:
-                    _fetch(java, target, lambda done: report(_fetching(done, began)))
+                    _fetch(
+                        java,
+                        target,
+                        wanted,
+                        lambda done: report(Step(_STEP, "running", time.monotonic() - began, "", done, size)),
+                    )
                 except BaseException:
                     report(Step(_STEP, "failed", time.monotonic() - began))
                     raise
                 report(Step(_STEP, "done", time.monotonic() - began, str(target)))
     return Jars(target)
-
-
-def _fetching(done_bytes: int, began: float) -> Step:
-    return Step(_STEP, "running", time.monotonic() - began, "", done_bytes, DOWNLOAD_BYTES)
-
-
-def _key() -> str:
-    return hashlib.sha256(IVY_FILE.read_bytes() + CHECKSUM_FILE.read_bytes()).hexdigest()[:12]
 
 
 def _is_complete(target: Path) -> bool:
@@ -106,7 +127,7 @@ def _is_complete(target: Path) -> bool:
         return False
 
 
-def _fetch(java: Sequence[str], target: Path, on_bytes: Callable[[int], None]) -> None:
+def _fetch(java: Sequence[str], target: Path, wanted: JarSet, on_bytes: Callable[[int], None]) -> None:
     cache = target.parent
     for leftover in cache.glob(".new-*"):  # of a process that was killed
         shutil.rmtree(leftover, ignore_errors=True)
@@ -114,14 +135,14 @@ def _fetch(java: Sequence[str], target: Path, on_bytes: Callable[[int], None]) -
     fresh = work / target.name
     fresh.mkdir()
     try:
-        retrieve(java, cache / "ivy", fresh, on_bytes)
+        retrieve(java, cache / "ivy", fresh, on_bytes, wanted)
         try:
-            check(fresh)
+            check(fresh, wanted)
         except StackError:
             # What Ivy keeps is as wrong as what it gave.
             shutil.rmtree(cache / "ivy", ignore_errors=True)
             raise
-        _unpack_registry(fresh / "registry")
+        _unpack_archives(fresh)
         sizes = {str(path.relative_to(fresh)): path.stat().st_size for path in _files(fresh)}
         (fresh / _MANIFEST).write_text(json.dumps(sizes), "utf-8")
         if target.exists():  # damaged, or we would not be here; a server may still have it open
@@ -132,7 +153,13 @@ def _fetch(java: Sequence[str], target: Path, on_bytes: Callable[[int], None]) -
     shutil.rmtree(cache / "ivy", ignore_errors=True)
 
 
-def retrieve(java: Sequence[str], ivy_cache: Path, into: Path, on_bytes: Callable[[int], None]) -> None:
+def retrieve(
+    java: Sequence[str],
+    ivy_cache: Path,
+    into: Path,
+    on_bytes: Callable[[int], None],
+    wanted: JarSet = EVERY_JVM,
+) -> None:
     """Let Ivy fetch everything into ``into/<configuration>/``; what ``ivy_cache`` has is not fetched again.
 
     ``on_bytes`` is called a few times a second with the bytes fetched so far. Raises StackError.
@@ -144,8 +171,8 @@ def retrieve(java: Sequence[str], ivy_cache: Path, into: Path, on_bytes: Callabl
     pattern = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
     command = [
         *(java[0], "-Xmx256m", "-XX:+UseSerialGC", *java[1:], f"-Divy.default.ivy.user.dir={ivy_cache}"),
-        *("-jar", str(_ivy_jar()), "-cache", str(ivy_cache), "-ivy", str(IVY_FILE)),
-        *("-confs", *CONFIGURATIONS, "-retrieve", pattern),
+        *("-jar", str(_ivy_jar()), "-cache", str(ivy_cache), "-ivy", str(wanted.ivy_file)),
+        *("-confs", *wanted.configurations, "-retrieve", pattern),
     ]
     with log.open("wb") as output:
         ivy = subprocess.Popen(
@@ -164,19 +191,21 @@ def retrieve(java: Sequence[str], ivy_cache: Path, into: Path, on_bytes: Callabl
             ivy.kill()
             ivy.wait()
     if ivy.returncode != 0:
-        raise StackError(_why_not(log))
+        raise StackError(_why_not(log, wanted))
 
 
-def _why_not(log: Path) -> str:
+def _why_not(log: Path, wanted: JarSet) -> str:
     text = log.read_text("utf-8", "replace")
     if "No space left on device" in text:
         return (
-            f"The disk is full ({log.parent}): the download needs {_INSTALL_BYTES // 1024**2} MiB; free some."
+            f"The disk is full ({log.parent}): the download needs {wanted.install_bytes // 1024**2} MiB; "
+            "free some."
         )
     causes = list(dict.fromkeys(re.findall(r"java\.[\w.]+(?:Exception|Error)(?:: [^\n)]*)?", text)))[:3]
+    cause = "; ".join(causes) or "the repository cannot be reached"
     return (
-        "The Java libraries could not be fetched (about 270 MB, only on the first start): "
-        f"{'; '.join(causes) or 'the repository cannot be reached'}. Check the network and try again; behind "
+        f"The Java libraries could not be fetched (about {wanted.download_bytes // 10**6} MB, only on the "
+        f"first start): {cause}. Check the network and try again; behind "
         "a proxy set JAVA_TOOL_OPTIONS to '-Dhttps.proxyHost=… -Dhttps.proxyPort=…'. "
         f"Ivy's own words: {log}"
     )
@@ -200,10 +229,10 @@ def _ivy_jar() -> Path:
     raise StackError("There is no ivy-*.jar among pyspark's jars: install pyspark again, with pip or conda.")
 
 
-def check(folder: Path) -> None:
-    """Compare ``folder`` with ``jars.sha256``; raises StackError naming what is missing, foreign or wrong."""
-    lines = (line.split(maxsplit=1) for line in CHECKSUM_FILE.read_text("utf-8").splitlines())
-    expected = {name: checksum for checksum, name in lines}
+def check(folder: Path, wanted: JarSet) -> None:
+    """Compare ``folder`` with its checksums; raises StackError naming what is missing, foreign or wrong."""
+    lines = (line.split(maxsplit=1) for line in wanted.checksum_file.read_text("utf-8").splitlines())
+    expected = {name: checksum for checksum, name in lines if name.partition("/")[0] in wanted.configurations}
     found = checksums(folder)
     wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if wrong:
@@ -227,8 +256,8 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def _unpack_registry(folder: Path) -> None:
-    for archive in folder.glob("*.tar.gz"):
+def _unpack_archives(folder: Path) -> None:
+    for archive in folder.glob("*/*.tar.gz"):
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            tar.extractall(archive.parent, filter="data")
         archive.unlink()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -140,6 +141,12 @@ def make_spark_archive(report: Report = silent) -> None:
 def spark_jars(report: Report = silent) -> list[Path]:
     """Absolute paths for ``spark.jars``: the Kafka source, Iceberg and SQLite. Raises as ``install``."""
     return install(report).of("spark")
+
+
+def spark_extras(names: Sequence[str], report: Report = silent) -> list[Path]:
+    """Jars that some catalogs and storages need beside those, by ``jars.EXTRAS``. Raises as ``install``."""
+    command = [str(java()), *trust_store_options()]
+    return [path for name in names for path in jars.install(command, report, jars.EXTRAS[name]).of(name)]
 
 
 # The first topics are at work by then, and a demo is over.
