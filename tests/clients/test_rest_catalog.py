@@ -63,3 +63,20 @@ def test_a_server_that_stops_to_answer(
     silent.set()
     with pytest.raises(OSError, match=r"[Tt]imed out"):
         catalog.list_namespaces()
+
+
+def test_new_columns_are_told_with_the_highest_id() -> None:
+    """That of the table or of the new schema, at any depth; nothing else of the request changes."""
+    nested = {"type": "list", "element-id": 12, "element": "int"}
+    field = {"id": 3, "name": "b", "type": nested, "required": False}
+    schema = {"type": "struct", "schema-id": 40, "fields": [field]}
+    updates = [
+        {"action": "add-schema", "schema": schema},
+        {"action": "set-properties", "updates": {"id": "99"}},
+    ]
+    for known, expected in ((20, 20), (5, 12)):
+        requirement = {"type": "assert-last-assigned-field-id", "last-assigned-field-id": known}
+        request = {"requirements": [requirement], "updates": updates}
+        told = json.loads(rest_catalog.with_last_column_id(json.dumps(request).encode()))
+        assert told["updates"][0].pop("last-column-id") == expected
+        assert told == request

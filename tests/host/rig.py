@@ -85,7 +85,7 @@ class Rig:
         coordinator = self.make(**settings)
         coordinator.order(Event.START)
         drain(coordinator)
-        assert coordinator.state is State.RUNNING
+        assert coordinator.state is State.RUNNING, coordinator.progress().error
         return coordinator
 
     @property

@@ -74,7 +74,8 @@ def owned(table: TopicTable) -> tuple[TopicTable, Ledger]:
 
 def write_rows(table: TopicTable, rows: int, epoch: int) -> list[DataFile]:
     """Stage one data file with ``rows`` rows."""
-    writer = DataFileWriter(table.plan().metadata, {}, epoch)
+    plan = table.plan()
+    writer = DataFileWriter(plan.metadata, plan.io_properties, epoch)
     schema = file_schema(writer.schema)
     columns = conform({"a": pa.array(range(rows), pa.int32())}, rows, schema)
     files = writer.write(pa.Table.from_batches([columns]))

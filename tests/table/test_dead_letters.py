@@ -88,7 +88,7 @@ def staged(
 
 
 def _write(plan: TablePlan, rows: pa.RecordBatch, epoch: int) -> list[Any]:
-    writer = DataFileWriter(plan.metadata, {}, epoch)
+    writer = DataFileWriter(plan.metadata, plan.io_properties, epoch)
     files = writer.write(pa.Table.from_batches([rows]))
     for file in files:
         file.spec_id = writer.spec_id

@@ -1,0 +1,312 @@
+"""What holds on every catalog: the same tests on each, by the product's own code.
+
+A rule that is new for tables gets its test here, and a catalog that is new its few lines in ``lakes.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import LostOwnershipError
+from tabletopic_kernel.model.ledger import TAG, StagedOffsets
+from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings
+from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
+from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.layout import lay_out
+from tests.catalogs.conftest import LakeRig, Spark
+from tests.catalogs.lakes import Lake
+from tests.host.rig import drain
+from tests.servers.aws import SECRET
+from tests.servers.postgres import PASSWORD
+from tests.servers.token_server import SECRET as TOKEN_SECRET
+from tests.table.samples import AVRO, SCHEMA, answer_lost, batch, next_commit, write_rows
+from tests.table.test_dead_letters import ask, staged
+
+pytestmark = [pytest.mark.integration, pytest.mark.servers]
+
+LATE = 9  # a schema that is registered after its records
+
+
+def rows(rig: LakeRig) -> list[int]:
+    """Values of the rows, by PyIceberg."""
+    return sorted(rig.table.table.scan().to_arrow()["a"].to_pylist())
+
+
+def settled(rig: LakeRig, coordinator: Coordinator, state: State = State.RUNNING) -> None:
+    """Let time go on until the coordinator is well again."""
+    for _ in range(8):
+        rig.now_ms += 60_000
+        drain(coordinator)
+    assert coordinator.state is state, coordinator.progress().error
+
+
+def is_there(rig: LakeRig, path: str) -> bool:
+    """Whether the storage has a file."""
+    return bool(rig.table.table.io.new_input(path).exists())
+
+
+def test_a_commit_has_rows_ledger_and_tag(rig: LakeRig, lake: Lake) -> None:
+    """The table is made and claimed, and rows and ledger become visible together (I2, I5)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    assert rig.worker.spec.start == {0: 0, 1: 0}
+    rig.committed(coordinator, 0, 3)
+    rig.committed(coordinator, 3, 5)
+    assert (coordinator.state, rows(rig), rig.offset()) == (State.RUNNING, [0, 0, 1, 1, 2], 5)
+    metadata = rig.table.table.metadata
+    assert len(metadata.snapshots) == (3 if lake.keeps_history else 1)
+    assert not lake.keeps_history or metadata.refs[TAG].snapshot_id == metadata.current_snapshot_id
+    assert rig.control.types()[-1] == "Committed"
+
+
+def test_columns_come_change_and_are_renamed(rig: LakeRig) -> None:
+    """Each in a metadata commit of its own; rows of before are read by the new names."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 2)
+    table, last = rig.table, rig.table.table.metadata.last_column_id
+    value = table.table.schema().find_field("a")
+    others = [field for field in table.table.schema().fields if field.name != "a"]
+    others.append(NestedField(last + 1, "b", StringType(), required=False))
+    wide = value.model_copy(update={"field_type": LongType()})
+    table.evolve(Schema(value, *others), {}, 1)
+    table.evolve(Schema(wide, *others), {}, 1)
+    rig.committed(coordinator, 2, 4)
+    settled(rig, coordinator)
+    rig.table.evolve(Schema(wide.model_copy(update={"name": "c"}), *others), {}, 1)
+    found = rig.table.table
+    assert sorted(found.scan().to_arrow()["c"].to_pylist()) == [0, 0, 1, 1]
+    assert (found.metadata.last_column_id, found.schema().find_type("c")) == (last + 1, LongType())
+
+
+def test_a_schema_of_the_registry_changes_the_table(rig: LakeRig) -> None:
+    """The worker meets it, and the table has the column before the first row that needs it."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.registry.schemas[2] = AVRO.replace(
+        "}]", '}, {"name": "b", "type": ["null", "string"], "default": null}]'
+    )
+    ask(coordinator, rig.worker.listener, Needs(frozenset({2})))
+    ask(coordinator, rig.worker.listener, Needs(proved=frozenset({2})))
+    assert {"a", "b"} <= set(rig.table.table.schema().column_names)
+    rig.committed(coordinator, 0, 3)
+    assert (coordinator.state, rig.offset()) == (State.RUNNING, 3)
+
+
+def test_partitions_change(rig: LakeRig) -> None:
+    """Rows that are there stay where they are, new ones are written by the new spec, and all are read."""
+    first = rig.running(commit_interval_ms="1s")
+    rig.committed(first, 0, 3)
+    assert lay_out(rig.table, TopicSettings(partition_by=["bucket(4, a)"]))
+    second = rig.running(commit_interval_ms="1s")
+    rig.committed(second, 3, 6, epoch=2)
+    settled(rig, second)
+    assert (len(rows(rig)), len(rig.table.table.specs())) == (6, 2)
+    assert rig.table.table.scan(row_filter="a = 2").count() == 2
+
+
+def test_a_foreign_commit_is_no_conflict_that_stays(rig: LakeRig, lake: Lake) -> None:
+    """Another program appends between two commits, and between look and request of one."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 2)
+    foreign = open_catalog(rig.catalog.properties).load_table(rig.identifier)
+
+    def append() -> None:
+        foreign.refresh()
+        foreign.append(pa.table({"a": pa.array([100], pa.int32())}))
+
+    append()
+    if not lake.keeps_history:  # their snapshot hides the ledger: the topic stops, and nothing is doubled
+        rig.committed(coordinator, 2, 4)
+        assert (coordinator.state, rows(rig)) == (State.FAILED, [0, 1, 100])
+        assert "found none" in str(coordinator.progress().error)
+        return
+    rig.catalog.faults = [lambda commit: [append(), commit()]]
+    rig.committed(coordinator, 2, 4)
+    settled(rig, coordinator)
+    assert (rows(rig), rig.offset()) == ([0, 0, 1, 1, 100, 100], 4)
+
+
+def test_a_commit_whose_answer_is_lost_is_found(rig: LakeRig, lake: Lake) -> None:
+    """The connection ends between the catalog's doing and its answer; nothing is committed twice (I4)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    lost = lake.gate.lost if lake.gate else 0
+    if lake.gate:
+        lake.gate.lose_answer_to(lake.commit)
+    else:
+        rig.catalog.faults = [answer_lost]
+    rig.committed(coordinator, 0, 3)
+    settled(rig, coordinator)
+    assert lake.gate is None or lake.gate.lost == lost + 1
+    rig.committed(coordinator, 3, 5)
+    assert (rows(rig), rig.offset()) == ([0, 0, 1, 1, 2], 5)
+    ids = [one.summary["tabletopic.commit-id"] for one in rig.table.table.metadata.snapshots]  # type: ignore[index]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_next_owner_removes_what_nobody_committed(rig: LakeRig) -> None:
+    """After a crash staged files go, committed rows stay, and the old owner is shut out (I5, I10)."""
+    old = rig.running(commit_interval_ms="1s")
+    rig.committed(old, 0, 3)
+    kept = [task.file.file_path for task in rig.table.table.scan().plan_files()]
+    (left,) = write_rows(rig.table, 2, epoch=1)
+    zombie, late = rig.table, batch(rig.table, 3, 5)
+    new = rig.running(commit_interval_ms="1s")
+    rig.now_ms += 10_000  # it waits for a first commit, and then no longer
+    new.step()
+    for thread in threading.enumerate():
+        if thread.name == "sweep":
+            thread.join()
+    gone = [left.file_path, *(file.file_path for file in late.files)]
+    assert [is_there(rig, path) for path in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
+    assert zombie.ledger is not None
+    with pytest.raises(LostOwnershipError):
+        zombie.commit((), zombie.ledger, next_commit(zombie.ledger, late))
+    rig.committed(new, 3, 5, epoch=2)
+    assert (rows(rig), rig.offset()) == ([0, 0, 1, 1, 2], 5)
+
+
+def test_others_drop_the_table(rig: LakeRig) -> None:
+    """The topic stops with the reason, and fills a new table from the start when it is resumed (I8)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    rig.catalog.real.drop_table(rig.identifier)
+    rig.worker.listener.staged(batch_of(3, 5))
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "is gone" in str(coordinator.progress().error)
+    coordinator.order(Event.RESUME)
+    settled(rig, coordinator)
+    assert rig.worker.spec.start == {0: 0, 1: 0}
+
+
+def batch_of(start: int, end: int) -> StagedBatch:
+    """Offsets without rows: a ledger that moves alone."""
+    return StagedBatch(StagedOffsets({0: start}, {0: end}), (), 0, 0.1)
+
+
+def test_others_replace_the_table(rig: LakeRig) -> None:
+    """Another table under the name is not written to (I8)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    rig.catalog.real.drop_table(rig.identifier)
+    rig.catalog.real.create_table(rig.identifier, SCHEMA, properties={"tabletopic.topic": "clicks"})
+    rig.worker.listener.staged(batch_of(3, 5))
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "was replaced" in str(coordinator.progress().error)
+
+
+def test_others_roll_the_table_back(rig: LakeRig, lake: Lake) -> None:
+    """The ledger is not where it was: the topic stops, and goes on from the table when it is resumed (I8)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    before = rig.table.table.metadata.current_snapshot_id
+    assert before is not None
+    rig.committed(coordinator, 3, 5)
+    if not lake.keeps_history:
+        assert rig.table.table.metadata.snapshot_by_id(before) is None  # nobody can
+        return
+    rig.table.table.manage_snapshots().rollback_to_snapshot(before).commit()
+    rig.stage(5, 6)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "rolled back" in str(coordinator.progress().error)
+    coordinator.order(Event.RESUME)
+    settled(rig, coordinator)
+    assert (rows(rig), rig.worker.spec.start[0]) == ([0, 1, 2], 3)
+
+
+def test_letters_are_kept_and_replayed(rig: LakeRig) -> None:
+    """Bad records wait in a table of their own, and become rows once they can (I1, I7)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    ask(coordinator, rig.worker.listener, Needs(dead_letters=True))
+
+    def value(offset: int) -> bytes:
+        return prefix(LATE) + bytes([2, 2 * offset])
+
+    rig.worker.listener.staged(staged(coordinator, 0, 6, {2, 4}, value))
+    rig.now_ms += 60_000
+    drain(coordinator)
+    letters = rig.catalog.real.load_table((rig.namespace, "clicks__dead_letters"))
+    assert sorted(letters.scan().to_arrow()["offset"].to_pylist()) == [2, 4]
+    assert rows(rig) == [0, 1, 3, 5]
+    rig.registry.schemas[LATE] = AVRO
+    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    settled(rig, coordinator)
+    assert rows(rig) == [0, 1, 2, 3, 4, 5]
+    letters.refresh()
+    assert letters.scan().count() == 0
+
+
+def test_duckdb_reads_the_rows_and_those_of_before(rig: LakeRig, lake: Lake) -> None:
+    """By [catalog] alone: the newest rows, those of a snapshot and those of a column that came."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    first = rig.table.table.metadata.current_snapshot_id
+    rig.committed(coordinator, 3, 5)
+    with contextlib.closing(DuckLake(open_catalog(lake.properties), rig.namespace)) as duck:
+        count = "SELECT count(*) AS n, sum(a) AS s FROM clicks"
+        assert duck.sql(count).to_pylist() == [{"n": 5, "s": 4}]
+        if lake.keeps_history:
+            assert duck.sql(count, at=first).to_pylist() == [{"n": 3, "s": 3}]
+        rig.committed(coordinator, 5, 6)
+        assert duck.sql(count).to_pylist()[0]["n"] == 6
+
+
+def test_what_was_lent_expires(rig: LakeRig, lake: Lake) -> None:
+    """A token, or keys for the storage: others are asked for, and no record is lost or doubled (I9)."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    rig.stage(3, 5)
+    if lake.expire:
+        lake.expire()
+    settled(rig, coordinator)
+    rig.committed(coordinator, rig.offset(), 7)
+    assert (len(rows(rig)), rig.offset()) == (7, 7)
+    with contextlib.closing(DuckLake(open_catalog(lake.properties), rig.namespace)) as duck:
+        assert duck.sql("SELECT count(*) AS n FROM clicks").to_pylist() == [{"n": 7}]
+
+
+def test_a_table_that_is_not_there(rig: LakeRig) -> None:
+    """Is not found, whatever the catalog's words for it are."""
+    with pytest.raises(NoSuchTableError):
+        rig.catalog.real.load_table((rig.namespace, "nothing"))
+    rig.running()
+    with pytest.raises(NoSuchTableError):
+        rig.catalog.real.load_table((rig.namespace, "nothing"))
+    assert rig.table.table.schema().find_field("a").field_type == IntegerType()
+
+
+# Those whose jars and keys are each of a kind; a session takes most of a minute where the machine is busy.
+@pytest.mark.parametrize("lake", ["SQLite, local files", "PostgreSQL, S3", "Glue, S3"], indirect=True)
+def test_spark_reads_and_writes(rig: LakeRig, lake: Lake, spark: Spark) -> None:
+    """By [catalog] alone, with the jars that it fetched by itself; no secret is on a command line."""
+    # A catalog that Spark has once seen keeps its settings, so each has a name of its own, also in a
+    # database, where a name's tables are that name's alone.
+    properties = lake.properties | {"name": rig.namespace}
+    rig.catalog.real = open_catalog(properties)
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    count = "SELECT count(*) AS n, sum(a) AS s FROM clicks"
+    assert spark.ask(properties, rig.namespace, count) == [{"n": 3, "s": 3}]
+    spark.ask(properties, rig.namespace, "DELETE FROM clicks WHERE a = 2")
+    assert rows(rig) == [0, 1]
+    rig.committed(coordinator, 3, 5)
+    settled(rig, coordinator)
+    assert spark.ask(properties, rig.namespace, count) == [{"n": 4, "s": 2}]
+    for process in psutil.Process(spark.process.pid).children(recursive=True):
+        words = " ".join(process.cmdline())
+        assert not any(secret in words for secret in (SECRET, PASSWORD, TOKEN_SECRET))
