@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog, load_catalog
@@ -37,6 +38,7 @@ from tabletopic_kernel.model.steps import Step, reach
 
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 _LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
+_TRIES = "glue.max-retries"
 _MOST_UNDELETABLE = 10
 
 
@@ -63,9 +65,11 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
         SettingsError: properties that PyIceberg does not take.
         RetryableError: the catalog does not answer.
     """
-    rest = {key: value for key, value in properties.items() if key != NAME}
+    rest: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
     with reachable("the catalog"):
         try:
+            if (tries := rest.get(_TRIES)) is not None:
+                rest[_TRIES] = int(tries)  # PyIceberg gives it to boto3 as it is, which wants a number
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
             return load_catalog(catalog_name(properties), **rest)

@@ -97,3 +97,12 @@ def test_a_namespace_that_is_missing_and_may_not_be_made_is_named(tmp_path: Path
     catalog = _Stingy("lake", warehouse=str(tmp_path))
     with pytest.raises(ActionNeededError, match=r"namespace web.*create it"):
         create_table(catalog, ("web", "clicks"), Schema(), UNPARTITIONED_PARTITION_SPEC, {})
+
+
+def test_the_number_of_tries_of_glue_is_a_number() -> None:
+    """All settings are texts; boto3 compares this one with numbers."""
+    properties = {"type": "glue", "glue.region": "us-east-1", "glue.max-retries": "1"}
+    catalog = open_catalog(properties)
+    assert catalog.glue.meta.config.retries["total_max_attempts"] in (1, 2)  # type: ignore[attr-defined]
+    with pytest.raises(SettingsError, match="invalid literal"):
+        open_catalog(properties | {"glue.max-retries": "many"})
