@@ -23,7 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy.exc import IntegrityError
 
-from tabletopic_kernel.clients.engine_properties import DEFAULT_NAME, catalog_type
+from tabletopic_kernel.clients.engine_properties import DEFAULT_NAME, catalog_type, is_on_s3
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import CATALOG
 from tabletopic_kernel.clients.rest_catalog import PatientRestCatalog
@@ -36,6 +36,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.steps import Step, reach
 
+_SMALL_FILES = "tabletopic_kernel.clients.small_files.SmallFileIO"
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 _LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
 _TRIES = "glue.max-retries"
@@ -66,6 +67,8 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
         RetryableError: the catalog does not answer.
     """
     rest: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
+    if is_on_s3(properties) and "s3.retry-strategy-impl" not in properties:  # whose object would be lost
+        rest.setdefault("py-io-impl", _SMALL_FILES)
     with reachable("the catalog"):
         try:
             if (tries := rest.get(_TRIES)) is not None:
