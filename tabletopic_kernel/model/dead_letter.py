@@ -20,7 +20,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from tabletopic_kernel.model.ledger import PREFIX
+
 SUFFIX: Final = "__dead_letters"
+DEAD_LETTERS_OF_PROPERTY: Final = f"{PREFIX}dead-letters-of"  # of their table: the topic
 
 # Reasons. A decoder's begin with its format: "avro_trailing_bytes".
 NO_SCHEMA_ID: Final = "no_schema_id"

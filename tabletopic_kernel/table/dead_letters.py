@@ -17,15 +17,14 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import FileScanTask
 
 from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
-from tabletopic_kernel.model.dead_letter import SCHEMA, dead_letter_identifier
+from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY, SCHEMA, dead_letter_identifier
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
-from tabletopic_kernel.model.ledger import PREFIX, Ledger, Offsets
+from tabletopic_kernel.model.ledger import Ledger, Offsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 
-DEAD_LETTERS_OF_PROPERTY = f"{PREFIX}dead-letters-of"
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 

@@ -53,6 +53,7 @@ from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
     FittedSchema,
@@ -244,14 +245,18 @@ class TopicTable:
 
         After others have expired the ledger's ancestors, a rollback to a snapshot of theirs leaves a head
         whose own ledger is gone; the tag's is newer, and its rows are no longer in the table. Newer than the
-        oldest ancestor that is left, not than the head: somebody may have appended to the table since.
+        oldest ancestor that is left, not than the head: somebody may have appended to the table since. Where
+        the snapshot that it was rolled back to is expired as well, only rows tell (``lineage``).
         """
         metadata = self.table.metadata
         found, oldest = self.ledger_snapshot(), None
         for oldest in ancestors_of(metadata.current_snapshot(), metadata) if found else ():
             if ledger_of(oldest):
                 return
-        if found and oldest and (found[1].sequence_number or 0) > (oldest.sequence_number or 0):
+        if not found or not oldest:
+            return
+        is_behind = (found[1].sequence_number or 0) > (oldest.sequence_number or 0)
+        if is_behind or not has_newest_rows(self.table, found[1]):
             raise ActionNeededError(
                 f"{self.identifier} was rolled back to a snapshot whose ledger others have expired: nobody "
                 f"knows where to go on. Roll it forward to snapshot {found[1].snapshot_id}, which the tag "

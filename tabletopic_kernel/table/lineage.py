@@ -1,0 +1,96 @@
+"""Whether a head whose history was expired still has the newest rows that the kept ledger counts.
+
+Somebody may roll a table back, append to it, and expire what was before: then no ancestor of the head has a
+ledger, and the one that the tag has kept may count rows that are no longer there. Snapshots do not tell that
+from a table that others only appended to or rewrote. Its rows do: a rollback takes the newest ones first, so
+where these are still there, none was taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+
+from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.model.columns.evolution import METADATA
+from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
+
+_Places = set[tuple[int, int]]  # partition, offset
+
+
+def has_newest_rows(table: Table, kept: Snapshot) -> bool:
+    """Whether the newest rows of ``kept`` are rows of the head; False also where nobody can tell.
+
+    A file that both have has its rows in both. Others are read, two numbers a row: rewritten rows keep their
+    ``_kafka_metadata``.
+
+    Raises:
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
+    head = table.metadata.current_snapshot()
+    assert head is not None
+    with reachable("the storage", lent=lends_keys(table)):
+        there = {file.file_path: file for _, file in _files(table, head)}
+        before = sorted(_files(table, kept), key=lambda one: -one[0])
+        new = [file for path, file in there.items() if path not in {one.file_path for _, one in before}]
+        for _, group in groupby(before, key=lambda one: one[0]):
+            missing = [file for _, file in group if file.file_path not in there]
+            if not missing:
+                return True
+            column = _numbers(table)
+            if column is None:
+                return False
+            wanted = {place for places in _places(table, missing, column) for place in places}
+            for places in _places(table, new, column) if wanted else ():
+                wanted -= places
+                if not wanted:
+                    return True
+            if wanted:
+                return False
+            # They were another program's rows, and say nothing.
+    return True
+
+
+def _files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, DataFile]]:
+    """Files of rows of a snapshot, with the number of the commit that added each."""
+    for manifest in snapshot.manifests(table.io):
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            if entry.data_file.content is DataFileContent.DATA:
+                yield entry.file_sequence_number or entry.sequence_number or 0, entry.data_file
+
+
+def _numbers(table: Table) -> Schema | None:
+    """The columns with partition and offset; None where the table has none."""
+    names = ("partition", "offset") if DEAD_LETTERS_OF_PROPERTY in table.properties else (METADATA,)
+    try:
+        return table.schema().select(*names)
+    except ValueError:
+        return None
+
+
+def _names(batch: pa.RecordBatch) -> list[str]:
+    """What the columns of a batch are called, or the fields of its only one."""
+    only = batch.schema.field(0).type
+    names: list[str] = [field.name for field in only] if pa.types.is_struct(only) else batch.schema.names
+    return names
+
+
+def _places(table: Table, files: Iterable[DataFile], column: Schema) -> Iterator[_Places]:
+    """Where the records of the files' rows came from, a batch at a time; nothing for rows of others."""
+    scan = ArrowScan(table.metadata, table.io, column, AlwaysTrue())
+    for batch in scan.to_record_batches([FileScanTask(file) for file in files]):
+        columns = batch.columns if len(batch.columns) > 1 else batch.column(0).flatten()
+        named = dict(zip(_names(batch), columns, strict=True))
+        partitions, offsets = named["partition"], named["offset"]
+        valid = np.asarray(partitions.is_valid()) & np.asarray(offsets.is_valid())
+        chosen = pa.array(valid)
+        yield set(zip(partitions.filter(chosen).to_pylist(), offsets.filter(chosen).to_pylist(), strict=True))

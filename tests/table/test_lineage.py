@@ -1,0 +1,144 @@
+"""A table whose history others have expired: whether the ledger that the tag has kept may be gone on from."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.model.columns.table_columns import metadata_columns
+from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.ledger import TAG, Ledger, StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.snapshot import TopicTable
+from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
+
+Act = Callable[[Table], object]
+
+
+def _stage(table: TopicTable, start: int, end: int) -> StagedBatch:
+    """Rows of offsets ``start`` to ``end`` of partition 0."""
+    plan = table.plan()
+    writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
+    target = file_schema(writer.schema)
+    columns = {"a": pa.array(range(start, end), pa.int32())}
+    if "_kafka_metadata" in target.names:
+        places = [{"partition": 0, "offset": at, "timestamp": None} for at in range(start, end)]
+        columns["_kafka_metadata"] = pa.array(places, target.field("_kafka_metadata").type)
+    files = writer.write(pa.Table.from_batches([conform(columns, end - start, target)]))
+    return StagedBatch(StagedOffsets({0: start}, {0: end}, {0: 1}), tuple(files), end - start, 0.1)
+
+
+@pytest.fixture
+def owned(catalog: Catalog, request: pytest.FixtureRequest) -> tuple[TopicTable, list[Ledger]]:
+    """A table with three commits of ten rows, its places in a column unless the test wants none."""
+    settings = TopicSettings(metadata_columns=() if getattr(request, "param", None) else ("metadata",))
+    schema = Schema(*SCHEMA.fields, *metadata_columns(settings))
+    spec = UNPARTITIONED_PARTITION_SPEC
+    table = TopicTable.create(catalog, IDENTIFIER, schema, spec, TOPIC, settings)
+    ledgers = [Ledger(TOPIC, "cluster", "topic-id", {0: 0}, 1, "claim")]
+    table.claim(ledgers[0], None)
+    for at in range(3):
+        staged = _stage(table, 10 * at, 10 * at + 10)
+        after = next_commit(ledgers[-1], staged)
+        table.commit(staged.files, ledgers[-1], after)
+        ledgers.append(after)
+    return table, ledgers
+
+
+def _rolls_back(table: Table) -> None:
+    """By one commit."""
+    parent = table.metadata.snapshot_by_id(table.metadata.current_snapshot_id or 0)
+    assert parent is not None
+    assert parent.parent_snapshot_id is not None
+    table.manage_snapshots().rollback_to_snapshot(parent.parent_snapshot_id).commit()
+
+
+def _appends(table: Table) -> None:
+    table.append(pa.table({"a": pa.array([1], pa.int32())}))
+
+
+def _rewrites(table: Table) -> None:
+    """All rows, into one file."""
+    table.overwrite(table.scan().to_arrow())
+
+
+def _deletes_new_rows(table: Table) -> None:
+    table.delete("a >= 25")
+
+
+def _expires(table: Table) -> None:
+    foreign.expire(table, random.Random(1))
+    kept = {ref.snapshot_id for ref in table.refresh().metadata.refs.values()}
+    assert {one.snapshot_id for one in table.metadata.snapshots} == kept
+
+
+def _next_owner(catalog: Catalog, ledger: Ledger, acts: Sequence[Act]) -> None:
+    """Claims the table after others did this, one after the other."""
+    table = catalog.load_table(IDENTIFIER)
+    for act in acts:
+        act(table.refresh())
+    found = TopicTable.load(catalog, IDENTIFIER, TOPIC)
+    assert found is not None
+    assert found.ledger == ledger
+    found.claim(ledger.claimed(2, "next owner"), ledger)
+    assert catalog.load_table(IDENTIFIER).metadata.refs[TAG]
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        [_rolls_back, _appends, _expires],
+        [_rolls_back, _appends, _appends, _expires],
+        [_rolls_back, _rewrites, _expires],
+        [_rolls_back, _appends, _rewrites, _expires],
+        [_rewrites, _deletes_new_rows, _expires],  # nobody can tell that from a rollback
+    ],
+)
+def test_rows_that_were_taken_back_are_missed(
+    owned: tuple[TopicTable, list[Ledger]], catalog: Catalog, acts: Sequence[Act]
+) -> None:
+    """No snapshot tells of the rollback any more; who went on from the kept ledger would lose rows (I8)."""
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        _next_owner(catalog, owned[1][-1], acts)
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        [_appends, _appends, _expires],
+        [_rewrites, _appends, _expires],
+        [_appends, _rewrites, _rewrites, _expires],
+        [_rewrites, _expires],
+    ],
+)
+def test_who_only_appends_or_rewrites_stops_nobody(
+    owned: tuple[TopicTable, list[Ledger]], catalog: Catalog, acts: Sequence[Act]
+) -> None:
+    """The rows of the newest commit are there, in whatever file: the topic goes on (I9)."""
+    _next_owner(catalog, owned[1][-1], acts)
+
+
+@pytest.mark.parametrize("owned", ["without places"], indirect=True)
+def test_without_places_only_files_tell(owned: tuple[TopicTable, list[Ledger]], catalog: Catalog) -> None:
+    """A table without ``_kafka_metadata``: the same files are the same rows, others may be any."""
+    _next_owner(catalog, owned[1][-1], [_appends, _appends, _expires])
+
+
+@pytest.mark.parametrize("owned", ["without places"], indirect=True)
+def test_without_places_a_rewrite_asks_for_a_person(
+    owned: tuple[TopicTable, list[Ledger]], catalog: Catalog
+) -> None:
+    """Nobody can tell whether the new files have the rows."""
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        _next_owner(catalog, owned[1][-1], [_rewrites, _appends, _expires])
