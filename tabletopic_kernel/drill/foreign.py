@@ -12,6 +12,8 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType, StringType
 
+from tabletopic_kernel.model.ledger import TAG
+
 # Rows of others have this partition in their Kafka metadata.
 FOREIGN_PARTITION = -1
 _METADATA = "_kafka_metadata"
@@ -102,6 +104,13 @@ def rollback(table: Table, dice: random.Random) -> str:
         return "no snapshot to go back to"
     table.manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
     return f"rolled back to snapshot {head.snapshot_id}"
+
+
+def roll_forward(table: Table) -> str:
+    """To the snapshot that the tag has kept, as a topic asks for that cannot tell where to go on."""
+    kept = table.metadata.refs[TAG].snapshot_id
+    table.manage_snapshots().set_current_snapshot(kept).commit()
+    return f"rolled forward to snapshot {kept}"
 
 
 def _replay_of(table: Table, snapshot: Snapshot) -> str | None:

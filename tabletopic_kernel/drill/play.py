@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.arena import Arena, signal_tree
 from tabletopic_kernel.drill.faults import do, do_later
 from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, Patience, StepHit
@@ -280,6 +281,9 @@ class Drill:
                 if status.state == "failed":
                     self.outcome.failed(topic, status.error or "", arena.happenings)
                     arena.note("resume", topic, f"it had failed: {status.error}", is_fault=False)
+                    if "Roll it forward" in (status.error or ""):
+                        what = foreign.roll_forward(arena.load(topic))
+                        arena.note("roll_forward", topic, what, is_fault=False)
                 if status.state == "failed" or desired_topics[topic].run != "on":
                     arena.workbench.resume(topic)
 

@@ -257,10 +257,16 @@ class TopicTable:
             return
         is_behind = (found[1].sequence_number or 0) > (oldest.sequence_number or 0)
         if is_behind or not has_newest_rows(self.table, found[1]):
+            why = (
+                "was rolled back to a snapshot whose ledger others have expired"
+                if is_behind
+                else "lacks rows of its newest commit, and others have expired the snapshots that would say "
+                "whether it was rolled back"
+            )
             raise ActionNeededError(
-                f"{self.identifier} was rolled back to a snapshot whose ledger others have expired: nobody "
-                f"knows where to go on. Roll it forward to snapshot {found[1].snapshot_id}, which the tag "
-                f"{TAG} has kept, or enable the topic with another --table"
+                f"{self.identifier} {why}: nobody knows where to go on. Roll it forward to snapshot "
+                f"{found[1].snapshot_id}, which the tag {TAG} has kept, or enable the topic with another "
+                "--table"
             )
 
     def _write(self, producer: _SnapshotProducer[Any]) -> None:

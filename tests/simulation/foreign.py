@@ -246,7 +246,7 @@ OF_LETTERS: dict[str, tuple[Move, int]] = {
 
 
 # After these a topic may stop until a person has looked.
-STOPS = ("roll back", "drop", "replace")
+STOPS = ("roll back", "drop", "replace", "delete rows")
 
 
 def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random) -> bool:

@@ -30,6 +30,7 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
+from tabletopic_kernel.table import snapshot
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable
@@ -249,6 +250,9 @@ MUTANTS: dict[str, Patch] = {
     "a rollback to where the ledger is gone is not noticed": _put(
         TopicTable, "_check_not_behind_its_ledger", _nothing
     ),
+    "a rollback that nobody's snapshots tell of is not noticed": _put(
+        snapshot, "has_newest_rows", lambda *_: True
+    ),
     "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
@@ -256,6 +260,7 @@ MUTANTS: dict[str, Patch] = {
 # What chance meets too rarely: the schedule that shows it.
 SCENES: dict[str, Callable[[], list[Move]]] = {
     "an outage of the registry makes letters": scenes.registry_away,
+    "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,
     "a replay takes letters that are rows": scenes.replayed_twice,
     "a request arrives wherever the head is": scenes.late_after_a_rollback,
     "only the head is searched for a commit": scenes.lost_and_built_upon,

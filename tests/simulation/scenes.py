@@ -169,6 +169,21 @@ def replayed_twice(seed: int = 0) -> list[Move]:
     ]
 
 
+def rolled_back_and_expired(seed: int = 0) -> list[Move]:
+    """The newest rows are taken back, somebody appends, and all but that and the kept ledger is expired."""
+    return [
+        *begin(seed),
+        *produce(seed + 1),
+        *go_on("A", 20, seed + 1),
+        give("B"),
+        *go_on("B", 2, seed),
+        *[Move("foreign", "roll back", at) for at in range(2)],
+        Move("foreign", "append"),
+        Move("foreign", "expire"),
+        *go_on("B", 12, seed + 1),
+    ]
+
+
 def nothing_but_files(seed: int = 0) -> list[Move]:
     """A dies with files that nobody committed, and retention takes their records: nothing is left to do."""
     return [

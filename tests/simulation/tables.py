@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -96,13 +96,37 @@ class Tables:
     def is_behind_its_ledger(self, table: Table) -> bool:
         """Whether only the tag has kept a ledger, of a snapshot that can be no ancestor of the head.
 
-        It would be older than the oldest ancestor that is left. So the table was rolled back behind it, and
-        nothing says what it has read.
+        It would be older than the oldest ancestor that is left, or the newest rows that it has are not in the
+        head. So the table was rolled back behind it, or may have been, and nothing says what it has read.
         """
         ancestors, kept = list(_ancestors(table)), _tagged(table)
         if kept is None or any(LedgerRead.of(one) for one in ancestors):
             return False
-        return bool(ancestors) and (kept.sequence_number or 0) > (ancestors[-1].sequence_number or 0)
+        if not ancestors:
+            return False
+        if (kept.sequence_number or 0) > (ancestors[-1].sequence_number or 0):
+            return True
+        return not self._newest_rows(kept) <= set(self._rows_by_commit(ancestors[0]))
+
+    def _newest_rows(self, snapshot: Snapshot) -> set[Row]:
+        """Those of the newest commit whose rows of the topic the snapshot has."""
+        by_commit = self._rows_by_commit(snapshot)
+        newest = max(by_commit.values(), default=0)
+        return {row for row, commit in by_commit.items() if commit == newest}
+
+    def _rows_by_commit(self, snapshot: Snapshot) -> dict[Row, int]:
+        """Each row, or letter, of the topic in a snapshot, with the number of the commit of its file."""
+        found: dict[Row, int] = {}
+        for manifest in snapshot.manifests(self._lake.io):
+            for entry in manifest.fetch_manifest_entry(self._lake.io, discard_deleted=True):
+                name, number = place(entry.data_file.file_path), entry.file_sequence_number or 0
+                for row in self._of_topic(name):
+                    found[row] = max(number, found.get(row, 0))
+        return found
+
+    def _of_topic(self, name: str) -> Iterable[Any]:
+        columns = pq.ParquetFile(pa.BufferReader(self._lake.store.files[name])).schema_arrow.names
+        return self.rows(name) if "_kafka_metadata" in columns else self.dead_letters(name)
 
     def named(self) -> set[str]:
         """Data files that any snapshot has ever named, as far as was seen."""

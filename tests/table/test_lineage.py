@@ -113,6 +113,13 @@ def test_rows_that_were_taken_back_are_missed(
         _next_owner(catalog, owned[1][-1], acts)
 
 
+def test_rolled_forward_the_topic_goes_on(owned: tuple[TopicTable, list[Ledger]], catalog: Catalog) -> None:
+    """The remedy that the message names has every row again, once."""
+    acts = [_rolls_back, _appends, _expires, foreign.roll_forward]
+    _next_owner(catalog, owned[1][-1], acts)
+    assert sorted(catalog.load_table(IDENTIFIER).scan().to_arrow()["a"].to_pylist()) == list(range(30))
+
+
 @pytest.mark.parametrize(
     "acts",
     [
