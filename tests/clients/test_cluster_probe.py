@@ -49,7 +49,7 @@ def test_each_session_of_a_cluster_is_tried_once(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
     sessions = ["first", "first", "first", "second"]
-    monkeypatch.setattr(Workbench, "spark", lambda *_: sessions.pop(0))
+    monkeypatch.setattr(Workbench, "_session", lambda *_: sessions.pop(0))
     workbench = bench(tmp_path)
     with pytest.raises(ActionNeededError):
         workbench.host_spark()
@@ -63,7 +63,7 @@ def test_nothing_is_tried_on_one_machine(
 ) -> None:
     """A local master costs no job and no file, and the module of the trial is not even loaded."""
     session = SimpleNamespace()  # whoever asks it for anything fails
-    monkeypatch.setattr(Workbench, "spark", lambda *_: session)
+    monkeypatch.setattr(Workbench, "_session", lambda *_: session)
     monkeypatch.delitem(sys.modules, cluster_probe.__name__)
     workbench = bench(tmp_path, master, warehouse=f"file://{tmp_path}/lake")
     assert workbench.host_spark() is session
@@ -78,7 +78,7 @@ def test_where_it_is_tried(
     """In object stores and in folders, also those below the working one; not where a catalog chooses."""
     found: list[str] = []
     monkeypatch.setattr(cluster_probe, "check_shared_storage", lambda *call: found.append(call[2]))
-    monkeypatch.setattr(Workbench, "spark", lambda *_: "session")
+    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
     assert bench(tmp_path, warehouse=warehouse).host_spark() == "session"
     assert found == tried
 
@@ -107,7 +107,7 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
         raise RetryableError("has run nothing")
 
     monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
-    monkeypatch.setattr(Workbench, "spark", lambda *_: "session")
+    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
     monkeypatch.setattr(workbench, "_probing", Counted())
     told: list[str] = []
 
