@@ -367,14 +367,14 @@ def test_no_secret_is_where_others_can_read_it(stack: StackInfo, gate: Gate, fol
         told["processes"] = _given_to([host, *host.children(recursive=True)])
         gate.is_open = False
         _send(stack, TOPIC, V2, {"id": 2, "extra": 7})
-        _eventually(terminal.read_text, "refused to give")
+        _eventually(terminal.read_text, "refuses the login")
         told |= _tabletopic(folder, *_QUESTIONS)
         told |= _in_a_notebook(folder, TOPIC)
         told |= _by_rest(stack, folder, TOPIC)
         told["terminal"] = terminal.read_text()
     assert "org.apache.spark.deploy.SparkSubmit" in told["processes"]
     for where in ("status --json", "doctor", f"notebook: %topic plan {TOPIC}", f"POST topics/{TOPIC}/plan"):
-        assert "refused to give" in told[where]
+        assert "refuses the login" in told[where]
     told["control topic"] = _raw(kafka, CONTROL_TOPIC)
     told["settings topic"] = _raw(kafka, SETTINGS_TOPIC)
     assert TOPIC in told["control topic"]
