@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,12 @@ class LakeRig(Rig):
     def identifier(self) -> tuple[str, str]:
         """The topic's table."""
         return self.namespace, TOPIC
+
+    def open_catalog(self) -> FlakyCatalog:
+        """A sweep beside the test gets one of its own, as in a host: Hive's client serves one thread."""
+        if threading.current_thread() is threading.main_thread():
+            return self.catalog
+        return FlakyCatalog(open_catalog(self.catalog.real.properties))
 
     def make(self, **settings: Any) -> Coordinator:
         """As the base's, with tables in the namespace."""

@@ -66,10 +66,14 @@ class Rig:
     now_ms: int = 1_000_000
     mine: bool = True
 
+    def open_catalog(self) -> FlakyCatalog:
+        """What whoever opens the catalog gets."""
+        return self.catalog
+
     def make(self, **settings: Any) -> Coordinator:
         """A coordinator; its thread is not started, the test takes the steps."""
         services = Services(
-            catalog=lambda: self.catalog,  # type: ignore[arg-type,return-value]
+            catalog=self.open_catalog,  # type: ignore[arg-type]
             spark=lambda: None,  # type: ignore[arg-type,return-value]
             broker=self.broker,  # type: ignore[arg-type]
             registry=self.registry,  # type: ignore[arg-type]
