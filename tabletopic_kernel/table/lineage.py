@@ -41,7 +41,8 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
     with reachable("the storage", lent=lends_keys(table)):
         there = {file.file_path: file for _, file in _files(table, head)}
         before = sorted(_files(table, kept), key=lambda one: -one[0])
-        new = [file for path, file in there.items() if path not in {one.file_path for _, one in before}]
+        known = {file.file_path for _, file in before}
+        new = [file for path, file in there.items() if path not in known]
         for _, group in groupby(before, key=lambda one: one[0]):
             missing = [file for _, file in group if file.file_path not in there]
             if not missing:
