@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.auth import SigV4Auth
@@ -21,6 +20,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.servers.aws import KEY, REGION, SECRET, Aws
+from tests.servers.http_server import Handler, HttpServer
 
 _OF_A_CONNECTION = ("connection", "transfer-encoding", "content-length", "keep-alive")
 
@@ -54,7 +54,7 @@ class Answer:
         return cls(status, json.dumps(body).encode(), [("Content-Type", "application/json")])
 
 
-class HttpProxy:
+class HttpProxy(HttpServer):
     """Listens on a free port from ``with`` on; ``requests`` has method and path of each request.
 
     Args:
@@ -74,7 +74,7 @@ class HttpProxy:
         self._judge, self._change = judge, change
         proxy = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class PassOn(Handler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
@@ -106,30 +106,7 @@ class HttpProxy:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _do  # noqa: N815 - http.server's names
 
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, name="http proxy")
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return self._http.server_port
-
-    @property
-    def url(self) -> str:
-        """The same as a URL."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        super().__init__(PassOn, keeps_connections=True)
 
     def _pass_on(self, request: Request) -> Answer:
         connection = http.client.HTTPConnection(self._target, timeout=60)

@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
-from typing import Any, Self
+from typing import Any
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from tests.servers.http_server import Handler, HttpServer
 
-class StagingCatalog:
+
+class StagingCatalog(HttpServer):
     """Listens from ``with`` on; ``made`` are tables that were made and not staged."""
 
     def __init__(self, location: str, *, stages: bool = True) -> None:
         self.made: list[str] = []
         catalog = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_: Any) -> None:
-                pass
-
+        class Stage(Handler):
             def _give(self, status: int, answer: dict[str, Any]) -> None:
-                body = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.give(status, json.dumps(answer).encode())
 
-            def do_GET(self) -> None:
+            def _get(self) -> None:
                 if self.path.startswith("/v1/config"):
                     self._give(200, {"defaults": {}, "overrides": {}})
                 else:
                     error = {"message": "no such table", "type": "NoSuchTableException", "code": 404}
                     self._give(404, {"error": error})
 
-            def do_POST(self) -> None:
-                wish = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            def _post(self) -> None:
+                wish = json.loads(self.body())
                 if not wish.get("stage-create"):
                     catalog.made.append(wish["name"])
                 if not stages:
@@ -53,16 +46,6 @@ class StagingCatalog:
                 lent = {"s3.access-key-id": "lent", "s3.secret-access-key": "lent"}
                 self._give(200, {"metadata": json.loads(metadata.model_dump_json()), "config": lent})
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = False
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+            do_GET, do_POST = _get, _post  # noqa: N815 - http.server's names
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Stage)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from tests.servers.http_server import Handler, HttpServer
+
 CLIENT, SECRET, AUDIENCE = "tabletopic", "oidc-secret", "kafka"
 
 
-class TokenServer:
+class TokenServer(HttpServer):
     """Listens on a free port from ``with`` on; counts the tokens it gave.
 
     ``/token`` gives tokens, ``/jwks`` the key that brokers check them with.
@@ -28,44 +28,23 @@ class TokenServer:
         self._key = RSAKey.generate_key(2048, {"kid": "1", "use": "sig", "alg": "RS256"})
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+        class Give(Handler):
+            def _get(self) -> None:
                 self._answer(200, {"keys": [server._key.as_dict(private=False)]})
 
-            def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            def _post(self) -> None:
+                form = parse_qs(self.body().decode())
                 if server._knows(self.headers.get("Authorization", ""), form):
                     self._answer(200, server._token())
                 else:
                     self._answer(401, {"error": "invalid_client", "error_description": "who are you?"})
 
             def _answer(self, status: int, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.give(status, json.dumps(body).encode(), {"content-type": "application/json"})
 
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
+            do_GET, do_POST = _get, _post  # noqa: N815 - http.server's names
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, name="token server")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        """Where the server is; ``/token`` and ``/jwks`` are below."""
-        return f"http://127.0.0.1:{self._http.server_port}"
+        super().__init__(Give, keeps_connections=True)
 
     def _knows(self, authorization: str, form: dict[str, list[str]]) -> bool:
         in_form = (form.get("client_id", [""])[0], form.get("client_secret", [""])[0])
