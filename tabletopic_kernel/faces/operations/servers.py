@@ -29,6 +29,9 @@ SERVERS = (
         None,
         (
             Argument(
+                "file", "The file to write  (tabletopic.toml, here)", Kind.FILE, metavar="FILE", faces=CLI
+            ),
+            Argument(
                 "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
             ),
         ),

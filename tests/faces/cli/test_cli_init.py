@@ -75,6 +75,27 @@ def test_a_wrong_answer_is_asked_again(person: Callable[..., Any], tried: list[A
     assert kafka["sasl.username"] == "ann"
 
 
+def test_an_answer_that_need_not_be_is_taken_back(person: Callable[..., Any], tmp_path: Path) -> None:
+    """A CA that was named by mistake is named no more; Return would keep it."""
+    person("4", "broker.example:9093", "PLAIN", "ann", "wrong", "/no/ca", "y",
+           "4", "", "", "", "ann-hidden", "-", "1", "1", "n")  # fmt: skip
+    assert "ssl.ca.location" not in load_settings(environ={}, cwd=tmp_path).settings.kafka
+
+
+def test_a_place_that_cannot_be_written_is_told(person: Callable[..., Any], tmp_path: Path) -> None:
+    """A folder that is not there costs one line, and names the option."""
+    out = person(*_ALL_EMBEDDED, options=("--file", str(tmp_path / "nowhere" / "x.toml")))
+    assert out.code == 2
+    assert "--file names another" in out.err
+
+
+def test_another_file_is_named_in_what_to_do_next(person: Callable[..., Any], tmp_path: Path) -> None:
+    """Where nobody would look for it, the commands to copy say where it is."""
+    out = person(*_ALL_EMBEDDED, options=("--file", "mine.toml"))
+    assert (out.code, (tmp_path / "mine.toml").exists()) == (0, True)
+    assert "tabletopic doctor --config mine.toml" in out.out
+
+
 def test_a_file_that_is_there_stays(person: Callable[..., Any], tmp_path: Path) -> None:
     """`init` overwrites settings only when told to."""
     (tmp_path / "tabletopic.toml").write_text("# mine\n")

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +21,18 @@ from tabletopic_kernel.model.errors import UsageError
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.server_questions import Answers, Question, Server, Way
 
-_FILE_MODE = 0o600
+_NOTHING = "-"  # for what had an answer before, and is to have none
 
 
-def init(call: Call, force: bool) -> None:
+def init(call: Call, file: Path | None, force: bool) -> None:
     """Ask, try, write; nothing is written when the person leaves in between."""
+    from tabletopic_kernel.local.machine import write_whole
     from tabletopic_kernel.workbench.config import FILE_NAME
     from tabletopic_kernel.workbench.server_questions import SERVERS, secrets_of, settings_text
 
-    file = call.config or Path(FILE_NAME)
+    file = file or Path(FILE_NAME)
     if file.exists() and not force:
-        raise UsageError(f"{file} is there; --force writes it anew, --config names another file")
+        raise UsageError(f"{file} is there; --force writes it anew, --file names another file")
     try:
         sections = {server.section: _server(server) for server in SERVERS}
         secrets = [name for answers in sections.values() for name in secrets_of(answers)]
@@ -42,9 +43,13 @@ def init(call: Call, force: bool) -> None:
     except (KeyboardInterrupt, EOFError):
         screen.note("\nnothing was written")
         raise typer.Exit(INTERRUPTED) from None
-    _write(file, settings_text(sections, secrets_too=secrets_too))
+    try:
+        write_whole(file, settings_text(sections, secrets_too=secrets_too))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written ({error.strerror}); --file names another") from error
     screen.show(f"wrote [bold]{screen.plain(file)}[/]")
-    _show_next(call, file, sections, secrets_too=secrets_too)
+    found_by_itself = file == Path(FILE_NAME)
+    _show_next(call if found_by_itself else replace(call, config=file), sections, secrets_too=secrets_too)
 
 
 def _server(server: Server) -> Answers:
@@ -84,12 +89,14 @@ def _ask(question: Question, before: Answers) -> str:
 
     from tabletopic_kernel.model.redact import learn
 
-    out, text = screen.side(), screen.plain(question.text)
     default, answer = before.get(question.key, question.default), ""
+    text = screen.plain(question.text)
+    if question.optional:
+        text += f" ({_NOTHING} for none)" if default else " (may be left empty)"
     while not answer:
         answer = Prompt.ask(
-            f"{text} (may be left empty)" if question.optional else text,
-            console=out,
+            text,
+            console=screen.side(),
             default=default,
             show_default=bool(default) and not question.secret,
             choices=list(question.choices) or None,
@@ -97,6 +104,8 @@ def _ask(question: Question, before: Answers) -> str:
         ).strip()
         if question.optional:
             break
+    if question.optional and answer == _NOTHING:
+        return ""
     learn({question.key: answer})
     return answer
 
@@ -107,15 +116,7 @@ def _confirm(text: str, *, default: bool) -> bool:
     return Confirm.ask(screen.plain(text), console=screen.side(), default=default)
 
 
-def _write(file: Path, text: str) -> None:
-    """In place of what is there, for its owner alone."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        os.fchmod(stream.fileno(), _FILE_MODE)
-        stream.write(text)
-
-
-def _show_next(call: Call, file: Path, sections: dict[str, Answers], *, secrets_too: bool) -> None:
+def _show_next(call: Call, sections: dict[str, Answers], *, secrets_too: bool) -> None:
     from tabletopic_kernel.model.settings.paths import variable_name
     from tabletopic_kernel.workbench.config import PREFIX
     from tabletopic_kernel.workbench.server_questions import secrets_of
@@ -124,9 +125,10 @@ def _show_next(call: Call, file: Path, sections: dict[str, Answers], *, secrets_
         for section, answers in sections.items():
             for key in secrets_of(answers):
                 screen.show(f"  [cyan]export {PREFIX}{variable_name(section, key)}=…[/]")
-    commands = {call.command("doctor"): "tries everything"}
+    commands = {}
     if not all(sections.values()):
         commands[call.command("up", "--detach")] = "starts what the file leaves out"
+    commands[call.command("doctor")] = "tries everything"
     commands[call.command("enable", "TOPIC")] = "makes a topic a table"
     commands[call.command("serve")] = "runs the table topics"
     screen.console().print(screen.steps(commands))
