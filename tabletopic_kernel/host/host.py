@@ -53,14 +53,15 @@ _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 class _Topic:
     """What a host keeps of one topic that it holds.
 
-    ``commit_asked_ms`` and ``replay_id`` are the last requests that were acted on. Between the end of one
-    coordinator and the next there is none, and ``reopen`` is what the next poll opens.
+    ``commit_asked_ms``, ``replay_id`` and ``maintenance_id`` are the last requests that were acted on.
+    Between the end of one coordinator and the next there is none, and ``reopen`` is what the next poll opens.
     """
 
     partition: int  # of the settings topic
     coordinator: Coordinator | None = None
     commit_asked_ms: int = 0
     replay_id: str | None = None
+    maintenance_id: str | None = None
     reported: State | None = None
     reopen: DesiredTopic | None = None
 
@@ -309,6 +310,9 @@ class Host:
         elif desired.replay is not None and desired.replay.id != topic.replay_id:
             topic.replay_id = desired.replay.id
             running.replay(desired.replay)
+        elif desired.maintenance is not None and desired.maintenance.id != topic.maintenance_id:
+            topic.maintenance_id = desired.maintenance.id
+            running.maintain(desired.maintenance)
         else:
             running.order(Event.PAUSE if desired.run == "paused" else Event.RESUME)
 
@@ -322,7 +326,8 @@ class Host:
         coordinator = Coordinator(name, desired.settings, self._services)
         # Old requests are not repeated.
         replay_id = desired.replay.id if desired.replay else None
-        self._keep(name, _Topic(partition, coordinator, desired.commit_asked_ms, replay_id))
+        maintenance_id = desired.maintenance.id if desired.maintenance else None
+        self._keep(name, _Topic(partition, coordinator, desired.commit_asked_ms, replay_id, maintenance_id))
         coordinator.start(paused=desired.run == "paused")
 
     def _keep(self, name: str, topic: _Topic) -> None:

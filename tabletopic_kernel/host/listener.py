@@ -19,7 +19,7 @@ from tabletopic_kernel.host.resume_point import check_same_topic
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
-from tabletopic_kernel.model.settings.sections import ReplayRequest
+from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
@@ -89,7 +89,7 @@ class CommitRequest:
 
 
 # What a coordinator's thread takes in: events with what they carry, and requests.
-Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayRequest | CommitRequest]
+Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayRequest | MaintenanceRequest | CommitRequest]
 
 
 @dataclass

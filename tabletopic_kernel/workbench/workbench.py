@@ -21,6 +21,7 @@ from tabletopic_kernel.model.settings.cluster import out_of_reach
 from tabletopic_kernel.model.settings.options import altered, validated
 from tabletopic_kernel.model.settings.sections import (
     DesiredTopic,
+    MaintenanceRequest,
     ReplayRequest,
     Settings,
     TopicSettings,
@@ -258,6 +259,30 @@ class Workbench(Clients):
 
         settings = self.desired_topic(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog())
+
+    def ask_for_maintenance(
+        self,
+        topic: str,
+        work: Literal["compact", "expire"],
+        where: str | None = None,
+        *,
+        orphans: bool = False,
+    ) -> MaintenanceRequest:
+        """Ask for work on the table before it is due and do not wait: an event with its ``id`` follows.
+
+        Raises:
+            UsageError: the topic is not enabled, or no host runs.
+        """
+        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+
+        desired = self.desired_topic(topic)
+        if not self.hosts():
+            raise UsageError("no host runs that could do it; start one with `tabletopic serve`")
+        asked = MaintenanceRequest(
+            id=uuid.uuid4().hex, asked_ms=now_ms(), work=work, where=where, orphans=orphans
+        )
+        write_desired(self.broker, topic, desired.model_copy(update={"maintenance": asked}))
+        return asked
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """What is enabled, by topic."""

@@ -37,6 +37,9 @@ _KINDS = {
     "Paused": "paused",
     "Resumed": "resumed",
     "Replayed": "replayed",
+    "Compacted": "compacted",
+    "Expired": "snapshots expired",
+    "OrphansRemoved": "orphans removed",
 }
 
 

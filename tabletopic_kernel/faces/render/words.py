@@ -9,14 +9,17 @@ from tabletopic_kernel.model.progress.events import (
     CommitFailed,
     CommitRequested,
     Committed,
+    Compacted,
     ControlEvent,
     DeadLettered,
     Enabled,
+    Expired,
     Failed,
     FilesStaged,
     GapDetected,
     Heartbeat,
     HostHeartbeat,
+    OrphansRemoved,
     Paused,
     Replayed,
     Resumed,
@@ -119,6 +122,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             stayed = f", still dead letters: {_counts(event.stayed)}" if event.stayed else ""
             ended = f"; ended early: {event.error}" if event.error else ""
             return f"{event.rows:,} dead letters became rows{stayed}{ended}"
+        case Compacted() | Expired() | OrphansRemoved():
+            return _maintenance_text(event)
         case GapDetected():
             gone = "; ".join(
                 f"partition {partition}: next was {wanted:,}, first is {first:,}"
@@ -137,6 +142,21 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return f"let go by {event.host}"
         case Paused() | Resumed() | CommitRequested():
             return ""
+
+
+def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
+    ended = f"; ended early: {event.error}" if event.error else ""
+    if isinstance(event, Compacted):
+        sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
+        return (
+            f"{event.files_before:,} files to {event.files:,}, {event.rows:,} rows, {sizes} in "
+            f"{seconds(event.seconds)}{ended}"
+        )
+    removed = f"{event.files:,} files, {size(event.bytes)}"
+    if isinstance(event, OrphansRemoved):
+        return f"removed {removed} that no snapshot needs{ended}"
+    of = " of the dead-letter table" if event.dead_letters else ""
+    return f"{event.snapshots:,} snapshots{of}, {event.kept:,} are kept; removed {removed}{ended}"
 
 
 def _counts(counts: dict[str, int]) -> str:

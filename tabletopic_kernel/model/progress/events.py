@@ -154,6 +154,50 @@ class Replayed(_Event):
     error: str | None = None
 
 
+class Compacted(_Event):
+    """Small files of the table were put together; the rows are the same.
+
+    ``request_id`` is that of who asked for it, None where it was due; ``error`` says why it ended early.
+    """
+
+    type: Literal["Compacted"] = "Compacted"
+    request_id: str | None = None
+    files_before: int = 0
+    files: int = 0
+    bytes_before: int = 0
+    bytes: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+
+class Expired(_Event):
+    """Snapshots older than the settings keep are gone, and the files that only they needed.
+
+    ``dead_letters``: those of the dead-letter table. Other fields as ``Compacted``; ``files`` and ``bytes``
+    are what was removed from the storage.
+    """
+
+    type: Literal["Expired"] = "Expired"
+    request_id: str | None = None
+    dead_letters: bool = False
+    snapshots: int = 0
+    kept: int = 0
+    files: int = 0
+    bytes: int = 0
+    error: str | None = None
+
+
+class OrphansRemoved(_Event):
+    """Files that no snapshot needs, and no commit will, are gone; fields as ``Expired``."""
+
+    type: Literal["OrphansRemoved"] = "OrphansRemoved"
+    request_id: str | None = None
+    files: int = 0
+    bytes: int = 0
+    error: str | None = None
+
+
 class GapDetected(_Event):
     """Records were gone before they were read (I8): by partition, what was next and what is first there.
 
@@ -220,6 +264,9 @@ ControlEvent = Annotated[
     | SchemaRefused
     | DeadLettered
     | Replayed
+    | Compacted
+    | Expired
+    | OrphansRemoved
     | GapDetected
     | Paused
     | Resumed

@@ -288,6 +288,10 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             _note(
                 topic, event, event.error or f"{event.rows:,} letters are rows now, {stayed:,} stay letters"
             )
+        case events.Compacted():
+            _note(topic, event, event.error or f"{event.files_before:,} files are {event.files:,} now")
+        case events.Expired() | events.OrphansRemoved():
+            _note(topic, event, event.error or f"{event.files:,} files removed")
         case events.GapDetected():
             gaps = [
                 f"partition {p}: {first - after:,} records" for p, (after, first) in event.missing.items()

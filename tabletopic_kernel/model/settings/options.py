@@ -17,11 +17,13 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 # The unit is part of the value here (5s, 64MB), so it is no part of the name.
 _OPTION_NAMES = {
     "commit_interval_ms": "--commit-interval",
+    "time_travel_ms": "--time-travel",
     "target_file_size_bytes": "--target-file-size",
     "table_properties": "--table-property",
 }
 _METAVARS = {
     "commit_interval_ms": "DURATION",
+    "time_travel_ms": "DURATION",
     "commit_bytes": "SIZE",
     "target_file_size_bytes": "SIZE",
     "start": "earliest|latest|TIME",
@@ -71,12 +73,18 @@ def _help(name: str, description: str, default: object) -> str:
     if not default:
         return text
     if name.endswith("_ms"):
-        default = f"{float(str(default)) / 1000:g}s"
+        default = _duration(int(str(default)))
     elif name.endswith("_bytes"):
         default = f"{int(str(default)) // 1024**2}MB"
     elif isinstance(default, tuple):
         default = ",".join(default)
     return f"{text}.  ({default})"
+
+
+def _duration(milliseconds: int) -> str:
+    """A duration as it is typed: in days where it has whole ones, else in seconds."""
+    days, rest = divmod(milliseconds, 86_400_000)
+    return f"{days}d" if days and not rest else f"{milliseconds / 1000:g}s"
 
 
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:

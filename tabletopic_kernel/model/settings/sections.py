@@ -183,6 +183,21 @@ class TopicSettings(_Model):
         description="records that retention took before they were read: stop the topic, or note exactly "
         "which are missing and go on behind them",
     )
+    maintenance: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="whether the topic's owner compacts small files and expires old snapshots; auto: unless "
+        "the catalog does so itself, as S3 Tables do",
+    )
+    # 1 min: below, a query that runs may lose its files. 10 years: more is for ever.
+    time_travel_ms: DurationMs = Field(
+        5 * 86_400_000,
+        ge=60_000,
+        le=3_650 * 86_400_000,
+        description="how long snapshots are kept, for queries of the past",
+    )
+    keep_snapshots: int = Field(
+        20, ge=1, le=100_000, description="snapshots that are kept however old they are, the newest of them"
+    )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 
     def subject_of(self, topic: str) -> str:
@@ -295,6 +310,20 @@ class ReplayRequest(_Model):
     where: str | None = None
 
 
+class MaintenanceRequest(_Model):
+    """Somebody asked for work on a table before it is due.
+
+    ``where`` limits a compaction to the files that may have such rows; ``orphans``: an expiry removes files
+    that no snapshot needs as well.
+    """
+
+    id: str
+    asked_ms: int
+    work: Literal["compact", "expire"]
+    where: str | None = None
+    orphans: bool = False
+
+
 class DesiredTopic(_Model):
     """One message of the settings topic: what should run. Key = topic; a tombstone = disabled."""
 
@@ -308,6 +337,7 @@ class DesiredTopic(_Model):
     commit_asked_ms: int = 0
     # As long as no later wish replaces this one, hosts remember it; each acts on it once.
     replay: ReplayRequest | None = None
+    maintenance: MaintenanceRequest | None = None  # likewise
 
     def to_json(self) -> bytes:
         """The message's value."""
