@@ -17,9 +17,12 @@ const TONES: Readonly<Record<string, Tone>> = {
   Failed: 'bad'
 };
 
+/** Work of the owner on the table: its files before and after, or gone. */
+const MAINTENANCE: Readonly<Record<string, true>> = { Compacted: true, Expired: true, OrphansRemoved: true };
+
 /** How much attention an event asks for. */
 export function eventTone(event: IEvent): Tone {
-  if (event.type === 'Replayed') {
+  if (event.type === 'Replayed' || event.type in MAINTENANCE) {
     return event.error == null ? 'good' : 'bad';
   }
   return event.type === 'Failed' && event.waits === true ? 'warn' : (TONES[event.type] ?? 'quiet');
@@ -57,6 +60,18 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
       );
     case 'Replayed':
       return replayedText(event, trans);
+    case 'Compacted':
+      return withError(
+        trans.__('%1 files are %2 now', count(event.files_before), count(event.files)),
+        event.error
+      );
+    case 'Expired':
+      return withError(
+        trans.__('%1 old snapshots and %2 files removed', count(event.snapshots), count(event.files)),
+        event.error
+      );
+    case 'OrphansRemoved':
+      return withError(trans.__('%1 files removed that no snapshot needs', count(event.files)), event.error);
     case 'GapDetected':
       return entries(event.missing, ([partition, offsets]) => {
         const [wanted, first] = Array.isArray(offsets) ? offsets : [];
@@ -75,11 +90,15 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
   }
 }
 
+function withError(text: string, error: JSONValue | undefined): string {
+  return error == null ? text : `${text}; ${plain(error)}`;
+}
+
 function replayedText(event: IEvent, trans: TranslationBundle): string {
   const rows = trans._n('%2 letter is a row now', '%2 letters are rows now', Number(event.rows), count(event.rows));
   const stayed = entries(event.stayed, ([reason, letters]) => `${reason} ${count(letters)}`);
   const text = stayed === '' ? rows : trans.__('%1; others stay letters: %2', rows, stayed);
-  return typeof event.error === 'string' ? `${text}; ${event.error}` : text;
+  return withError(text, event.error);
 }
 
 function plain(value: JSONValue | undefined): string {

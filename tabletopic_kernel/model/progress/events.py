@@ -1,6 +1,7 @@
 """Events of the control topic, and the progress record that they carry.
 
 They inform people, dashboards and audits; nothing correct depends on them (I6).
+Longer than other modules, as each kind of event is declared here once.
 """
 
 from __future__ import annotations
