@@ -24,6 +24,7 @@ from tabletopic_kernel.model.progress.time_buckets import History
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000
 _CARD_PX = 440  # all alike, so that they stand below each other in columns
+_TEXTS = ("schemas", "health", "snapshots", "letters", "owners")
 _WIDE = ("snapshots", "letters", "owners")  # tables with many columns or long texts
 DEFAULT_WINDOW = next(iter(WINDOWS_MS))
 
@@ -72,7 +73,7 @@ class TopicPage:
         )
         lag_drawn = pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width")
         self._lag_card = self._card([self._about["lag"].pane, lag_drawn])
-        self._texts = {name: Part(colours) for name in ("schemas", "snapshots", "letters", "owners")}
+        self._texts = {name: Part(colours) for name in _TEXTS}
         self._drawings = {name: self._drawing(plot) for name, plot in self._plots.items()}
         self._cards = {
             name: self._card([self._about[name].pane, drawing]) for name, drawing in self._drawings.items()
@@ -126,6 +127,7 @@ class TopicPage:
         self._show_plots(view)
         for name, text in (
             ("schemas", cards.schema_changes),
+            ("health", cards.health),
             ("snapshots", cards.snapshots),
             ("letters", cards.dead_letters),
             ("owners", cards.owners),

@@ -175,7 +175,7 @@ def test_one_door_for_deleting_files() -> None:
     package = ROOT / "tabletopic_kernel"
     named = {
         path.relative_to(package).as_posix(): set(
-            re.findall(r"(?<![.\w])delete_files\b|\bio\.delete\(", found)
+            re.findall(r"(?<![.\w`])delete_files(?=[(,])|\bio\.delete\(", found)
         )
         for path in package.rglob("*.py")
         if (found := path.read_text(encoding="utf-8"))

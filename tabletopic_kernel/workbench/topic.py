@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import table_identifier
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
     from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+    from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.table.snapshot import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
@@ -146,6 +148,20 @@ class TableTopic:
 
         table = self._table()
         return [] if table is None else snapshots(table.table.metadata, limit)
+
+    def health(self) -> TableHealth:
+        """How well the table can be read: file sizes, deletes, snapshots, and what maintenance does next.
+
+        Raises:
+            UsageError: there is no table yet.
+            RetryableError: catalog or storage do not answer.
+        """
+        from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415
+
+        table = self._table()
+        if table is None:
+            raise UsageError(f"{self.name} has no table yet: it is made with the first records")
+        return table_health(self.name, table.table, next_work(table.table, self._settings(), now_ms()))
 
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines about this topic that hosts on this machine logged, oldest first."""

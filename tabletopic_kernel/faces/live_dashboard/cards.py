@@ -28,6 +28,7 @@ _ROWS = 30
 _TEXT_CHARS = 600
 _SAFE_S = 86_400.0
 _WITHOUT_SCHEMAS = ("json", "string", "raw")
+_WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
 _KINDS = {
     "Enabled": "taken over",
     "Failed": "trouble",
@@ -290,6 +291,38 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
             long=["message"],
         )
     return html
+
+
+def health(view: View, name: str, _: tzinfo) -> str:
+    """How well the table can be read, by the sizes of its files, and what maintenance will do."""
+    found = view.health.get(name)
+    if found is None:
+        return heading("Table health", "Read from the table's manifests, a moment after the first commit.")
+    about = (
+        f"{many(found.files, 'file')}, {found.small_share:.0%} below a quarter of the target of "
+        f"{words.size(found.target_bytes)}"
+    )
+    most = max((one.files for one in found.sizes), default=1)
+    sizes: list[list[Cell]] = [
+        [
+            "larger" if one.up_to_bytes is None else f"to {words.size(one.up_to_bytes)}",
+            words.number(one.files),
+            words.size(one.bytes),
+            Html(f'<div class="bar" style="width:{100 * one.files / most:.0f}%"></div>'),
+        ]
+        for one in found.sizes
+    ]
+    rows: list[list[Cell]] = [
+        ["Deletes", f"{words.number(found.deleted_rows)} rows by {many(found.delete_files, 'file')}"],
+        ["Snapshots", words.number(found.snapshots)],
+        ["Metadata", f"{words.size(found.metadata_bytes)}, {many(found.manifests, 'manifest')}"],
+    ]
+    rows += [[_WORKS[one.work], one.why] for one in found.next_work]
+    html = heading("Table health", about)
+    if sizes:
+        columns = ["size", "files", "bytes", "share"]
+        html += table("Files by size", columns, sizes, right=columns[1:3], long=["share"])
+    return html + table("What else there is", ["what", "now"], rows, long=["now"])
 
 
 def owners(view: View, name: str, zone: tzinfo) -> str:

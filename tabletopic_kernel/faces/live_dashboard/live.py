@@ -136,6 +136,7 @@ class Live:
                 desired_topics=known.desired_topics,
                 hosts=known.hosts,
                 tables=known.tables,
+                health=known.health,
                 retention=known.retention,
                 troubles=dict(known.troubles),
                 history_read=known.history_read,

@@ -21,6 +21,7 @@ WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000
 _DESIRED_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
 _UNHEARD_S = 15.0
 _AGAIN_S = 30.0
+_HEALTH_S = 15.0  # reads all manifests of the head
 _METADATA_S = 1.0  # a table with thousands of snapshots takes a while to read
 _SAMPLES = 40  # moments of a window whose end offsets are looked up in the topic's own timestamps
 
@@ -171,6 +172,7 @@ class TablePolls:
 
         from tabletopic_kernel.clients.catalog import reachable  # noqa: PLC0415 - the same
         from tabletopic_kernel.faces.live_dashboard.tables import commits_of, facts_of  # noqa: PLC0415 - the same
+        from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415 - the same
 
         known = self._known
         with known.lock:
@@ -193,8 +195,13 @@ class TablePolls:
         facts = facts_of(table)
         past = commits_of(table, first) if recall else []
         self._shown[topic] = newest
+        health = known.health.get(topic)
+        if self._every.due(f"health {topic}", _HEALTH_S, now):
+            health = table_health(topic, table, next_work(table, desired.settings, now_ms))
         with known.lock:
             known.tables[topic] = facts
+            if health is not None:
+                known.health[topic] = health
             if recall:
                 self._recalled.add(topic)
                 known.record.recall_commits(topic, past)

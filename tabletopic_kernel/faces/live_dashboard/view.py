@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
@@ -17,6 +18,9 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, Topi
 from tabletopic_kernel.model.progress.standing import Delay
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import DesiredTopic
+
+if TYPE_CHECKING:  # PyIceberg costs half a second
+    from tabletopic_kernel.table.health import TableHealth
 
 UNKNOWN = "unknown"  # a state: nobody who could tell can be asked
 
@@ -71,6 +75,7 @@ class View:
     desired_topics: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
+    health: Mapping[str, TableHealth] = field(default_factory=dict)
     retention: Mapping[str, Retention] = field(default_factory=dict)
     troubles: Mapping[str, str] = field(default_factory=dict)
     history_read: float = 1.0
@@ -111,6 +116,7 @@ class Known:
     desired_topics: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
     tables: dict[str, TableFacts] = field(default_factory=dict)
+    health: dict[str, TableHealth] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     history_read: float = 0.0
@@ -128,7 +134,7 @@ class Known:
         """Other servers, or the same with other data: nothing that is known is true any more."""
         with self.lock:
             self.record, self.desired_topics, self.hosts = Record(), None, ()
-            self.tables, self.retention, self.troubles = {}, {}, {}
+            self.tables, self.health, self.retention, self.troubles = {}, {}, {}, {}
             self.history_read = 0.0
 
     def take(self, events: list[ControlEvent]) -> None:

@@ -185,6 +185,20 @@ class Schema(_Open):
     versions: list[dict[str, Any]]
 
 
+class Health(_Open):
+    """How well the table can be read; the keys of `health TOPIC --json`."""
+
+    topic: str
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    small_files: int
+    small_share: float
+    snapshots: int
+    next_work: list[dict[str, Any]]
+
+
 class Quickstart(_Open):
     """Where the notebook is among the server's files."""
 

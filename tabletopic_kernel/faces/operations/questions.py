@@ -1,4 +1,4 @@
-"""Operations that ask: status, wait, events, hosts, peek, schema, history, logs, query.
+"""Operations that ask: status, wait, events, hosts, peek, schema, history, health, logs, query.
 
 Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
 """
@@ -33,6 +33,7 @@ from tabletopic_kernel.model.errors import UsageError
 if TYPE_CHECKING:
     from tabletopic_kernel.faces.render.grid import Grid
     from tabletopic_kernel.model.progress.events import ControlEvent
+    from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.peek import PeekedRecord
@@ -102,6 +103,12 @@ def _history_grid(found: Sequence[TableSnapshot], values: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import history_table
 
     return history_table(values["topic"], found)
+
+
+def _health_grid(found: TableHealth, _: Arguments) -> Grid:
+    from tabletopic_kernel.faces.render.topics import health_facts
+
+    return health_facts(found)
 
 
 def _jsons(found: Sequence[Any]) -> list[Any]:
@@ -265,6 +272,25 @@ with the reason.""",
             key="snapshots",
             checks_topic=True,
         ),
+    ),
+    Operation(
+        "health",
+        "Show how well the table can be read: file sizes, deletes, snapshots, metadata",
+        lambda workbench, topic: workbench.topic(topic).health(),
+        (TOPIC, JSON),
+        render=_health_grid,
+        to_json=lambda found: found.to_json(),
+        returns="`rows`, `files`, `bytes`, `target_bytes`, `small_files` (below a quarter of the target), "
+        "`small_share`, `partitions`, `sizes` (a list: `up_to_bytes`, `files`, `bytes`), `delete_files`, "
+        "`deleted_rows`, `delete_share`, `snapshots`, `oldest_snapshot_ms`, `refs`, `manifests`, "
+        "`manifest_bytes`, `metadata_bytes`, `metadata_files`, `next_work` (a list: `work`, `due`, `why`)",
+        panel=PANEL,
+        details="""\
+Reads metadata and manifests, no data files. Many small files and deleted
+rows make queries slow; old snapshots keep files that nobody reads.""",
+        example="tabletopic health clicks",
+        magic="%topic health",
+        route=Route("get", "topics/{topic}/health", answer=lambda: answers.Health, checks_topic=True),
     ),
     Operation(
         "logs",

@@ -11,6 +11,7 @@ from tabletopic_kernel.faces.render.words import age, clock, event_text, interva
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.progress.events import ControlEvent
+    from tabletopic_kernel.table.health import FileSizes, TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.peek import PeekedRecord
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _GOOD = frozenset({"running", "staged", "committing"})
 _QUIET = frozenset({"paused", "stopped"})
 _UNKNOWN = "unknown"
+_MANY_SMALL = 32  # as many as a compaction waits for
 _NAMED = 3  # topics that are late for the same reason; the others are counted
 
 
@@ -179,6 +181,34 @@ def history_table(title: str, snapshots: Sequence[TableSnapshot]) -> Grid:
     ]
     columns = ("snapshot", "time", "operation", *numbers, "epoch", "ledger: next offsets")
     return Grid(columns, rows, title, () if rows else ("no snapshots yet",), frozenset(numbers))
+
+
+def health_facts(one: TableHealth) -> Grid:
+    """How well a table can be read."""
+    small = f"{number(one.small_files)} below {size(one.target_bytes / 4)}, {one.small_share:.0%}"
+    many_small = one.small_files > _MANY_SMALL and one.small_share > 0.5
+    spread = f" in {number(one.partitions)} partitions" if one.partitions > 1 else ""
+    oldest = f", the oldest {age(one.oldest_snapshot_ms)}" if one.oldest_snapshot_ms is not None else ""
+    kept = f"; kept by {', '.join(one.refs)}" if one.refs else ""
+    metadata = f"{size(one.metadata_bytes)}, {number(one.metadata_files)} versions"
+    pairs: dict[str, str | Cell] = {
+        "rows": f"{number(one.rows)} in {_files(one.files)}{spread}, {size(one.bytes)}",
+        "small files": Cell(small, "warn" if many_small else "good"),
+        "file sizes": ", ".join(map(_bar, one.sizes)) or "-",
+        "deletes": f"{number(one.deleted_rows)} rows by {_files(one.delete_files)}"
+        if one.delete_files
+        else "none",
+        "snapshots": f"{number(one.snapshots)}{oldest}{kept}",
+        "manifests": f"{number(one.manifests)}, {size(one.manifest_bytes)}",
+        "metadata": metadata,
+    }
+    pairs |= {work.work: Cell(work.why, "warn" if work.due else "") for work in one.next_work}
+    return facts(one.table, pairs)
+
+
+def _bar(one: FileSizes) -> str:
+    bound = "larger" if one.up_to_bytes is None else f"to {size(one.up_to_bytes)}"
+    return f"{number(one.files)} {bound}"
 
 
 def _offsets(offsets: Mapping[int, int]) -> str:

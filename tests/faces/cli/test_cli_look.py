@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.faces.cli import main
+from tabletopic_kernel.table.health import FileSizes, NextWork
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.topic import TableTopic
+from tests.faces.health import health
 from tests.faces.notebook.magic_fakes import FakeWorkbench
 
 SNAPSHOT = TableSnapshot(2**62, 41, 1_700_000_000_000, "append", 5, 1, 900, 10, 2, 0, {0: 10}, 1)
@@ -121,3 +123,22 @@ def test_schema_history_and_logs(run: Callable[..., Any], monkeypatch: pytest.Mo
     assert (plain["snapshot_id"], plain["next_offsets"]) == (str(2**62), {"0": 10})
     assert "nothing was logged" in run("logs", "clicks")[2]
     assert json.loads(run("logs", "--json")[1]) == []
+
+
+def test_health(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures for people, with what is due marked; all of them as JSON, with the shares."""
+    work = NextWork("compact", due=True, why="64 files can be one")
+    found = health(
+        "clicks", files=80, small_files=64, sizes=[FileSizes(16_384, 80, 100_000)], next_work=[work]
+    )
+    monkeypatch.setattr(TableTopic, "health", lambda self: found)
+    out = run("health", "clicks")[1]
+    for text in (
+        "64 below 32.0 MiB, 80%",
+        "80 to 16.0 KiB",
+        "branch main, tag tabletopic",
+        "64 files can be",
+    ):
+        assert text in out
+    told = json.loads(run("health", "clicks", "--json")[1])
+    assert (told["small_share"], told["next_work"][0]["due"], told["delete_share"]) == (0.8, True, 0.0)

@@ -17,7 +17,7 @@ def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
     text = run("enable", "--help").out
     special = {
         "commit_interval_ms": "--commit-interval",
-            "time_travel_ms": "--time-travel",
+        "time_travel_ms": "--time-travel",
         "target_file_size_bytes": "--target-file-size",
         "table_properties": "--table-property",
     }

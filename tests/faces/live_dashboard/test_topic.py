@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import panel as pn
@@ -14,10 +16,13 @@ from bokeh.document.events import ColumnsPatchedEvent, ColumnsStreamedEvent
 from bokeh.models import ColumnDataSource, Plot
 
 from tabletopic_kernel._dashboards.topic import TopicPage, opening, page
+from tabletopic_kernel.faces.live_dashboard import cards
 from tabletopic_kernel.faces.live_dashboard.theme import DARK, LIGHT
 from tabletopic_kernel.faces.live_dashboard.view import Retention, View
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.progress_view import Record
+from tabletopic_kernel.table.health import FileSizes, NextWork
+from tests.faces.health import health
 from tests.faces.live_dashboard.conftest import NOW, progress
 
 
@@ -87,6 +92,7 @@ def test_before_the_first_commit_no_plot_is_empty(view: View) -> None:
         "Commit lag by partition",
         "Commit lag in seconds",
         "Schema versions",
+        "Table health",
         "Snapshots",
         "Dead letters",
         "Hosts and what happened",
@@ -254,3 +260,16 @@ def test_without_letters_there_is_nothing_to_try_again(view: View) -> None:
     for made, topic in ((TopicPage("quiet", replay=lambda _: ""), "quiet"), (TopicPage("clicks"), "clicks")):
         made.show(view)
         assert not any(button.visible for button in made.panel.select(pn.widgets.Button)), topic
+
+
+def test_health_shows_sizes_deletes_and_what_comes_next(view: View) -> None:
+    """Files by size with bars, rows that are deleted, and why maintenance does something or nothing."""
+    assert "a moment after the first commit" in cards.health(view, "clicks", UTC)
+    sizes = [FileSizes(131_072, 30, 900_000), FileSizes(None, 10, 9_000_000_000)]
+    nexts = [NextWork("compact", due=True, why="40 files of 30 KiB <b>can</b> be one")]
+    found = health("clicks", sizes=sizes, files=40, small_files=30, deleted_rows=1_234, next_work=nexts)
+    html = cards.health(replace(view, health={"clicks": found}), "clicks", UTC)
+    for text in ("40 files, 75% below a quarter", "to 128.0 KiB", "larger", "width:33%", "1,234 rows by"):
+        assert text in html
+    assert "Next compaction" in html
+    assert "&lt;b&gt;can" in html

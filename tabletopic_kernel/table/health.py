@@ -1,0 +1,164 @@
+"""How well a table can be read: sizes of its files, deleted rows, snapshots, and what its metadata weighs.
+
+Read from the metadata and the manifests of the head alone; no data file is opened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.refs import SnapshotRefType
+
+from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.model.settings.sections import TopicSettings
+
+# A file below this share of the target costs a reader about as much as a whole one.
+SMALL_SHARE = 4
+# Upper bounds of the bars, in bytes; each holds what is eight times as large as the one before.
+_BOUNDS = tuple(1024 * 16 * 8**step for step in range(6))
+
+
+@dataclass(frozen=True)
+class FileSizes:
+    """Data files of up to ``up_to_bytes`` (None: the largest), and larger than those of the bar before."""
+
+    up_to_bytes: int | None
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class NextWork:
+    """What maintenance will do next, or why it does nothing."""
+
+    work: Literal["compact", "expire"]
+    due: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class TableHealth:
+    """One table. Sizes in bytes, times in ms since 1970; shares are of 1.
+
+    ``small_files`` are those below a quarter of ``target_bytes``. ``metadata_bytes`` is the size of the
+    newest metadata file, ``manifest_bytes`` that of the head's manifests. ``refs``: branches and tags.
+    """
+
+    topic: str
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    target_bytes: int
+    small_files: int
+    partitions: int
+    sizes: list[FileSizes]
+    delete_files: int
+    deleted_rows: int
+    snapshots: int
+    oldest_snapshot_ms: int | None
+    refs: list[str]
+    manifests: int
+    manifest_bytes: int
+    metadata_bytes: int
+    metadata_files: int
+    next_work: list[NextWork] = field(default_factory=list)
+
+    @property
+    def small_share(self) -> float:
+        """Small files among all."""
+        return self.small_files / self.files if self.files else 0.0
+
+    @property
+    def delete_share(self) -> float:
+        """Deleted rows among those of the files."""
+        return self.deleted_rows / self.rows if self.rows else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary, with the shares."""
+        return asdict(self) | {"small_share": self.small_share, "delete_share": self.delete_share}
+
+
+def table_health(topic: str, table: Table, next_work: Iterable[NextWork] = ()) -> TableHealth:
+    """Look at a table as it was loaded.
+
+    Raises:
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
+    metadata = table.metadata
+    target = int(
+        metadata.properties.get(
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+        )
+    )
+    head = metadata.current_snapshot()
+    with reachable("the storage", lent=lends_keys(table)):
+        manifests = head.manifests(table.io) if head else []
+        found = list(_files(table))
+        metadata_bytes = len(table.io.new_input(table.metadata_location))
+    data = [one for one in found if one.content is DataFileContent.DATA]
+    deletes = [one for one in found if one.content is not DataFileContent.DATA]
+    return TableHealth(
+        topic=topic,
+        table=".".join(table.name()),
+        rows=sum(one.record_count for one in data),
+        files=len(data),
+        bytes=sum(one.file_size_in_bytes for one in data),
+        target_bytes=target,
+        small_files=sum(one.file_size_in_bytes * SMALL_SHARE < target for one in data),
+        partitions=len({(one.spec_id, one.partition) for one in data}),
+        sizes=_sizes(data),
+        delete_files=len(deletes),
+        deleted_rows=sum(one.record_count for one in deletes),
+        snapshots=len(metadata.snapshots),
+        oldest_snapshot_ms=min((one.timestamp_ms for one in metadata.snapshots), default=None),
+        refs=[
+            f"{'branch' if ref.snapshot_ref_type is SnapshotRefType.BRANCH else 'tag'} {name}"
+            for name, ref in sorted(metadata.refs.items())
+        ],
+        manifests=len(manifests),
+        manifest_bytes=sum(one.manifest_length for one in manifests),
+        metadata_bytes=metadata_bytes,
+        metadata_files=1 + len(metadata.metadata_log),
+        next_work=list(next_work),
+    )
+
+
+def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:
+    """What the table's owner will do, and why it will not."""
+    del table, now_ms
+    if settings.maintenance == "off":
+        return [NextWork("compact", False, "switched off"), NextWork("expire", False, "switched off")]
+    return []
+
+
+def _files(table: Table) -> Iterator[DataFile]:
+    """Files of rows and of deletes that the head has."""
+    head = table.metadata.current_snapshot()
+    for manifest in head.manifests(table.io) if head else ():
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            file = entry.data_file
+            file.spec_id = manifest.partition_spec_id
+            yield file
+
+
+def _sizes(files: Iterable[DataFile]) -> list[FileSizes]:
+    """A bar for each bound, without empty ones at either end."""
+    counts: Counter[int] = Counter()
+    weights: Counter[int] = Counter()
+    for file in files:
+        at = next((n for n, most in enumerate(_BOUNDS) if file.file_size_in_bytes <= most), len(_BOUNDS))
+        counts[at] += 1
+        weights[at] += file.file_size_in_bytes
+    if not counts:
+        return []
+    return [
+        FileSizes(_BOUNDS[at] if at < len(_BOUNDS) else None, counts[at], weights[at])
+        for at in range(min(counts), max(counts) + 1)
+    ]

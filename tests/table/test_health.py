@@ -1,0 +1,75 @@
+"""What ``health`` tells of a table is what lies in its storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.health import next_work, table_health
+from tabletopic_kernel.table.snapshot import TopicTable
+from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
+
+
+def _grown(owned: tuple[TopicTable, Ledger], commits: int) -> TopicTable:
+    table, ledger = owned
+    for start in range(0, commits * 10, 10):
+        staged = batch(table, start, start + 10)
+        after = next_commit(ledger, staged)
+        table.commit(staged.files, ledger, after)
+        ledger = after
+    table.reload()
+    return table
+
+
+def test_files_snapshots_and_metadata(owned: tuple[TopicTable, Ledger], tmp_path: Path) -> None:
+    """Counts and sizes are those of the folder."""
+    table = _grown(owned, 5)
+    found = table_health(TOPIC, table.table)
+    files = list((tmp_path / "warehouse").rglob("*.parquet"))
+    assert (found.files, found.rows, found.small_files, found.small_share) == (5, 50, 5, 1.0)
+    assert found.bytes == sum(one.stat().st_size for one in files)
+    assert (sum(one.files for one in found.sizes), found.sizes[0].up_to_bytes) == (5, 16 * 1024)
+    assert (found.snapshots, found.partitions, found.delete_files) == (6, 1, 0)
+    newest = Path(table.table.metadata_location.removeprefix("file://"))
+    assert found.metadata_bytes == newest.stat().st_size
+    assert found.metadata_files == len(list(newest.parent.glob("*.metadata.json")))
+    assert set(found.refs) == {"branch main", "tag tabletopic-ledger"}
+
+
+def test_what_was_deleted_is_no_file(owned: tuple[TopicTable, Ledger], catalog: Catalog) -> None:
+    """Another program deletes rows by writing their files anew: old ones count no more."""
+    table = _grown(owned, 3)
+    catalog.load_table(IDENTIFIER).delete("a < 5")
+    table.reload()
+    found = table_health(TOPIC, table.table)
+    assert (found.files, found.rows) == (3, 15)
+
+
+def test_a_table_without_snapshots(table: TopicTable) -> None:
+    """Nothing is divided by nothing."""
+    found = table_health(TOPIC, table.table)
+    assert (found.files, found.sizes, found.small_share, found.delete_share) == (0, [], 0.0, 0.0)
+    assert found.oldest_snapshot_ms is None
+
+
+def test_a_manifest_that_is_gone_is_told(owned: tuple[TopicTable, Ledger], tmp_path: Path) -> None:
+    """As an error of the storage, with the file's name."""
+    table = _grown(owned, 1)
+    for one in (tmp_path / "warehouse").rglob("*-m0.avro"):
+        one.unlink()
+    with pytest.raises(RetryableError):
+        table_health(TOPIC, table.table)
+
+
+def test_switched_off(table: TopicTable) -> None:
+    """Then it says so, for both works."""
+    off = TopicSettings(maintenance="off")
+    assert [(one.work, one.due, one.why) for one in next_work(table.table, off, 0)] == [
+        ("compact", False, "switched off"),
+        ("expire", False, "switched off"),
+    ]
