@@ -166,8 +166,8 @@ def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
             catalog.create_namespace(namespace[:depth])
 
 
-def delete_files(table: Table, paths: list[str]) -> int:
-    """Delete data files; returns how many went. Missing ones are fine.
+def delete_files(table: Table, paths: list[str]) -> list[str]:
+    """Delete files; returns those that went. Missing ones are fine.
 
     For ``table/sweep.py`` alone, which knows that nobody needs them. One that cannot be deleted hinders no
     other; after some of these the storage is at fault, and the rest stays too.
@@ -175,7 +175,8 @@ def delete_files(table: Table, paths: list[str]) -> int:
     Raises:
         RetryableError: some could not be deleted, whatever the storage's library raised.
     """
-    gone, left, first = 0, [], None
+    gone: list[str] = []
+    left, first = [], None
     for path in paths:
         try:
             table.io.delete(path)
@@ -187,7 +188,7 @@ def delete_files(table: Table, paths: list[str]) -> int:
             if len(left) == _MOST_UNDELETABLE:
                 break
         else:
-            gone += 1
+            gone.append(path)
             reach(Step.DELETE)
     if first is not None:
         raise RetryableError(
@@ -198,27 +199,32 @@ def delete_files(table: Table, paths: list[str]) -> int:
 
 
 def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
-    """Locations of what lies in ``folder`` (files, or folders when not recursive); empty if there is none.
+    """Locations of what lies in ``folder`` (files, or folders when not recursive); see ``list_infos``."""
+    return list(list_infos(table, folder, recursive=recursive))
 
-    Only storage that PyArrow opens can be listed; others give an empty list.
+
+def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.FileInfo]:
+    """What lies in ``folder`` (files, or folders when not recursive), by location; empty if there is none.
+
+    Only storage that PyArrow opens can be listed; others give nothing.
 
     Raises:
         RetryableError: the storage does not answer, or names what lies there as if it lay elsewhere.
     """
     io = table.io
     if not isinstance(io, PyArrowFileIO):
-        return []
+        return {}
     scheme, netloc, path = io.parse_location(folder, io.properties)
     with reachable("the storage", lent=lends_keys(table)):
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
         found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
     wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
     root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
-    locations = []
+    locations = {}
     for info in found:
         place = re.sub("/+", "/", info.path)
         if not place.startswith(inside):
             raise RetryableError(f"the storage lists {info.path} in {folder}")
         if info.type == wanted:
-            locations.append(f"{root}/{place.removeprefix(inside)}")
+            locations[f"{root}/{place.removeprefix(inside)}"] = info
     return locations

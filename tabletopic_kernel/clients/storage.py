@@ -28,8 +28,10 @@ def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, Manifes
         return {manifest.manifest_path: manifest for found in lists for manifest in found}
 
 
-def live_files(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterable[tuple[ManifestFile, list[str]]]:
-    """Locations of the files, of rows and of deletes, that each manifest lists as part of the table.
+def live_files(
+    io: FileIO, manifests: Iterable[ManifestFile]
+) -> Iterable[tuple[ManifestFile, dict[str, int]]]:
+    """Files, of rows and of deletes, that each manifest lists as part of the table: location → bytes.
 
     Entries of files that were removed do not count: a snapshot that still has such a file says so itself.
 
@@ -39,15 +41,21 @@ def live_files(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterable[tuple[
         OSError: the storage does not answer.
     """
 
-    def read(manifest: ManifestFile) -> tuple[ManifestFile, list[str]]:
+    def read(manifest: ManifestFile) -> tuple[ManifestFile, dict[str, int]]:
         return manifest, _live(io, manifest)
 
     with ThreadPoolExecutor(_READERS, "manifests") as pool:
         yield from pool.map(read, manifests)
 
 
-def _live(io: FileIO, manifest: ManifestFile) -> list[str]:
-    found = [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
+def sizes_of(io: FileIO, paths: Sequence[str]) -> dict[str, int]:
+    """Bytes of files, each asked for; raises as ``manifests_of``."""
+    with ThreadPoolExecutor(_AT_ONCE, "sizes") as pool:
+        return dict(zip(paths, pool.map(lambda path: len(io.new_input(path)), paths), strict=True))
+
+
+def _live(io: FileIO, manifest: ManifestFile) -> dict[str, int]:
+    found = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
     expected = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
     if (
         len(found) < expected
@@ -55,7 +63,7 @@ def _live(io: FileIO, manifest: ManifestFile) -> list[str]:
         raise RetryableError(
             f"the manifest {manifest.manifest_path} has {len(found)} of {expected} files; it is damaged"
         )
-    return found
+    return {file.file_path: file.file_size_in_bytes for file in found}
 
 
 def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> list[str]:

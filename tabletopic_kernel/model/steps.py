@@ -35,6 +35,8 @@ class Step(StrEnum):
     SWEEP = "sweep"  # files of finished epochs are about to be looked for
     DELETE = "delete"  # one of several files has been deleted
     SWEPT = "swept"  # they are gone, nobody has noted it
+    EXPIRE = "expire"  # snapshots to expire are chosen, nothing is sent
+    EXPIRED = "expired"  # they are gone from the metadata, their files are still there
     DRAIN = "drain"  # the worker is told to stop
 
 

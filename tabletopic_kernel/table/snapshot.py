@@ -13,10 +13,11 @@ have sent the request twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
@@ -44,6 +45,7 @@ from tabletopic_kernel.model.errors import (
     HeadMovedError,
     LostOwnershipError,
     OutcomeUnknownError,
+    RetryableError,
     StartOverError,
     TableTopicError,
     UnreadableFilesError,
@@ -62,7 +64,13 @@ from tabletopic_kernel.table.schemas.registered import (
     registered_schemas_of,
     registered_schemas_property,
 )
-from tabletopic_kernel.table.transaction import QuickTransaction, same_schemas
+from tabletopic_kernel.table.transaction import (
+    QuickTransaction,
+    lost_a_ref,
+    removal_of,
+    same_refs,
+    same_schemas,
+)
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"
@@ -347,6 +355,73 @@ class TopicTable:
         """As ``evolve``, for schemas of keys."""
         noted = registered_schemas_property(registered_schemas.values(), KEY_SCHEMAS_PROPERTY)
         self._change(self._schema_updates(schema, noted), epoch)
+
+    def expire(
+        self, planned: Ledger, choose: Callable[[TableMetadata], Sequence[int]]
+    ) -> tuple[frozenset[int], bool]:
+        """Take the snapshots that ``choose`` names out of the metadata, if the ledger is as planned.
+
+        Returns:
+            Which went; and whether files that only these reach may go.
+
+        Why this is safe: the looks of a commit come first, and the request arrives only where each branch
+        and tag is as it was looked at. Nothing is sent again: whatever the answer is, the metadata says
+        whether the snapshots are gone. The files may go unless somebody's new tag went with a snapshot,
+        which a REST catalog cannot be asked to refuse: then they are all that is left of it.
+
+        Raises:
+            HeadMovedError: the catalog refused it, another writer was first; nothing was done.
+            RetryableError: the catalog does not answer, or took nothing.
+            ActionNeededError: it does not let us, or lacks this kind of change. Others as ``commit``.
+        """
+        self.reload()
+        self._check_not_behind_its_ledger()
+        self._check_planned_on(planned, planned.epoch)
+        planned_on = Table(
+            self.table.name(),
+            self.table.metadata,
+            self.table.metadata_location,
+            self.table.io,
+            self.table.catalog,
+        )
+        ids = frozenset(choose(planned_on.metadata))
+        if not ids:
+            return ids, True
+        reach(Step.EXPIRE)
+        failure: Exception | None = None
+        try:
+            self.table._do_commit(removal_of(planned_on.metadata, ids), same_refs(planned_on.metadata, ids))
+        except Exception as error:  # whatever it is, the catalog may have done it
+            failure = error
+        self.reload()
+        if any(one.snapshot_id in ids for one in self.table.metadata.snapshots):
+            raise self._not_expired(failure) from failure
+        reach(Step.EXPIRED)
+        return ids, not self._lost_a_ref(planned_on, ids)
+
+    def _not_expired(self, failure: Exception | None) -> TableTopicError:
+        if isinstance(failure, CommitFailedException):
+            locked = lock_trouble(failure, self.table.catalog, self.table.name())
+            return locked or HeadMovedError(str(failure))
+        if failure is None:
+            return RetryableError(
+                f"the catalog has expired no snapshot of {self.identifier}, and said it had"
+            )
+        if (found := sort_error(failure, CATALOG)) is not None:
+            return found.error()
+        return ActionNeededError(
+            f"the catalog does not expire snapshots of {self.identifier} ({type(failure).__name__}: "
+            f"{plain(failure)}); set maintenance to off, and let the catalog see to it"
+        )
+
+    def _lost_a_ref(self, before: Table, ids: frozenset[int]) -> bool:
+        """Whether a branch or tag may have gone with the snapshots ``ids``: see ``same_refs``."""
+        if not isinstance(self.table.catalog, RestCatalog):
+            return False
+        try:
+            return lost_a_ref(before, self.table.metadata, ids)
+        except (OSError, ValueError):
+            return True
 
     def gone(self) -> ActionNeededError:
         """The error of a table that is no longer in the catalog."""

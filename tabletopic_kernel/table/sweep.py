@@ -1,11 +1,14 @@
-"""Removal of data files, with the proof that nobody needs them (I10): the one door for it.
+"""Removal of files, with the proof that nobody needs them (I10): the one door for it.
 
-Nothing else in this package deletes a data file. ADR 0015 has the proof and what it costs; in short: an epoch
-that has ended commits no more (I5), so a file of it that no snapshot of newer metadata reaches is never
-needed again. Locations are compared in one normal form, however tables, catalogs and listings spell them.
+Longer than other modules, as every deletion is to be read in one place: nothing else in this package deletes
+a table's file. ADR 0015 has the proof and what it costs; in short: an epoch that has ended commits no more
+(I5), so a file of it that no snapshot of newer metadata reaches is never needed again; and nobody can bring
+back a snapshot that is gone. Locations are compared in one normal form, however tables, catalogs and listings
+spell them.
 
-Entry points: ``sweep`` for what finished epochs left, ``remove_unsent`` for what its own writer gives up.
-Neither has state of its own, so both may be driven by any history of a table.
+Entry points: ``sweep`` for what finished epochs left, ``remove_expired`` for what expired snapshots reached,
+``remove_unsent`` for what its own writer gives up. None has state of its own, so they may be driven by any
+history of a table.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel.clients.catalog import delete_files, lends_keys, list_files, reachable
+from tabletopic_kernel.clients.catalog import delete_files, lends_keys, list_files, list_infos, reachable
 from tabletopic_kernel.clients.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
-from tabletopic_kernel.pipeline.write import epochs_root
+from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table.snapshot import ledger_of, newest_epoch, summary
 
 # Names of one kind of storage: the same file may be named by any of them.
@@ -78,8 +83,52 @@ def file_name(location: str) -> str:
 
 _LOG = logging.getLogger(__name__)
 _EPOCH = re.compile(r"/epoch-(\d+)$")
+_OTHERS = re.compile(r"/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/epoch-\d+/")
+_GC = "gc.enabled"
 _CHUNK = 1_000  # files that are deleted on the word of one look at the catalog
 _TRIES = 3  # reads of metadata whose snapshots somebody expires meanwhile
+
+
+@dataclass(frozen=True)
+class Leavings:
+    """What only the snapshots ``ids`` of a table reached, by location: ``data`` of rows, of deletes.
+
+    ``metadata``: their manifests, lists of manifests, and statistics. The values are bytes.
+    """
+
+    ids: frozenset[int]
+    data: Mapping[str, int] = field(default_factory=dict)
+    metadata: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """How many ``files`` went, of how many ``bytes``; ``outside``: stay, as they are not in own folders."""
+
+    files: int = 0
+    bytes: int = 0
+    outside: int = 0
+    paths: tuple[str, ...] = ()
+
+    def __add__(self, other: Removed) -> Removed:
+        """Both together."""
+        return Removed(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.outside + other.outside,
+            self.paths + other.paths,
+        )
+
+
+def is_collected(metadata: TableMetadata) -> bool:
+    """Whether the table's files may be removed at all: ``gc.enabled`` is false where others share them."""
+    return metadata.properties.get(_GC, "true").strip().lower() != "false"
+
+
+def metadata_root(metadata: TableMetadata) -> str:
+    """Where a table's metadata lies: manifests, their lists, statistics."""
+    path = metadata.properties.get(TableProperties.WRITE_METADATA_PATH)
+    return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
 def remove_unsent(table: Table, files: Sequence[DataFile]) -> int:
@@ -92,7 +141,7 @@ def remove_unsent(table: Table, files: Sequence[DataFile]) -> int:
     Raises:
         RetryableError: the storage does not let us.
     """
-    return delete_files(table, [file.file_path for file in files])
+    return len(delete_files(table, [file.file_path for file in files]))
 
 
 def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog | None = None) -> int:
@@ -120,16 +169,92 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     def newest() -> Table:
         return _ended(table, catalog or table.catalog, before_epoch)
 
-    candidates = _Candidates(str(table.metadata.table_uuid), _listed(table, after_epoch, before_epoch))
-    if not candidates.epochs:
-        return 0
-    candidates.keep_reached(newest)
-    candidates.keep_doubtful(".".join(table.name()))
-    gone, trouble = 0, None
+    return _swept(table, after_epoch, before_epoch, newest).files
+
+
+def _swept(table: Table, after_epoch: int, before_epoch: int, newest: Callable[[], Table]) -> Removed:
+    epochs, sizes = _listed(table, after_epoch, before_epoch)
+    candidates = _Candidates(str(table.metadata.table_uuid), epochs)
+    if candidates.epochs:
+        candidates.keep_reached(newest)
+        candidates.keep_doubtful(".".join(table.name()))
+    return _remove(table, candidates, sizes, newest)
+
+
+def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None = None) -> Removed:
+    """Delete what only expired snapshots reached, data and metadata; tells what went.
+
+    Args:
+        table: as loaded at any time; it says which table is meant, newer metadata is loaded here.
+        expired: collected before these snapshots were taken out of the metadata.
+        catalog: for who removes beside a thread that uses the table's own.
+
+    Why this is safe: each file was one of this table's snapshots', which are gone from the newest metadata,
+    so nobody can make one of them a branch, a tag or the head again. What any snapshot of that metadata
+    reaches is kept, as in ``sweep``, and it is loaded again right before each thousand files. A file that is
+    staged, or of a commit under way, was in no snapshot yet, so it is none of these: names of staged files
+    are new, and nothing is expired while it is open whether a commit arrived. Only files below the table's
+    own folders go; another table's that rows were taken from with their files lie elsewhere. Doubt deletes
+    nothing: a table that is another one, snapshots that are still there or again, ``gc.enabled`` that is
+    false, a manifest that cannot be read.
+
+    Raises: as ``sweep``.
+    """
+
+    def newest() -> Table:
+        fresh = _same(table, catalog or table.catalog)
+        name = ".".join(table.name())
+        if any(one.snapshot_id in expired.ids for one in fresh.metadata.snapshots):
+            raise StartOverError(f"{name} has snapshots that were to expire: their files stay")
+        if not is_collected(fresh.metadata):
+            raise StartOverError(f"files of {name} are not to be removed: gc.enabled is false")
+        return fresh
+
+    own, outside = own_files(table.metadata, expired)
+    candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
+    return replace(_remove(table, candidates, own, newest), outside=outside)
+
+
+def removable(table: Table, expired: Leavings) -> Removed:
+    """What ``remove_expired`` would remove of a ``table`` without these snapshots; removes nothing."""
+    own, outside = own_files(table.metadata, expired)
+    candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
+    candidates.keep_reached(lambda: table)
+    left = {path: own[path] for path in sorted(candidates.epochs)}
+    return Removed(len(left), sum(left.values()), outside, tuple(left))
+
+
+def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int], int]:
+    """Those of the files that lie in the table's own folders, with their bytes; how many do not.
+
+    Folders of epochs below another uuid are another table topic's that has the same ``write.data.path``.
+    """
+    place = normal_location(metadata.location)
+    own_epochs = f"/{metadata.table_uuid}/"
+    data, of_metadata = (
+        (place, normal_location(data_root(metadata))),
+        normal_location(metadata_root(metadata)),
+    )
+    found: dict[str, int] = {}
+    for files, roots in ((expired.data, data), (expired.metadata, (of_metadata,))):
+        for path, size in files.items():
+            normal = normal_location(path)
+            others = _OTHERS.search(normal) is not None and own_epochs not in normal
+            if not others and any(normal.startswith(f"{root}/") for root in roots):
+                found[path] = size
+    return found, len(expired.data) + len(expired.metadata) - len(found)
+
+
+def _remove(
+    table: Table, candidates: _Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
+) -> Removed:
+    """Delete the candidates that metadata loaded right before each thousand does not reach."""
+    gone, trouble = Removed(), None
     for chunk in _chunks(sorted(candidates.epochs)):
         candidates.keep_reached(newest)
         try:
-            gone += delete_files(table, [path for path in chunk if path in candidates.epochs])
+            removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
+            gone += Removed(len(removed), sum(sizes.get(path, 0) for path in removed), paths=tuple(removed))
         except RetryableError as error:  # a file that cannot be deleted does not keep the others
             trouble = trouble or error
     if trouble is not None:
@@ -137,22 +262,34 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     return gone
 
 
-def _listed(table: Table, after_epoch: int, before_epoch: int) -> dict[str, int]:
-    """Files in the folders of the epochs in between, with their epoch.
+def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Files in the folders of the epochs in between, with their epoch; and with their bytes.
 
     Folders that lie beside the table's own, without a uuid, are of versions that named them so: nobody can
     say whose such a file is, so it stays.
     """
     found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for folder in list_files(table, epochs_root(table.metadata), recursive=False):
         match = _EPOCH.search(folder)
         if match and after_epoch < int(match[1]) < before_epoch:
-            found.update(dict.fromkeys(list_files(table, folder, recursive=True), int(match[1])))
-    return found
+            files = list_infos(table, folder, recursive=True)
+            found.update(dict.fromkeys(files, int(match[1])))
+            sizes.update({path: info.size or 0 for path, info in files.items()})
+    return found, sizes
 
 
 def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
     """The table as the catalog has it now, if it is the same and epochs below ``before_epoch`` are over."""
+    fresh = _same(table, catalog)
+    if newest_epoch(fresh.metadata) < before_epoch:
+        name = ".".join(table.name())
+        raise StartOverError(f"the table {name} has no epoch {before_epoch} any more: nothing is removed")
+    return fresh
+
+
+def _same(table: Table, catalog: Catalog) -> Table:
+    """The table as the catalog has it now, if it is the same."""
     name = ".".join(table.name())
     try:
         with reachable("the catalog"):
@@ -161,8 +298,6 @@ def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
         raise StartOverError(f"the table {name} is gone: nothing of it is removed") from error
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise StartOverError(f"the table {name} is another one now: nothing is removed")
-    if newest_epoch(fresh.metadata) < before_epoch:
-        raise StartOverError(f"the table {name} has no epoch {before_epoch} any more: nothing is removed")
     return fresh
 
 
@@ -208,7 +343,11 @@ class _Candidates:
         new = [one for one in metadata.snapshots if one.snapshot_id not in self._snapshots]
         for statistics in (*metadata.statistics, *metadata.partition_statistics):
             self._keep(statistics.statistics_path)
+        for path in (table.metadata_location, *(one.metadata_file for one in metadata.metadata_log)):
+            self._keep(path)
         manifests = manifests_of(io, new)
+        for path in (*manifests, *(one.manifest_list for one in new if one.manifest_list)):
+            self._keep(path)
         unread = [one for path, one in manifests.items() if path not in self._manifests]
         for manifest, paths in live_files(io, unread):
             for path in paths:

@@ -8,8 +8,11 @@ one id would follow. The requirements here look for that too; a REST catalog is 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import PrivateAttr
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -17,7 +20,10 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertLastAssignedFieldId,
     AssertLastAssignedPartitionId,
+    AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -63,6 +69,61 @@ def same_specs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
     specs._ids = frozenset(metadata.specs())
     last = AssertLastAssignedPartitionId(last_assigned_partition_id=metadata.last_partition_id)
     return (*same_schemas(metadata), specs, last)
+
+
+class _SameRefs(AssertTableUUID):
+    _refs: frozenset[str] = PrivateAttr(frozenset())
+    _snapshots: frozenset[int] = PrivateAttr(frozenset())
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as its base
+        super().validate(base_metadata)
+        if base_metadata is None:
+            return
+        if self._refs != frozenset(base_metadata.refs):
+            raise CommitFailedException("Requirement failed: a branch or tag was created concurrently")
+        if not self._snapshots <= {one.snapshot_id for one in base_metadata.snapshots}:
+            raise CommitFailedException("Requirement failed: snapshots were expired concurrently")
+
+
+def same_refs(metadata: TableMetadata, snapshots: Collection[int]) -> tuple[TableRequirement, ...]:
+    """Branches and tags are those of ``metadata``, each where it was, and ``snapshots`` are there.
+
+    Whoever takes a snapshot away takes along the branches and tags that name it, in PyIceberg's catalogs and
+    in Iceberg's: one that somebody makes meanwhile must not go like that. Iceberg's own requirements cannot
+    say that there is no other; for a REST catalog see ``lost_a_ref``.
+    """
+    same = _SameRefs(uuid=metadata.table_uuid)
+    same._refs, same._snapshots = frozenset(metadata.refs), frozenset(snapshots)
+    heads = (
+        AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items()
+    )
+    return (same, *heads)
+
+
+def removal_of(metadata: TableMetadata, ids: Collection[int]) -> tuple[TableUpdate, ...]:
+    """The updates that take snapshots out of the metadata, and what it says of partitions of theirs."""
+    statistics = tuple(
+        RemovePartitionStatisticsUpdate(snapshot_id=one.snapshot_id)
+        for one in metadata.partition_statistics
+        if one.snapshot_id in ids
+    )
+    return (*statistics, RemoveSnapshotsUpdate(snapshot_ids=sorted(ids)))
+
+
+def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) -> bool:
+    """Whether a branch or tag may have gone with ``snapshots``, as it was made after ``before`` was read.
+
+    The log of ``after`` tells which metadata came in between; where it does not, nobody knows.
+
+    Raises:
+        OSError, ValueError: such metadata cannot be read.
+    """
+    log = [entry.metadata_file for entry in after.metadata_log]
+    if before.metadata_location not in log:
+        return True
+    between = log[log.index(before.metadata_location) + 1 :]
+    found = (FromInputFile.table_metadata(before.io.new_input(path)) for path in between)
+    return any(ref.snapshot_id in snapshots for one in found for ref in one.refs.values())
 
 
 class QuickTransaction(Transaction):

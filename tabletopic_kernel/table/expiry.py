@@ -1,0 +1,140 @@
+"""Which snapshots of a table expire, and what only these reach. Nothing here changes or deletes anything.
+
+A snapshot stays that anybody may still ask for, by name or by time, and so does each one that the protocol
+reads: the ledger's, and the one with the highest epoch (I5). What is left expires by age. Refs stay, also
+those with a ``max_ref_age_ms``: to take a branch or tag away is for who made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import update_table_metadata
+
+from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.storage import live_files, manifests_of, sizes_of
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import PREFIX
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.snapshot import ledger_of, summary
+from tabletopic_kernel.table.sweep import Leavings, is_collected, normal_location
+from tabletopic_kernel.table.transaction import removal_of
+
+_Snapshots = Mapping[int, Snapshot]  # by id
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What is kept: snapshots younger than ``time_travel_ms``, and of each branch the newest ``at_least``."""
+
+    time_travel_ms: int
+    at_least: int
+
+    @classmethod
+    def of(cls, settings: TopicSettings) -> Retention:
+        """As a topic's settings have it."""
+        return cls(settings.time_travel_ms, settings.keep_snapshots)
+
+
+def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tuple[int, ...]:
+    """Ids of the snapshots that expire now, in the order of the metadata; none where ``gc.enabled`` is false.
+
+    Ages are told by the clock of who asks: a snapshot from the future is young. Of what a ref, the table's
+    ``history.expire.*`` properties and ``retention`` say, the longest holds.
+    """
+    if not is_collected(metadata):
+        return ()
+    age = max(retention.time_travel_ms, _number(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS))
+    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    kept = {one.snapshot_id for one in metadata.snapshots if one.timestamp_ms > now_ms - age}
+    for ref in metadata.refs.values():
+        kept.add(ref.snapshot_id)
+        if ref.snapshot_ref_type is SnapshotRefType.BRANCH:
+            at_least = max(retention.at_least, _number(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP))
+            kept.update(_of_branch(by_id, ref, at_least, now_ms))
+    kept.update(_of_ledger(by_id, metadata.current_snapshot_id))
+    return tuple(each for each in by_id if each not in kept)
+
+
+def _number(metadata: TableMetadata, name: str) -> int:
+    text = metadata.properties.get(name, "0").strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _ancestors(by_id: _Snapshots, newest: int | None) -> Iterator[Snapshot]:
+    """A snapshot and those that it was built on, as far as they are there."""
+    while newest is not None and (one := by_id.get(newest)) is not None:
+        yield one
+        newest = one.parent_snapshot_id
+
+
+def _of_branch(by_id: _Snapshots, ref: SnapshotRef, at_least: int, now_ms: int) -> Iterator[int]:
+    """The newest ancestors of a branch, and those that it keeps for longer than others are kept."""
+    at_least = max(at_least, ref.min_snapshots_to_keep or 0)
+    for index, one in enumerate(_ancestors(by_id, ref.snapshot_id)):
+        if index < at_least or one.timestamp_ms > now_ms - (ref.max_snapshot_age_ms or 0):
+            yield one.snapshot_id
+
+
+def _of_ledger(by_id: _Snapshots, head: int | None) -> Iterator[int]:
+    """The head's ancestors down to the newest ledger, and the newest snapshot of the highest epoch.
+
+    Without the first, only rows would tell whether the table was rolled back (``lineage``); without the
+    second, an owner that was replaced would believe that it still owns the table.
+    """
+    for one in _ancestors(by_id, head):
+        yield one.snapshot_id
+        if ledger_of(one) is not None:
+            break
+    claims = [(_epoch(one), one.sequence_number or 0, each) for each, one in by_id.items()]
+    if claims and (newest := max(claims))[0]:
+        yield newest[2]
+
+
+def _epoch(snapshot: Snapshot) -> int:
+    return int(summary(snapshot).get(f"{PREFIX}epoch", 0))
+
+
+def without(table: Table, ids: Collection[int]) -> Table:
+    """The table as it would be once these snapshots have expired."""
+    metadata = (
+        update_table_metadata(table.metadata, removal_of(table.metadata, ids)) if ids else table.metadata
+    )
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def leavings(table: Table, ids: Collection[int]) -> Leavings:
+    """What only the snapshots ``ids`` reach, as far as this metadata tells.
+
+    Manifests that another snapshot has are not read. Files in the others may be reached by other snapshots
+    all the same: these are candidates, and who removes them looks that up.
+
+    Raises:
+        RetryableError: the storage does not answer, or a list or a manifest cannot be read.
+        ActionNeededError: as ``reachable``.
+    """
+    metadata, io = table.metadata, table.io
+    gone = [one for one in metadata.snapshots if one.snapshot_id in ids]
+    kept = [one for one in metadata.snapshots if one.snapshot_id not in ids]
+    data: dict[str, int] = {}
+    try:
+        with reachable("the storage", lent=lends_keys(table)):
+            shared = set(map(normal_location, manifests_of(io, kept))) if gone else set()
+            only = [
+                one for path, one in manifests_of(io, gone).items() if normal_location(path) not in shared
+            ]
+            for _, found in live_files(io, only):
+                data.update(found)
+            files = sizes_of(io, [one.manifest_list for one in gone if one.manifest_list])
+    except FileNotFoundError as error:
+        raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
+    files |= {one.manifest_path: one.manifest_length for one in only}
+    for statistics in (*metadata.statistics, *metadata.partition_statistics):
+        if statistics.snapshot_id in ids:
+            files[statistics.statistics_path] = statistics.file_size_in_bytes
+    return Leavings(frozenset(ids), data, files)

@@ -1,0 +1,543 @@
+"""Expiry: which snapshots go, and that no file goes which anything still needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetSnapshotRefUpdate
+
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    LostOwnershipError,
+    RetryableError,
+    StartOverError,
+)
+from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.table import sweep as door
+from tabletopic_kernel.table.expiry import Retention, leavings, to_expire, without
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import Removed, normal_location, remove_expired
+from tests.table.histories import place_of
+from tests.table.samples import FlakyCatalog, answer_lost, never_arrived, refused, sent_twice, write_rows
+from tests.table.test_sweep import committed
+
+_NONE = Retention(0, 1)
+_LATER = 10**15  # ms; everything is old then
+
+
+class Life:
+    """A table with some commits, and what its owner expires."""
+
+    def __init__(self, table: TopicTable, ledger: Ledger, commits: int = 6) -> None:
+        self.table, self.ledger = table, ledger
+        for _ in range(commits):
+            self.commit()
+
+    def commit(self) -> None:
+        """One more batch."""
+        _, self.ledger = committed(self.table, self.ledger)
+
+    def foreign(self) -> Table:
+        """The same table in other hands."""
+        return self.table.table.catalog.load_table(self.table.table.name())
+
+    def metadata(self) -> TableMetadata:
+        """As it is now."""
+        return self.foreign().metadata
+
+    def expirable(self, retention: Retention = _NONE, now_ms: int = _LATER) -> set[int]:
+        """Sequence numbers of what would go."""
+        metadata = self.metadata()
+        gone = to_expire(metadata, retention, now_ms)
+        return {one.sequence_number or 0 for one in metadata.snapshots if one.snapshot_id in gone}
+
+    def expire(self, retention: Retention = _NONE) -> Removed:
+        """As the owner does: collect, commit, remove."""
+        found = self.collect(retention)
+        self.table.expire(self.ledger, lambda _: sorted(found.ids))
+        return remove_expired(self.table.table, found)
+
+    def collect(self, retention: Retention = _NONE) -> door.Leavings:
+        """What would go."""
+        fresh = self.foreign()
+        return leavings(fresh, to_expire(fresh.metadata, retention, _LATER))
+
+    def judge(self) -> None:
+        """Every file that any snapshot reaches is there, with its lists and manifests."""
+        table = self.foreign()
+        for path in reached(table):
+            assert place_of(path).exists(), path
+
+
+def reached(table: Table) -> set[str]:
+    """Whatever snapshots of the table name."""
+    found = {
+        one.statistics_path for one in (*table.metadata.statistics, *table.metadata.partition_statistics)
+    }
+    for snapshot in table.metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            found.add(manifest.manifest_path)
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            found.update(entry.data_file.file_path for entry in entries)
+    return found
+
+
+def files_below(table: Table) -> set[Path]:
+    """All that lies in the table's folder, but for metadata.json."""
+    folder = place_of(table.location())
+    return {path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".json")}
+
+
+@pytest.fixture
+def life(owned: tuple[TopicTable, Ledger]) -> Life:
+    """A claim and six commits: sequence numbers 1 to 7."""
+    return Life(*owned)
+
+
+# -- which snapshots
+
+
+def test_the_old_go_and_the_newest_stay(life: Life) -> None:
+    """By age, and as many as are to be kept at least."""
+    assert life.expirable() == {1, 2, 3, 4, 5, 6}
+    assert life.expirable(Retention(0, 3)) == {1, 2, 3, 4}
+    assert life.expirable(Retention(0, 100)) == set()
+
+
+def test_the_young_stay(life: Life) -> None:
+    """A snapshot of the last ``time_travel_ms``, and one from the future, are young."""
+    times = sorted(one.timestamp_ms for one in life.metadata().snapshots)
+    now = times[-1] + 1_000
+    assert life.expirable(Retention(now - times[2] + 1, 1), now) == {
+        number for number, at in enumerate(times, 1) if at < times[2]
+    }
+    assert life.expirable(now_ms=times[0] - 1) == set()
+
+
+def test_what_any_ref_names_stays(life: Life) -> None:
+    """Tags, and branches with as many of their ancestors as of main's."""
+    snapshots = life.metadata().snapshots
+    manage = life.foreign().manage_snapshots()
+    manage.create_tag(snapshots[1].snapshot_id, "kept").commit()
+    life.foreign().manage_snapshots().create_branch(snapshots[4].snapshot_id, "audit").commit()
+    assert life.expirable() == {1, 3, 4, 6}
+    assert life.expirable(Retention(0, 2)) == {1, 3}
+
+
+def test_a_ref_that_was_to_go_stays(life: Life) -> None:
+    """To take a tag away is for who made it, however old it may get."""
+    chosen = life.metadata().snapshots[1].snapshot_id
+    life.foreign().manage_snapshots().create_tag(chosen, "kept", max_ref_age_ms=1).commit()
+    assert 2 not in life.expirable()
+
+
+def test_a_branch_keeps_what_it_says(life: Life) -> None:
+    """Its own number and age, where these are more than the settings'."""
+    head = life.metadata().snapshots[5].snapshot_id
+    number = SetSnapshotRefUpdate(ref_name="b", type="branch", snapshot_id=head, min_snapshots_to_keep=3)
+    table = life.foreign()
+    table.catalog.commit_table(table, (), (number,))
+    assert life.expirable() == {1, 2, 3}
+    age = SetSnapshotRefUpdate(
+        ref_name="b", type="branch", snapshot_id=head, max_snapshot_age_ms=2 * _LATER, min_snapshots_to_keep=1
+    )
+    table.catalog.commit_table(table, (), (age,))
+    assert life.expirable() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "gone"),
+    [
+        ("history.expire.min-snapshots-to-keep", "4", {1, 2, 3}),
+        ("history.expire.max-snapshot-age-ms", str(2 * _LATER), set()),
+        ("history.expire.max-snapshot-age-ms", "", {1, 2, 3, 4, 5, 6}),
+        ("gc.enabled", "False", set()),
+    ],
+)
+def test_properties_of_the_table_keep_more(life: Life, name: str, value: str, gone: set[int]) -> None:
+    """What the table was told, by whomever, holds as well."""
+    with life.foreign().transaction() as change:
+        change.set_properties({name: value})
+    assert life.expirable() == gone
+
+
+def append(table: Table) -> None:
+    """Somebody else's rows."""
+    table.append(pa.table({"a": pa.array([1], pa.int32())}))
+
+
+def test_the_way_to_the_ledger_stays(life: Life) -> None:
+    """Foreign heads keep their ancestors down to the ledger, which tell that nobody rolled the table back."""
+    for _ in range(3):
+        append(life.foreign())
+    life.foreign().manage_snapshots().remove_tag(TAG).commit()
+    assert life.expirable() == {1, 2, 3, 4, 5, 6}
+    life.expire()
+    assert life.table.ledger == life.ledger
+    life.commit()
+
+
+def test_the_highest_epoch_stays(life: Life) -> None:
+    """Also where a rollback took it out of the head's ancestors: who lost the table must see that (I5)."""
+    before = life.ledger
+    head = life.metadata().current_snapshot_id
+    assert head is not None
+    life.ledger = life.ledger.claimed(2, "second")
+    life.table.claim(life.ledger, before)
+    life.foreign().manage_snapshots().set_current_snapshot(snapshot_id=head).commit()
+    life.foreign().manage_snapshots().remove_tag(TAG).commit()
+    assert 8 not in life.expirable()
+
+
+# -- the commit
+
+
+def test_the_commit_takes_them_out(life: Life) -> None:
+    """What is left has the rows and the ledger, and the files of the others are gone."""
+    rows = len(life.foreign().scan().to_arrow())
+    removed = life.expire()
+    assert [one.sequence_number for one in life.metadata().snapshots] == [7]
+    assert removed.files > 5
+    assert removed.bytes > 0
+    assert len(life.foreign().scan().to_arrow()) == rows
+    life.judge()
+    life.commit()
+
+
+def test_everything_that_is_left_is_reached(life: Life) -> None:
+    """Lists, manifests and files that a rewrite left behind go; nothing that is reached does."""
+    table = life.foreign()
+    table.overwrite(table.scan().to_arrow())
+    life.expire()
+    life.commit()
+    life.expire()
+    assert files_below(life.foreign()) == {place_of(path) for path in reached(life.foreign())}
+
+
+@pytest.mark.parametrize("fault", [answer_lost, sent_twice])
+def test_a_lost_answer_is_settled_by_a_look(life: Life, fault: Callable[..., Any]) -> None:
+    """The snapshots are gone: that is what counts."""
+    _flaky(life, fault)
+    assert life.expire().files > 0
+    assert len(life.metadata().snapshots) == 1
+    life.judge()
+
+
+@pytest.mark.parametrize(("fault", "error"), [(never_arrived, RetryableError), (refused, HeadMovedError)])
+def test_what_did_not_arrive_removes_nothing(
+    life: Life, fault: Callable[..., Any], error: type[Exception]
+) -> None:
+    """Nothing is done; next time."""
+    files = files_below(life.foreign())
+    _flaky(life, fault)
+    with pytest.raises(error):
+        life.expire()
+    assert len(life.metadata().snapshots) == 7
+    assert files_below(life.foreign()) == files
+
+
+def _flaky(life: Life, *faults: Callable[..., Any]) -> None:
+    flaky = FlakyCatalog(life.table.table.catalog, list(faults))
+    found = TopicTable.load(flaky, life.table.table.name(), life.ledger.topic)  # type: ignore[arg-type]
+    assert found is not None
+    life.table = found
+
+
+def test_a_catalog_that_cannot_says_so(life: Life) -> None:
+    """A catalog that lacks this change is named, with what to do."""
+
+    def lacks(_: Any) -> Any:
+        raise NotImplementedError("remove-snapshots")
+
+    _flaky(life, lacks)
+    with pytest.raises(ActionNeededError, match=r"does not expire snapshots .*maintenance to off"):
+        life.expire()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        append,
+        lambda table: (
+            table.manage_snapshots().create_tag(table.metadata.snapshots[1].snapshot_id, "new").commit()
+        ),
+        lambda table: (
+            table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
+        ),
+        lambda table: (
+            table.manage_snapshots()
+            .set_current_snapshot(snapshot_id=table.metadata.snapshots[3].snapshot_id)
+            .commit()
+        ),
+    ],
+)
+def test_who_comes_in_between_is_seen(life: Life, act: Callable[[Table], None]) -> None:
+    """Rows, a new tag, another expiry, a rollback: the request does not fit any more, and does nothing."""
+
+    def between(commit: Callable[[], Any]) -> Any:
+        act(life.foreign())
+        return commit()
+
+    _flaky(life, between)
+    with pytest.raises(HeadMovedError):
+        life.expire()
+    life.judge()
+    assert len(life.metadata().snapshots) >= 6
+
+
+def test_an_owner_that_was_replaced_expires_nothing(life: Life) -> None:
+    """As it commits nothing."""
+    found = life.collect()
+    life.table.claim(life.ledger.claimed(2, "second"), life.ledger)
+    with pytest.raises(LostOwnershipError):
+        life.table.expire(life.ledger, lambda _: sorted(found.ids))
+
+
+def test_a_table_that_was_rolled_back_is_left_alone(life: Life) -> None:
+    """A person decides first."""
+    found = life.collect()
+    back = life.metadata().snapshots[2].snapshot_id
+    life.foreign().manage_snapshots().set_current_snapshot(snapshot_id=back).commit()
+    with pytest.raises(ActionNeededError, match="ledger"):
+        life.table.expire(life.ledger, lambda _: sorted(found.ids))
+
+
+# -- the files
+
+
+def drop_rows(life: Life) -> None:
+    """Somebody rewrites all rows, so that all files before are those of old snapshots."""
+    table = life.foreign()
+    table.overwrite(table.scan().to_arrow())
+    life.commit()
+
+
+def test_metadata_is_looked_at_again_before_files_go(life: Life) -> None:
+    """A file that somebody has put into the table again since is kept, as is the snapshot that came back."""
+    drop_rows(life)
+    found = life.collect()
+    back = max(found.data)
+    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    life.foreign().add_files([back], check_duplicate_files=False)
+    remove_expired(life.table.table, found)
+    assert place_of(back).exists()
+    assert not any(place_of(path).exists() for path in found.data if path != back)
+    life.judge()
+
+
+def test_metadata_is_looked_at_before_each_thousand(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only before the first."""
+    drop_rows(life)
+    monkeypatch.setattr(door, "_CHUNK", 1)
+    found = life.collect()
+    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    back, real, seen = max(found.data), door.delete_files, []
+
+    def and_then(table: Table, paths: list[str]) -> list[str]:
+        if not seen:
+            life.foreign().add_files([back], check_duplicate_files=False)
+        seen.append(paths)
+        return real(table, paths)
+
+    monkeypatch.setattr(door, "delete_files", and_then)
+    remove_expired(life.table.table, found)
+    assert len(seen) > 2
+    assert place_of(back).exists()
+    life.judge()
+
+
+def test_snapshots_that_are_still_there_keep_their_files(life: Life) -> None:
+    """No file goes on the word of a commit that the metadata does not show."""
+    drop_rows(life)
+    with pytest.raises(StartOverError, match="were to expire"):
+        remove_expired(life.table.table, life.collect())
+    life.judge()
+
+
+def test_another_table_keeps_its_files(life: Life) -> None:
+    """Dropped and made again under the name."""
+    drop_rows(life)
+    found, before = life.collect(), life.foreign()
+    before.catalog.drop_table(before.name())
+    before.catalog.create_table(before.name(), before.schema())
+    with pytest.raises(StartOverError, match="another one"):
+        remove_expired(before, found)
+    before.catalog.drop_table(before.name())
+    with pytest.raises(StartOverError, match="gone"):
+        remove_expired(before, found)
+    assert all(place_of(path).exists() for path in found.data)
+
+
+def test_files_of_a_table_that_shares_them_stay(life: Life) -> None:
+    """``gc.enabled`` says that the files are not the table's alone, also when it comes late."""
+    drop_rows(life)
+    found = life.collect()
+    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    with life.foreign().transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    with pytest.raises(StartOverError, match=r"gc\.enabled"):
+        remove_expired(life.table.table, found)
+    assert all(place_of(path).exists() for path in found.data)
+
+
+def test_files_elsewhere_stay(life: Life, tmp_path: Path) -> None:
+    """Another table's file, of which rows were added; a shared data folder's, of another table's epochs."""
+    taken = place_of(write_rows(life.table, 2, epoch=1)[0].file_path)
+    shared = tmp_path / "shared"
+    other = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    names = [tmp_path / "elsewhere.parquet", shared / other / "epoch-00000001" / "x.parquet"]
+    own = [shared / "own.parquet", shared / str(life.metadata().table_uuid) / "epoch-00000001" / "y.parquet"]
+    with life.foreign().transaction() as change:
+        change.set_properties({"write.data.path": f"file://{shared}"})
+    for path in (*names, *own):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(taken.read_bytes())
+    life.foreign().add_files([f"file://{path}" for path in (*names, *own)])
+    drop_rows(life)
+    removed = life.expire()
+    assert removed.outside == 2
+    assert all(path.exists() for path in names)
+    assert not any(path.exists() for path in own)
+
+
+def test_metadata_elsewhere_stays(life: Life, tmp_path: Path) -> None:
+    """Manifests go where the table has its metadata now, and nowhere else."""
+    drop_rows(life)
+    found = life.collect()
+    with life.foreign().transaction() as change:
+        change.set_properties({"write.metadata.path": f"file://{tmp_path}/moved"})
+    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    removed = remove_expired(life.table.table, found)
+    assert removed.outside == len(found.metadata)
+    assert all(place_of(path).exists() for path in found.metadata)
+
+
+def test_a_manifest_that_cannot_be_read_keeps_all(life: Life) -> None:
+    """Before, so that nothing expires; and after, so that nothing is removed."""
+    drop_rows(life)
+    found = life.collect()
+    manifest = place_of(max(path for path in found.metadata if "-m" in path))
+    content = manifest.read_bytes()
+    manifest.unlink()
+    with pytest.raises(RetryableError):
+        life.collect()
+    manifest.write_bytes(content)
+    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    head = life.foreign().current_snapshot()
+    assert head is not None
+    place_of(head.manifests(life.foreign().io)[0].manifest_path).unlink()
+    from pyiceberg.manifest import clear_manifest_cache
+
+    clear_manifest_cache()
+    with pytest.raises(RetryableError):
+        remove_expired(life.table.table, found)
+    assert all(place_of(path).exists() for path in found.data)
+
+
+def test_staged_files_are_none_of_these(life: Life) -> None:
+    """What the owner has staged was in no snapshot; it can be committed after the expiry."""
+    drop_rows(life)
+    staged = write_rows(life.table, 3, epoch=1)
+    life.expire()
+    assert all(place_of(file.file_path).exists() for file in staged)
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file:{}", "file:///{}"])
+def test_however_a_file_is_spelt(life: Life, spelling: str) -> None:
+    """A snapshot that names the file in another way keeps it."""
+    file = max(life.foreign().inspect.files()["file_path"].to_pylist())
+    drop_rows(life)
+    elsewhere = place_of(file).with_name("spelt.parquet")
+    elsewhere.write_bytes(place_of(file).read_bytes())
+    life.foreign().add_files([f"file://{elsewhere}"])
+    drop_rows(life)
+    life.foreign().add_files([spelling.format(elsewhere)], check_duplicate_files=False)
+    life.commit()
+    life.expire()
+    assert elsewhere.exists()
+    assert normal_location(spelling.format(elsewhere)) == normal_location(f"file://{elsewhere}")
+
+
+def test_statistics_go_with_their_snapshot(life: Life) -> None:
+    """Those of a snapshot that is kept stay."""
+    files, table = {}, life.foreign()
+    for index, one in ((0, life.metadata().snapshots[0]), (-1, life.metadata().snapshots[-1])):
+        for kind in ("stats", "parts"):
+            path = place_of(table.location()) / "metadata" / f"{one.snapshot_id}-{kind}.puffin"
+            path.write_bytes(b"x" * 7)
+            files[index, kind] = path
+        blob = BlobMetadata(
+            type="apache-datasketches-theta-v1", snapshot_id=one.snapshot_id, sequence_number=1, fields=[1]
+        )
+        statistics = StatisticsFile(
+            snapshot_id=one.snapshot_id,
+            statistics_path=f"file://{files[index, 'stats']}",
+            file_size_in_bytes=7,
+            file_footer_size_in_bytes=1,
+            blob_metadata=[blob],
+        )
+        with table.update_statistics() as change:
+            change.set_statistics(statistics)
+        partitions = PartitionStatisticsFile(
+            snapshot_id=one.snapshot_id,
+            statistics_path=f"file://{files[index, 'parts']}",
+            file_size_in_bytes=7,
+        )
+        update = SetPartitionStatisticsUpdate(partition_statistics=partitions)
+        table.catalog.commit_table(table, (), (update,))
+        table.refresh()
+    life.expire()
+    assert {key for key, path in files.items() if path.exists()} == {(-1, "stats"), (-1, "parts")}
+    assert len(life.metadata().partition_statistics) == 1
+
+
+def test_a_dry_run_tells_the_same(life: Life) -> None:
+    """What would go, and nothing goes."""
+    drop_rows(life)
+    found, there = life.collect(), files_below(life.foreign())
+    told = door.removable(without(life.foreign(), found.ids), found)
+    assert files_below(life.foreign()) == there
+    removed = life.expire()
+    assert (told.files, told.bytes) == (removed.files, removed.bytes)
+    assert sorted(told.paths) == sorted(removed.paths)
+
+
+def test_a_tag_that_went_with_a_snapshot_keeps_the_files(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A REST catalog cannot be asked to refuse: what came in between is looked up in the log of metadata."""
+    monkeypatch.setattr("tabletopic_kernel.table.snapshot.RestCatalog", FlakyCatalog)
+    found = life.collect()
+
+    def tag_first(commit: Callable[[], Any]) -> Any:
+        table = life.foreign()
+        table.manage_snapshots().create_tag(min(found.ids), "new").commit()
+        return commit()
+
+    def lenient(_: TableMetadata, __: Any) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr("tabletopic_kernel.table.snapshot.same_refs", lenient)
+    _flaky(life, tag_first)
+    assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, False)
+
+
+def test_without_a_race_files_may_go(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a REST catalog too: properties that changed meanwhile are no reason."""
+    monkeypatch.setattr("tabletopic_kernel.table.snapshot.RestCatalog", FlakyCatalog)
+    found = life.collect()
+
+    def change_first(commit: Callable[[], Any]) -> Any:
+        with life.foreign().transaction() as change:
+            change.set_properties({"x": "y"})
+        return commit()
+
+    _flaky(life, change_first)
+    assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, True)
