@@ -230,6 +230,16 @@ def duckdb_secret(properties: Mapping[str, str], environ: Mapping[str, str] = os
     }
 
 
+def maintains_itself(properties: Mapping[str, str]) -> bool:
+    """Whether the catalog compacts and expires its tables by itself, as S3 Tables do.
+
+    >>> maintains_itself({"rest.signing-name": "s3tables"}), maintains_itself({"warehouse": "s3://lake"})
+    (True, False)
+    """
+    arn = properties.get("warehouse", "")
+    return properties.get("rest.signing-name") == "s3tables" or arn.startswith("arn:aws:s3tables:")
+
+
 def _keys_of(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     names = {
         "KEY_ID": "AWS_ACCESS_KEY_ID",

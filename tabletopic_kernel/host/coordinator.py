@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from functools import partial
 
+from tabletopic_kernel.host.expiry import Expiries
 from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, StagedBatches, WorkerListener
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.replay import Replays
@@ -79,6 +80,7 @@ class Coordinator:
         self._report = Reporter(topic, table, settings.commit_interval_ms, services)
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
+        self._expiries = Expiries(settings, services, self._report)
         self._worker: Worker | None = None
         self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.now_ms)
@@ -169,6 +171,9 @@ class Coordinator:
             self._fire(due)
         elif self._can_replay():
             self._replay_some()
+        elif self._can_expire():
+            assert self._owner is not None
+            self._expiries.step(self._owner)
         self._sweep_if_due()
         if self._may_have_recovered and self.state is State.RUNNING and not self._schedule.is_in_doubt:
             self._may_have_recovered = False
@@ -257,6 +262,7 @@ class Coordinator:
             self._report.gap(owner.gap, skipped=True)
         self._report.owned(owner.ledger)
         self._schedule.owned(sweeps=owner.is_sweep_due)
+        self._expiries.owned()
         return Event.OWNED
 
     def _start_worker(self) -> Event | None:
@@ -316,6 +322,7 @@ class Coordinator:
             owner.settle_letters()
             self._replays.committed()
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
+        self._expiries.committed()
         self._staged.remove(len(done.batches))
         if self._state is State.COMMITTING:  # on the way out the trouble is still why
             self._report.clear_error()
@@ -348,7 +355,14 @@ class Coordinator:
         if request.work == "compact":
             pass
         else:
-            pass
+            self._expiries.ask(request)
+
+    def _can_expire(self) -> bool:
+        """While it is not open whether a commit arrived: a file of it would be in no snapshot, or in one."""
+        owner = self._owner
+        if owner is None or owner.pending is not None or self._ending or self._replays.is_in_round:
+            return False
+        return self.state in (State.RUNNING, State.STAGED) and self._expiries.has_work(owner)
 
     def _replay_some(self) -> None:
         assert self._owner is not None

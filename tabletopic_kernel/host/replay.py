@@ -172,6 +172,11 @@ class Replays:
         """Whether a round can be made now."""
         return self._staged is None and bool(self._asked or self._current)
 
+    @property
+    def is_in_round(self) -> bool:
+        """Whether letters are marked whose rows are not committed yet."""
+        return self._staged is not None
+
     def step(self, owner: Owner) -> StagedBatch | None:
         """One round; rows to stage, or None when the replay is over."""
         request = self._current.request if self._current else self._asked.popleft()

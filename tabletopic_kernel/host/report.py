@@ -22,6 +22,7 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.table.sweep import Removed
 
 _RATE_WINDOW_S = 10.0
 _SAMPLES = 5  # refused records that an event shows
@@ -133,6 +134,43 @@ class Reporter:
         """A replay is over."""
         self.write(
             events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=error)
+        )
+
+    def expired(
+        self,
+        removed: Removed,
+        *,
+        request_id: str | None,
+        dead_letters: bool = False,
+        snapshots: int = 0,
+        kept: int = 0,
+        error: str | None = None,
+    ) -> None:
+        """Snapshots have expired, and the files that only they needed are gone."""
+        self.write(
+            events.Expired(
+                **self._stamp(),
+                request_id=request_id,
+                dead_letters=dead_letters,
+                snapshots=snapshots,
+                kept=kept,
+                files=removed.files,
+                bytes=removed.bytes,
+                outside=removed.outside,
+                error=error,
+            )
+        )
+
+    def orphans_removed(self, removed: Removed, *, request_id: str | None, error: str | None) -> None:
+        """Files that no snapshot needs are gone."""
+        self.write(
+            events.OrphansRemoved(
+                **self._stamp(),
+                request_id=request_id,
+                files=removed.files,
+                bytes=removed.bytes,
+                error=error,
+            )
         )
 
     def commit_asked(self) -> None:

@@ -58,6 +58,11 @@ class DeadLetters:
         """The newest epoch that wrote letters, or claimed them; 0 where nobody has."""
         return self.table.newest_epoch if self.table else 0
 
+    @property
+    def ledger(self) -> Ledger | None:
+        """The table's ledger as this owner left it; None while they are not settled."""
+        return self._ledger
+
     def load(self) -> bool:
         """Find the table; whether there is one.
 

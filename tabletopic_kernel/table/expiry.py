@@ -7,24 +7,33 @@ those with a ``max_ref_age_ms``: to take a branch or tag away is for who made it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+import pyarrow.fs as pafs
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
-from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog import lends_keys, list_infos, reachable
 from tabletopic_kernel.clients.storage import live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.table.snapshot import ledger_of, summary
-from tabletopic_kernel.table.sweep import Leavings, is_collected, normal_location
+from tabletopic_kernel.table.sweep import Leavings, is_collected, metadata_root, normal_location
 from tabletopic_kernel.table.transaction import removal_of
 
+_OLD_MS = 3 * 86_400_000  # of a stray
+_METADATA = (".avro", ".metadata.json", ".stats", ".puffin")
+_DATA = (".parquet", ".orc", ".avro", ".puffin")
+_IS_METADATA = re.compile(r"\.metadata\.json(?:\.gz)?$")
+_EPOCHS = re.compile(r"/epoch-\d+/")
 _Snapshots = Mapping[int, Snapshot]  # by id
 
 
@@ -138,3 +147,60 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
         if statistics.snapshot_id in ids:
             files[statistics.statistics_path] = statistics.file_size_in_bytes
     return Leavings(frozenset(ids), data, files)
+
+
+def strays(table: Table, now_ms: int) -> Leavings:
+    """Files that lie in the table's folders, older than three days, that may be named by nothing.
+
+    Only what is certainly this table's, and of no writer that is still at work:
+
+    - Manifests, their lists, statistics and old metadata, where all metadata in that folder is of this
+      table's uuid, and its newest is there too. Another table in the folder would have its own there.
+    - Data files, where the former holds, both lie below the table's location, and no metadata lies among
+      the data. Not in folders of epochs: those of this table are for the sweep, and others are not its own.
+    - The storage tells when it was written. A commit names its files within three days of that, or never.
+
+    What is named is among them: who removes them looks that up.
+
+    Raises:
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
+    metadata, root = table.metadata, metadata_root(table.metadata)
+    nothing = Leavings(frozenset())
+    there = list_infos(table, root, recursive=True)
+    if not is_collected(metadata) or not _is_alone(table, there):
+        return nothing
+    old = {path: info.size or 0 for path, info in there.items() if _is_old(info, now_ms)}
+    named = {path: size for path, size in old.items() if path.endswith(_METADATA)}
+    folder, location = data_root(metadata), normal_location(metadata.location)
+    is_below = normal_location(folder).startswith(f"{location}/")
+    if not is_below or normal_location(root) != f"{location}/metadata":
+        return Leavings(frozenset(), {}, named)
+    files = list_infos(table, folder, recursive=True)
+    if any(_IS_METADATA.search(path) for path in files):
+        return Leavings(frozenset(), {}, named)
+    data = {
+        path: info.size or 0
+        for path, info in files.items()
+        if path.endswith(_DATA) and not _EPOCHS.search(path) and _is_old(info, now_ms)
+    }
+    return Leavings(frozenset(), data, named)
+
+
+def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
+    """Whether all metadata in a table's folder is its own, its newest among it."""
+    found = {path for path in there if _IS_METADATA.search(path)}
+    if normal_location(table.metadata_location) not in set(map(normal_location, found)):
+        return False
+    uuid = table.metadata.table_uuid
+    try:
+        with reachable("the storage", lent=lends_keys(table)):
+            return all(
+                FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in found
+            )
+    except (FileNotFoundError, ValueError):  # removed meanwhile, or damaged: nobody can tell whose it was
+        return False
+
+
+def _is_old(info: pafs.FileInfo, now_ms: int) -> bool:
+    return info.mtime_ns is not None and info.mtime_ns // 1_000_000 < now_ms - _OLD_MS

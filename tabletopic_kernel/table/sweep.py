@@ -215,6 +215,33 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
     return replace(_remove(table, candidates, own, newest), outside=outside)
 
 
+def remove_strays(table: Table, found: Leavings, *, catalog: Catalog | None = None) -> Removed:
+    """Delete files that lie among this table's and that nothing of it names; tells what went.
+
+    Args:
+        table: as in ``remove_expired``.
+        found: by ``expiry.strays``, which says why these are this table's and nobody is about to name them.
+        catalog: as in ``remove_expired``.
+
+    Raises: as ``sweep``.
+    """
+
+    def newest() -> Table:
+        fresh = _same(table, catalog or table.catalog)
+        if not is_collected(fresh.metadata):
+            raise StartOverError(f"files of {'.'.join(table.name())} are to stay: gc.enabled is false")
+        return fresh
+
+    own, _ = own_files(table.metadata, found)
+    candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
+    return _remove(table, candidates, own, newest)
+
+
+def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Removed:
+    """As ``sweep``, of all epochs before, those that were swept too: expiry may have left files of these."""
+    return _swept(table, 0, before_epoch, lambda: _ended(table, catalog, before_epoch))
+
+
 def removable(table: Table, expired: Leavings) -> Removed:
     """What ``remove_expired`` would remove of a ``table`` without these snapshots; removes nothing."""
     own, outside = own_files(table.metadata, expired)

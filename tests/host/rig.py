@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.host import coordinator, schedule
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.services import Services, in_a_thread
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.snapshot import TopicTable
@@ -65,6 +65,7 @@ class Rig:
     control: FakeControl = field(default_factory=FakeControl)
     now_ms: int = 1_000_000
     mine: bool = True
+    spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
 
     def open_catalog(self) -> FlakyCatalog:
         """What whoever opens the catalog gets."""
@@ -81,6 +82,7 @@ class Rig:
             host="test",
             still_mine=lambda _: self.mine,
             now_ms=lambda: self.now_ms,
+            spawn=self.spawn,
         )
         return Coordinator(TOPIC, TopicSettings(**settings), services)
 

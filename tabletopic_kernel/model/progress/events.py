@@ -176,7 +176,8 @@ class Expired(_Event):
     """Snapshots older than the settings keep are gone, and the files that only they needed.
 
     ``dead_letters``: those of the dead-letter table. Other fields as ``Compacted``; ``files`` and ``bytes``
-    are what was removed from the storage.
+    are what was removed from the storage. ``outside``: files that stay, as they lie in no folder of the
+    table's own.
     """
 
     type: Literal["Expired"] = "Expired"
@@ -186,6 +187,7 @@ class Expired(_Event):
     kept: int = 0
     files: int = 0
     bytes: int = 0
+    outside: int = 0
     error: str | None = None
 
 

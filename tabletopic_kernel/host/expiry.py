@@ -1,0 +1,261 @@
+"""Expiry of old snapshots by the owner of a topic: when it is due, and its three steps.
+
+A thread of its own looks what would go and collects the files (long, changes nothing); the coordinator's
+thread takes the snapshots out of the metadata (short, it alone changes the table); a thread of its own
+removes the files. Each thread has a catalog of its own. A crash in between leaves files that nobody needs:
+those of finished epochs go by the next sweep, once a day, the others when somebody asks for orphans.
+
+Why this is safe: ``TopicTable.expire`` and ``remove_expired`` say so. The coordinator calls ``step`` only
+while none of its commits is pending or unsure, and no replay is between its two.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from tabletopic_kernel.clients.catalog import reachable
+from tabletopic_kernel.clients.engine_properties import maintains_itself
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.errors import StartOverError, TableTopicError
+from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
+from tabletopic_kernel.table.expiry import Retention, leavings, strays, to_expire
+from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import Leavings, Removed, remove_expired, remove_strays, sweep_finished
+
+_LOG = logging.getLogger(__name__)
+_FIRST_MS = 5 * 60_000  # after the first commit of an ownership
+_EVERY_MS = 60 * 60_000
+_AGAIN_MS = 60_000  # where there was more than a round takes
+_ORPHANS_EVERY_MS = 24 * 60 * 60_000
+_MOST = 2_000  # snapshots of a round: their lists are read, and their ids are one request
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What an expiry comes to for one of the two tables."""
+
+    table: Table
+    dead_letters: bool
+    left: Leavings
+    kept: int = 0  # snapshots
+    may_go: bool = True  # its files
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One expiry; ``request``: of who asked for it, None where it was due."""
+
+    request: MaintenanceRequest | None
+    parts: tuple[_Part, ...] = ()
+
+
+class Expiries:
+    """The expiries of one coordinator. Its thread alone uses them; threads that work for them only answer."""
+
+    def __init__(self, settings: TopicSettings, services: Services, report: Reporter) -> None:
+        self._settings, self._services, self._report = settings, services, report
+        self._retention = Retention.of(settings)
+        self._asked: deque[MaintenanceRequest] = deque()
+        self._answers: queue.SimpleQueue[_Round | None] = queue.SimpleQueue()  # None: files were removed
+        self._at_work = False
+        self._awaits_commit = False
+        self._due_ms: int | None = None
+        self._orphans_due_ms = 0
+
+    def ask(self, request: MaintenanceRequest) -> None:
+        """Expire as soon as there is time."""
+        self._asked.append(request)
+
+    def owned(self) -> None:
+        """An ownership begins."""
+        now = self._services.now_ms()
+        self._due_ms, self._awaits_commit = now + _EVERY_MS, True
+        self._orphans_due_ms = now + _FIRST_MS
+
+    def committed(self) -> None:
+        """A commit went through."""
+        if self._awaits_commit:
+            self._awaits_commit = False
+            self._due_ms = self._services.now_ms() + _FIRST_MS
+
+    def has_work(self, owner: Owner) -> bool:
+        """Whether ``step`` has something to do now."""
+        if self._at_work:
+            return not self._answers.empty()
+        return bool(self._asked) or (self._is_due() and self._is_on(owner))
+
+    def _is_due(self) -> bool:
+        return self._due_ms is not None and self._services.now_ms() >= self._due_ms
+
+    def _is_on(self, owner: Owner) -> bool:
+        if owner.table is None or self._settings.maintenance == "off":
+            return False
+        properties = owner.table.table.catalog.properties
+        return self._settings.maintenance == "on" or not maintains_itself(properties)
+
+    def step(self, owner: Owner) -> None:
+        """Begin an expiry, or go on with it; never raises."""
+        if not self._at_work:
+            self._begin(owner)
+            return
+        answer = self._answers.get()
+        if answer is None:
+            self._at_work = False
+            return
+        parts = tuple(self._commit(owner, part) for part in answer.parts)
+        done = replace(answer, parts=parts)
+        if any(len(part.left.ids) == _MOST and part.error is None for part in parts):
+            self._due_ms = self._services.now_ms() + _AGAIN_MS
+        orphans = self._orphans_due_ms <= self._services.now_ms()
+        if orphans:
+            self._orphans_due_ms = self._services.now_ms() + _ORPHANS_EVERY_MS
+        epoch = owner.ledger.epoch
+        self._services.spawn("expired files", lambda: self._remove(done, epoch, sweeps=orphans))
+
+    def _begin(self, owner: Owner) -> None:
+        self._due_ms = self._services.now_ms() + _EVERY_MS
+        request = self._asked.popleft() if self._asked else None
+        tables = [(one.table, which) for which, one in _tables(owner)]
+        self._at_work = True
+        self._services.spawn("expiry", lambda: self._look(_Round(request), tables))
+
+    # -- in a thread of its own
+
+    def _look(self, begun: _Round, tables: Sequence[tuple[Table, bool]]) -> None:
+        parts = [self._found(table, which) for table, which in tables]
+        self._answers.put(replace(begun, parts=tuple(parts)))
+
+    def _found(self, table: Table, dead_letters: bool) -> _Part:
+        """What would go of a table; where that cannot be told, nothing does."""
+        part = _Part(table, dead_letters, Leavings(frozenset()))
+        try:
+            fresh = _fresh(table, self._services.catalog())
+            ids = to_expire(fresh.metadata, self._retention, self._services.now_ms())[:_MOST]
+            return replace(part, table=fresh, left=leavings(fresh, ids))
+        except TableTopicError as error:
+            return replace(part, error=str(error))
+        except Exception as error:
+            _LOG.exception("%s: what expires was not found", ".".join(table.name()))
+            return replace(part, error=f"{type(error).__name__}: {error}")
+
+    def _remove(self, done: _Round, epoch: int, *, sweeps: bool) -> None:
+        """Remove the files of what has expired; then what nobody needs, where that is due or asked for."""
+        request_id = done.request.id if done.request else None
+        try:
+            for part in sorted(done.parts, key=lambda one: not one.dead_letters):
+                removed, error = Removed(), part.error
+                if part.left.ids and part.may_go and error is None:
+                    removed, error = self._removed(part)
+                if request_id is not None or part.left.ids or error is not None:
+                    self._report.expired(
+                        removed,
+                        request_id=request_id,
+                        dead_letters=part.dead_letters,
+                        snapshots=len(part.left.ids),
+                        kept=part.kept,
+                        error=error,
+                    )
+            if done.request is not None and not done.parts:
+                self._report.expired(Removed(), request_id=request_id)
+            wanted = done.request is not None and done.request.orphans
+            if sweeps or wanted:
+                self._remove_orphans(
+                    [part.table for part in done.parts], epoch, request_id, everywhere=wanted
+                )
+        finally:
+            self._answers.put(None)
+
+    def _removed(self, part: _Part) -> tuple[Removed, str | None]:
+        try:
+            return remove_expired(part.table, part.left, catalog=self._services.catalog()), None
+        except TableTopicError as error:
+            return Removed(), str(error)
+        except Exception as error:
+            _LOG.exception("%s: files of expired snapshots stay", ".".join(part.table.name()))
+            return Removed(), f"{type(error).__name__}: {error}"
+
+    def _remove_orphans(
+        self, tables: Sequence[Table], epoch: int, request_id: str | None, *, everywhere: bool
+    ) -> None:
+        removed, error = Removed(), None
+        now_ms = self._services.now_ms()
+        try:
+            catalog = self._services.catalog()
+            for table in tables:
+                removed += sweep_finished(table, before_epoch=epoch, catalog=catalog)
+                if everywhere:
+                    fresh = _fresh(table, catalog)
+                    removed += remove_strays(fresh, strays(fresh, now_ms), catalog=catalog)
+        except TableTopicError as found:
+            error = str(found)
+        except Exception as found:
+            _LOG.exception("orphans stay")
+            error = f"{type(found).__name__}: {found}"
+        if everywhere or removed.files:
+            self._report.orphans_removed(removed, request_id=request_id if everywhere else None, error=error)
+        elif error is not None:
+            _LOG.warning("files that no snapshot needs stay for now: %s", error)
+
+    # -- in the coordinator's thread
+
+    def _commit(self, owner: Owner, part: _Part) -> _Part:
+        """Take the snapshots out of the metadata, if they are still to expire."""
+        table = owner.dead_letters.table if part.dead_letters else owner.table
+        planned = owner.dead_letters.ledger if part.dead_letters else owner.ledger
+        if part.error is not None or table is None or not part.left.ids:
+            return replace(part, kept=len(part.table.metadata.snapshots))
+        if planned is None:
+            return _failed(part, "the dead letters are not settled; the next expiry takes their snapshots")
+        now = self._services.now_ms()
+        try:
+            gone, may_go = table.expire(
+                planned,
+                lambda metadata: [
+                    one for one in to_expire(metadata, self._retention, now) if one in part.left.ids
+                ],
+            )
+        except TableTopicError as error:
+            return _failed(part, str(error))
+        doubt = "a branch or tag may have been made of a snapshot while it expired, so no file was removed"
+        return replace(
+            part,
+            left=replace(part.left, ids=gone),
+            kept=len(table.table.metadata.snapshots),
+            may_go=may_go,
+            error=None if may_go else doubt,
+        )
+
+
+def _failed(part: _Part, error: str) -> _Part:
+    nothing, kept = Leavings(frozenset()), len(part.table.metadata.snapshots)
+    return replace(part, left=nothing, kept=kept, error=error)
+
+
+def _tables(owner: Owner) -> list[tuple[bool, TopicTable]]:
+    """The topic's table, and that of its dead letters, as far as they are there; which of them it is."""
+    found = ((False, owner.table), (True, owner.dead_letters.table))
+    return [(which, one) for which, one in found if one is not None]
+
+
+def _fresh(table: Table, catalog: Catalog) -> Table:
+    """The same table in a thread's own hands."""
+    name = ".".join(table.name())
+    try:
+        with reachable("the catalog"):
+            fresh = catalog.load_table(table.name())
+    except NoSuchTableError as error:
+        raise StartOverError(f"the table {name} is gone") from error
+    if fresh.metadata.table_uuid != table.metadata.table_uuid:
+        raise StartOverError(f"the table {name} is another one now")
+    return fresh
