@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.glue_schemas import GlueSchemas
+from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.registry_answers import (
     OddAnswerError,
     Worth,
@@ -88,6 +89,7 @@ class Registry:
 
     def __init__(self, properties: Mapping[str, str], check: Callable[[], None] = lambda: None) -> None:
         self._check = check
+        self._gate = LoginGate()
         self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
         self.url = mask(properties.get("url", ""))  # for messages; the client has the login
         self._properties = dict(properties)
@@ -334,6 +336,7 @@ class Registry:
         return schema
 
     def _ask(self, what: str, call: Callable[[], T]) -> T:
+        self._gate.check()
         self._client.clear_caches()  # it keeps whatever it is given, for ever
         try:
             return call()
@@ -344,7 +347,9 @@ class Registry:
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:
                 raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
-            raise explain_refusal(self.url, what, self._properties, error) from error
+            refusal = explain_refusal(self.url, what, self._properties, error)
+            self._gate.met(refusal)
+            raise refusal from error
         except Exception as error:  # its HTTP library's errors have no public base class
             self._check()
             raise explain_silence(self.url, error) from error

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json, is_heartbeat
 
 CONTROL_TOPIC = "__tabletopic.control"
@@ -20,27 +22,57 @@ _FIRST_STEP = 2_000  # messages looked at first when the newest events are wante
 
 
 class ControlLog:
-    """Writes events without ever holding up a commit: what cannot be sent is dropped, and counted."""
+    """Writes events without ever holding up a commit: what cannot be sent is dropped, and counted.
+
+    So it is for a minute after the login was refused: a producer would log in again every second.
+    """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._producer = make_producer(properties, linger_ms=5, queue_buffering_max_messages=100_000)
+        self._properties = dict(properties)
+        self._met = ConnectionErrors()
+        self._gate = LoginGate()
         self._lock = threading.Lock()
+        self._producer: Producer | None = self._made()
         self.dropped = 0
 
     def write(self, event: ControlEvent) -> None:
         """Send an event; returns at once."""
-        try:
-            self._producer.produce(
-                CONTROL_TOPIC, key=event.topic, value=event_json(event).encode(), timestamp=event.at_ms
-            )
-            self._producer.poll(0)
-        except (BufferError, KafkaException):  # the second: it is known that the user may not write there
-            with self._lock:
+        with self._lock:
+            if not self._gate.is_open:
                 self.dropped += 1
+                return
+            self._producer = self._producer or self._made()
+            try:
+                self._producer.produce(
+                    CONTROL_TOPIC,
+                    key=event.topic,
+                    value=event_json(event).encode(),
+                    timestamp=event.at_ms,
+                    on_delivery=self._delivered,
+                )
+                self._producer.poll(0)
+            except (BufferError, KafkaException):  # the second: it is known that the user may not write there
+                self.dropped += 1
+            if self._met.is_hopeless():
+                self.dropped += len(self._producer)
+                self._producer = None
+                self._gate.met(explain_silence(self._properties, self._met, "no answer"))
 
     def close(self) -> None:
         """Wait a moment for what is on its way."""
-        self._producer.flush(5)
+        with self._lock:
+            if self._producer is not None:
+                self._producer.flush(5)
+
+    def _made(self) -> Producer:
+        self._met.forget()
+        return make_producer(
+            self._properties, linger_ms=5, queue_buffering_max_messages=100_000, error_cb=self._met
+        )
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is None:
+            self._met.forget()
 
 
 def ensure_control_topic(broker: Broker) -> None:

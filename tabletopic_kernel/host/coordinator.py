@@ -40,6 +40,7 @@ from tabletopic_kernel.model.commit_cycle import (
 )
 from tabletopic_kernel.model.errors import (
     GapError,
+    LoginRefusedError,
     RetryableError,
     StartOverError,
     TableTopicError,
@@ -54,7 +55,7 @@ from tabletopic_kernel.model.settings.sections import (
 )
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.pipeline.worker.errors import explain_trouble, reason_of
+from tabletopic_kernel.pipeline.worker.errors import error_of_trouble, reason_of
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)
@@ -206,7 +207,7 @@ class Coordinator:
         while pending:
             event, payload = pending.popleft()
             if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
-                self._report.error(payload, waits=event is Event.WORKER_DIED)
+                self._report_error(payload, waits=event is Event.WORKER_DIED)
             if isinstance(payload, StagedBatch):
                 self._staged.add(payload)
             with self._lock:
@@ -240,10 +241,15 @@ class Coordinator:
         """The event that an error of an action stands for, which people are told of."""
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
-            self._report.error(error, waits=event is not Event.REFUSED)
+            self._report_error(error, waits=event is not Event.REFUSED)
         if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
             self._schedule.lost()
         return event
+
+    def _report_error(self, error: Exception, *, waits: bool) -> None:
+        self._report.error(error, waits=waits)
+        if isinstance(error, LoginRefusedError):
+            self._schedule.refused()
 
     # -- actions
 
@@ -277,8 +283,8 @@ class Coordinator:
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            reason = explain_trouble(f"Spark does not start the worker of {self.topic}", error)
-            self._report.error(error if isinstance(error, TableTopicError) else reason, waits=True)
+            reason = error_of_trouble(f"Spark does not start the worker of {self.topic}", error)
+            self._report_error(error if isinstance(error, TableTopicError) else reason, waits=True)
             self._worker = None
             return Event.WORKER_DIED
         self._schedule.started()

@@ -18,6 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 
 from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
+from tabletopic_kernel.clients.login_gate import REFUSED_S
 from tabletopic_kernel.host.control_topic import ensure_control_topic
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.report import HostReporter
@@ -129,35 +130,41 @@ class Host:
 
     def _run(self) -> None:
         try:
-            if not self._find_topics():
-                return
-            consumer = make_consumer(
-                self._services.broker.properties,
-                group_id=GROUP,
-                client_id=self.id,
-                enable_auto_commit="false",
-                auto_offset_reset="earliest",
-                session_timeout_ms=_SESSION_MS,
-                heartbeat_interval_ms=_GROUP_BEAT_MS,
-                fetch_wait_max_ms=_FETCH_WAIT_MS,
-                partition_assignment_strategy="cooperative-sticky",
-                error_cb=self._met,
-            )
+            while self._find_topics():
+                self._take_part()
+                # Stopped, or refused: a consumer would log in again and again, which locks accounts.
+                self._stop.wait(REFUSED_S)
         except Exception as error:
+            _LOG.exception("host %s", self.id)
             self.error = error
-            return
+        finally:
+            self._services.control.close()
+
+    def _take_part(self) -> None:
+        """Be a member of the group until it is stopped, or the broker lets it in no more."""
+        consumer = make_consumer(
+            self._services.broker.properties,
+            group_id=GROUP,
+            client_id=self.id,
+            enable_auto_commit="false",
+            auto_offset_reset="earliest",
+            session_timeout_ms=_SESSION_MS,
+            heartbeat_interval_ms=_GROUP_BEAT_MS,
+            fetch_wait_max_ms=_FETCH_WAIT_MS,
+            partition_assignment_strategy="cooperative-sticky",
+            error_cb=self._met,
+        )
+        self._met.forget()
         try:
             consumer.subscribe(
                 [SETTINGS_TOPIC], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             self._loop(consumer)
-        except Exception as error:
-            _LOG.exception("host %s", self.id)
-            self.error = error
         finally:
             self._close_all(list(self._topics))
             consumer.close()
-            self._services.control.close()
+            for kept in (self._held, self._catching_up, self._ends):
+                kept.clear()
 
     def _find_topics(self) -> bool:
         """See that the topics that hosts share are there; False if it was stopped before they were.
@@ -181,7 +188,7 @@ class Host:
 
     def _loop(self, consumer: Consumer) -> None:
         next_beat = 0.0
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._is_shut_out():
             message = consumer.poll(_POLL_S)
             self._last_poll = time.monotonic()
             self._open_again()
@@ -193,6 +200,11 @@ class Host:
             self._beat(everyone=now >= next_beat)
             if now >= next_beat:
                 next_beat = now + _HEARTBEAT_S
+
+    def _is_shut_out(self) -> bool:
+        """Whether the login is refused, and no connection that was there before holds its share."""
+        lately = self._met.refused(_REFUSED_LATELY_S) is not None
+        return lately and (not self._held or self._met.is_hopeless(_REFUSED_LATELY_S))
 
     def _tell_refusal(self) -> None:
         """Say so where the broker lets this host's consumer in no more, or not into the group."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tabletopic_kernel.clients.login_gate import REFUSED_S
 from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms, commit_is_due
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -11,6 +12,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 # After losing the table to another host: longer than a consumer group takes to notice a dead member,
 # so that two hosts do not take it from each other in turns.
 _LOST_WAIT_MS = 10_000
+_REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
 # A worker that has run so long without a new trouble is well, also if it had nothing to commit.
 _CALM_MS = 30_000
@@ -110,6 +112,10 @@ class Schedule:
     def lost(self) -> None:
         """Another host owns the table."""
         self._retry_at_ms = self._clock() + _LOST_WAIT_MS
+
+    def refused(self) -> None:
+        """A login was refused: trying it often locks the account."""
+        self._retry_at_ms = self._clock() + _REFUSED_WAIT_MS
 
     def resume(self) -> None:
         """A person says that the cause is gone: try at once."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.registry import Registry, UnknownSchemaError, find_schema
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 KNOWN, GONE, NO_PAGE, CLOSED = (f"6da336d8-f1d3-0f98-4c47-d03ee8a14a1{digit}" for digit in range(4))
 ANSWERS: dict[str, tuple[int, Any]] = {
@@ -95,6 +96,20 @@ def test_other_refusals_say_nothing_about_the_schema(registry: Registry, schema_
     """A page that is not there, or a closed door, is waited out: it makes no dead letter (I9)."""
     with pytest.raises(RetryableError, match="url"):
         registry.by_id(schema_id)
+
+
+def test_a_refused_login_is_not_tried_again_for_a_minute(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts ask for each topic; the second question gets the first one's answer."""
+    refusal = (401, {"error_code": 40101, "message": "Unauthorized"})
+    monkeypatch.setitem(ANSWERS, "/subjects", refusal)
+    monkeypatch.setattr(registry, "_gate", LoginGate())
+    ASKED.clear()
+    for ask in (registry.check, registry.subjects, lambda: registry.by_id(7)):
+        with pytest.raises(LoginRefusedError, match="refuses the login"):
+            ask()
+    assert len(ASKED) == 1
 
 
 def test_a_schema_by_guid(registry: Registry) -> None:

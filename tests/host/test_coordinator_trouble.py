@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import BadRecordError, RetryableError
+from tabletopic_kernel.model.errors import BadRecordError, LoginRefusedError, RetryableError
 from tests.host.rig import FakeWorker, Rig, drain
 from tests.table.samples import (
     answer_lost,
@@ -102,6 +102,19 @@ def test_a_worker_that_dies_is_replaced_from_the_ledger(rig: Rig) -> None:
     assert rig.worker.spec.start == {0: 4, 1: 0}
     assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 1  # nobody else was here: an outage makes no snapshots
+
+
+def test_a_worker_whose_login_is_refused_is_replaced_after_a_minute(rig: Rig) -> None:
+    """Not after half a second: accounts get locked by that."""
+    coordinator = rig.running()
+    rig.worker.listener.ended(LoginRefusedError("SaslAuthenticationException: no"))
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.now_ms += 50_000
+    drain(coordinator)
+    assert len(FakeWorker.made) == 1
+    rig.now_ms += 10_000
+    drain(coordinator)
+    assert len(FakeWorker.made) == 2
 
 
 def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:

@@ -91,6 +91,19 @@ def test_a_table_that_was_lost_is_left_alone_for_a_while(schedule: Schedule, clo
     assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
 
 
+def test_a_login_that_was_refused_is_tried_once_a_minute(schedule: Schedule, clock: Clock) -> None:
+    """Many servers lock an account after a few; who resumes the topic does not wait."""
+    schedule.refused()
+    schedule.back_off()
+    clock.now += 59_000
+    assert schedule.due(State.WAITING, 0, SETTINGS) is None
+    clock.now += 1_000
+    assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
+    schedule.refused()
+    schedule.resume()
+    assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
+
+
 def test_the_sweep_waits_for_the_first_commit(schedule: Schedule, clock: Clock) -> None:
     """It would take the processors from the first records; where none come, it begins all the same, once."""
     at_work = State.RUNNING

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
 from tabletopic_kernel.pipeline.worker.errors import (
     MIN_IF_ALL,
     MIN_RECORDS,
     RefusedShare,
+    error_of_trouble,
     explain_no_table,
     explain_trouble,
     reason_of,
@@ -115,6 +117,21 @@ def test_a_reason_is_where_a_python_trace_ends() -> None:
     assert reason_of(ValueError(trace)) == "ModuleNotFoundError: No module named 'tabletopic_kernel'"
     assert reason_of(ValueError("")) == "ValueError"
     assert reason_of(ValueError("plain words")) == "plain words"
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_refused"),
+    [
+        ("SaslAuthenticationException: Authentication failed: Invalid username or password", True),
+        ("SslAuthenticationException: SSL handshake failed", True),
+        ("TimeoutException: Timed out waiting for a node assignment. Call: listTopics", False),
+    ],
+)
+def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
+    """Whoever tries again does so after a minute."""
+    error = error_of_trouble("no batch of clicks was read", ValueError(f"org.apache.kafka.common.{reason}"))
+    assert isinstance(error, LoginRefusedError) is is_refused
+    assert isinstance(error, RetryableError)
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,9 @@ class FakeControl:
         """Keep an event."""
         self.written.append(event)
 
+    def close(self) -> None:
+        """Nothing is on its way."""
+
     def types(self) -> list[str]:
         """Types of what was written, in order."""
         return [event.type for event in self.written]

@@ -29,9 +29,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
+from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
-    LoginRefusedError,
     RetryableError,
     SettingsError,
     UnknownTopicError,
@@ -40,11 +40,10 @@ from tabletopic_kernel.model.topic_names import check_topic_name
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
-# How long nobody is asked after a login was refused.
-REFUSED_S = 60.0
 _RECONNECT_S = 2.0
-# A login or certificate that is refused is known within a second; requests alone would take their whole time.
-_FIRST_LOOK_S, _LOOK_S = 2.0, 0.5
+# A login or certificate that is refused is known within a second; requests alone would take their whole time,
+# and librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
+_FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
 # librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
 # errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
@@ -131,12 +130,25 @@ class Broker:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
         self._met = ConnectionErrors()
-        self._refused: LoginRefusedError | None = None
-        self._ask_again = 0.0
-        self.admin = make_admin(properties, self._met)
+        self._gate = LoginGate()
+        self._admin: AdminClient | None = make_admin(properties, self._met)
+        self._lock = threading.Lock()  # guards _admin and _met
         self._renewing = threading.Lock()
         self._worn_out: list[AdminClient] = []
         self.address = self.properties.get("bootstrap.servers", "")
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client; LoginRefusedError is raised for a minute after the login was refused.
+
+        A client logs in by itself until it is let go of: keep it in no variable, as errors keep those.
+        """
+        with self._lock:
+            self._gate.check()
+            if self._admin is None:
+                self._met = ConnectionErrors()
+                self._admin = make_admin(self.properties, self._met)
+            return self._admin
 
     def topics(self) -> list[str]:
         """All topics; raises RetryableError when the broker does not answer."""
@@ -318,24 +330,24 @@ class Broker:
         return self._result(ask())
 
     def _metadata(self) -> Any:
-        self._check_gate()
-        admin = self.admin
-        with contextlib.suppress(KafkaException):
-            return self._listed(admin, min(_FIRST_LOOK_S, TIMEOUT_S))
+        for look_s in _FIRST_LOOKS_S:
+            with contextlib.suppress(KafkaException):
+                return self._listed(min(look_s, TIMEOUT_S))
+            self.admin.poll(0)  # runs the callback of errors
+            if self._met.is_hopeless():
+                raise self._explain("it lets nobody in")
         try:
-            admin.poll(0)  # runs the callback of errors
-            return self._listed(admin, 0 if self._met.is_hopeless else TIMEOUT_S)
+            return self._listed(TIMEOUT_S)
         except KafkaException as error:
             raise self.explain(error) from error
 
-    def _listed(self, admin: AdminClient, timeout_s: float) -> Any:
-        answer = admin.list_topics(timeout=timeout_s)
+    def _listed(self, timeout_s: float) -> Any:
+        answer = self.admin.list_topics(timeout=timeout_s)
         self._met.forget()
         return answer
 
     def _result(self, future: concurrent.futures.Future[T]) -> T:
         """The future's result; ends early where no broker lets the client in."""
-        self._check_gate()
         while True:
             try:
                 answer = future.result(timeout=_LOOK_S)
@@ -343,18 +355,15 @@ class Broker:
                 return answer
             except concurrent.futures.TimeoutError:
                 self.admin.poll(0)
-                if self._met.is_hopeless:
+                if self._met.is_hopeless():
                     raise self._explain("it lets nobody in") from None
-
-    def _check_gate(self) -> None:
-        """After a refused login ask nobody for a minute: accounts get locked by that."""
-        if self._refused is not None and time.monotonic() < self._ask_again:
-            raise LoginRefusedError(str(self._refused))
 
     def _explain(self, request: str) -> RetryableError:
         error = explain_silence(self.properties, self._met, request)
-        self._refused = error if isinstance(error, LoginRefusedError) else None
-        self._ask_again = time.monotonic() + REFUSED_S
+        self._gate.met(error)
+        if not self._gate.is_open:
+            with self._lock:
+                self._admin = None
         return error
 
     def _renew(self, worn_out: AdminClient) -> None:
@@ -364,13 +373,13 @@ class Broker:
         metadata. It is kept: letting go of it may abort the process.
         """
         with self._renewing:
-            if self.admin is not worn_out:
+            if self._admin is not worn_out:
                 return
             fresh = make_admin(self.properties, self._met)
             with contextlib.suppress(KafkaException):
                 fresh.list_topics(timeout=_RECONNECT_S)
                 self._worn_out.append(worn_out)
-                self.admin = fresh
+                self._admin = fresh
 
     def explain(self, error: KafkaException) -> RetryableError | ActionNeededError:
         """The error of a request, with its remedy."""

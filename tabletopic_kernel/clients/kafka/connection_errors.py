@@ -51,10 +51,16 @@ class ConnectionErrors:
         _, reason, kind = max(found)
         return kind, reason
 
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether no broker is left and one refused the client: no request gets an answer."""
-        return self.refused() is not None and ("no broker" in self._met or self._has_no_token)
+    def is_hopeless(self, within_s: float = math.inf) -> bool:
+        """Whether no broker is left and one refused the client: no request gets an answer.
+
+        Args:
+            within_s: by what was met in the last so many seconds.
+        """
+        if self.refused(within_s) is None:
+            return False
+        lost_at, _ = self._met.get("no broker", (None, ""))
+        return self._has_no_token or (lost_at is not None and lost_at >= time.monotonic() - within_s)
 
     @property
     def _has_no_token(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, make_consumer
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.model.errors import RetryableError
 
 _BATCH = 1_000
@@ -21,12 +22,14 @@ class Reader:
 
     def __init__(self, properties: Mapping[str, str], group_id: str, **more: Any) -> None:
         """Raises SettingsError on properties that librdkafka refuses; ``more`` as ``make_consumer``."""
+        self._properties, self._met = properties, ConnectionErrors()
         self._consumer = make_consumer(
             properties,
             group_id=group_id,
             enable_auto_commit="false",
             auto_offset_reset="earliest",
             isolation_level="read_committed",
+            error_cb=self._met,
             **more,
         )
 
@@ -62,7 +65,7 @@ class Reader:
         Ends by the consumer's position: the last offsets may be control records, which nobody is given.
 
         Raises:
-            RetryableError: nothing came for ten seconds.
+            RetryableError: nothing came for ten seconds, or the login is refused.
         """
         waiting = {p for p, start in starts.items() if start < ends.get(p, 0)}
         before, quiet_since = dict(starts), time.monotonic()
@@ -82,7 +85,11 @@ class Reader:
                 )
 
     def follow(self, places: Sequence[TopicPartition], going: Callable[[], bool]) -> Iterator[list[Message]]:
-        """Committed records from ``places`` on, in batches, while ``going``; waits out outages (I9)."""
+        """Committed records from ``places`` on, in batches, while ``going``; waits out outages (I9).
+
+        Raises:
+            LoginRefusedError: close the reader then, as it would log in again and again.
+        """
         batches = self._batches(places)
         while going():
             if found := next(batches):
@@ -98,7 +105,11 @@ class Reader:
         topic = places[0].topic if places else ""
         while True:
             found = _asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
-            yield [message for message in found if message.error() is None]
+            if self._met.is_hopeless():
+                raise explain_silence(self._properties, self._met, "no answer")
+            if good := [message for message in found if message.error() is None]:
+                self._met.forget()
+            yield good
 
 
 def _places(topic: str, partitions: set[int]) -> list[TopicPartition]:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.clients.login_gate import REFUSED_S
 from tabletopic_kernel.faces.live_dashboard.polls import BrokerPolls, TablePolls
 from tabletopic_kernel.faces.live_dashboard.view import Known, View, words
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render.words import event_text
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, parse_event
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, TableTopicError
 from tabletopic_kernel.model.progress.events import ControlEvent, is_heartbeat
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Servers, Workbench, find_servers
@@ -52,10 +53,17 @@ def find_log(properties: Mapping[str, str]) -> Log:
 
 def follow(properties: Mapping[str, str], log: Log, take: Take, over: threading.Event) -> None:
     """Read what is recent and go on until ``over``, also over outages; ``take`` gets events in batches."""
-    with _reader(properties) as reader:
-        place = TopicPartition(CONTROL_TOPIC, 0, log.recent)
-        for messages in reader.follow([place], lambda: not over.is_set()):
-            take(_events(messages))
+    offset = log.recent
+    while not over.is_set():
+        try:
+            with _reader(properties) as reader:
+                place = TopicPartition(CONTROL_TOPIC, 0, offset)
+                for messages in reader.follow([place], lambda: not over.is_set()):
+                    take(_events(messages))
+                    offset = (messages[-1].offset() or 0) + 1
+        except RetryableError as error:
+            _LOG.info("control topic: %s", error)
+            over.wait(REFUSED_S)
 
 
 def recall(
@@ -69,19 +77,19 @@ def recall(
 
     ``report`` hears which share is read, 0 to 1.
     """
-    with _reader(properties) as reader:
-        upper = log.recent
-        while upper > log.first and not over.is_set():
-            lower = max(log.first, upper - _CHUNK)
-            try:
-                take(_chunk(reader, lower, upper, over))
-            except RetryableError as error:
-                _LOG.info("the past: %s", error)
-                over.wait(_READ_AGAIN_S)
-                continue
-            upper = lower
-            report((log.recent - upper) / (log.recent - log.first))
-        report(1.0)
+    upper = log.recent
+    while upper > log.first and not over.is_set():
+        try:
+            with _reader(properties) as reader:
+                while upper > log.first and not over.is_set():
+                    lower = max(log.first, upper - _CHUNK)
+                    take(_chunk(reader, lower, upper, over))
+                    upper = lower
+                    report((log.recent - upper) / (log.recent - log.first))
+        except RetryableError as error:
+            _LOG.info("the past: %s", error)
+            over.wait(REFUSED_S if isinstance(error, LoginRefusedError) else _READ_AGAIN_S)
+    report(1.0)
 
 
 def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:

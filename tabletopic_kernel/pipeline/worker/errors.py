@@ -10,6 +10,7 @@ import re
 from collections import deque
 from typing import Final
 
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.pipeline.plan import StageResult
 
@@ -67,6 +68,7 @@ _OURS: Final = re.compile(r"^tabletopic_kernel\.[\w.]+: ")  # a trace ends with 
 _CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
 
 
+_LOGIN: Final = re.compile(r"\bS(?:as|s)lAuthenticationException")
 # What helps, by words of the reason; the first that is found counts.
 _ADVICE: Final = tuple(
     (re.compile(words), advice)
@@ -99,6 +101,12 @@ def explain_trouble(what: str, error: Exception) -> str:
     reason = reason_of(error)
     advice = next((text for words, text in _ADVICE if words.search(reason)), _NO_ADVICE)
     return f"{what}, and it is tried again: {reason.rstrip('.')}. What to do: {advice}"
+
+
+def error_of_trouble(what: str, error: Exception) -> RetryableError:
+    """``explain_trouble`` as an error; LoginRefusedError where the broker refuses Spark's clients."""
+    text = explain_trouble(what, error)
+    return LoginRefusedError(text) if _LOGIN.search(text) else RetryableError(text)
 
 
 def explain_refused(topic: str, result: StageResult) -> str:

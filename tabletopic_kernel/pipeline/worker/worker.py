@@ -29,10 +29,10 @@ from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, pol
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
 from tabletopic_kernel.pipeline.worker.errors import (
     RefusedShare,
+    error_of_trouble,
     explain_alike,
     explain_no_table,
     explain_refused,
-    explain_trouble,
 )
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
@@ -152,9 +152,8 @@ class Worker:
             )
         except Exception as error:  # Py4J wraps whatever the JVM throws
             self._clean()
-            raise RetryableError(
-                explain_trouble(f"Spark did not start the query of {self._spec.topic}", error)
-            ) from error
+            what = f"Spark did not start the query of {self._spec.topic}"
+            raise error_of_trouble(what, error) from error
 
     def read_up_to(self, ends: Offsets) -> None:
         """Read what is there below ``ends`` now, not when its batch is due; returns at once.
@@ -233,7 +232,7 @@ class Worker:
 
     def _failed(self, error: Exception) -> RetryableError:
         """The error of a query as people are told of it."""
-        return RetryableError(explain_trouble(f"the query of {self._spec.topic} ended", error))
+        return error_of_trouble(f"the query of {self._spec.topic} ended", error)
 
     def _goes_on(self) -> bool:
         """Whether another query has begun after one that ended."""
@@ -263,9 +262,7 @@ class Worker:
                 self._error = error
                 raise _RedactedError from None
             except Exception as error:  # of Spark, with a trace in its message
-                self._error = RetryableError(
-                    explain_trouble(f"a batch of {self._spec.topic} could not be staged", error)
-                )
+                self._error = error_of_trouble(f"a batch of {self._spec.topic} could not be staged", error)
                 raise _RedactedError from None
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:

@@ -1,0 +1,118 @@
+"""A broker that lets nobody in: each client tries a login, and then waits for a minute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tabletopic_kernel.clients import login_gate
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.host import host as module
+from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, ControlLog
+from tabletopic_kernel.host.host import Host
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.errors import LoginRefusedError
+from tabletopic_kernel.model.progress.events import HostHeartbeat
+from tests.servers.refusing_kafka import RefusingKafka
+from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
+
+WATCHED_S = 3.5  # librdkafka would have logged in four times at least, and up to seventy times
+MOST = 3  # until it is noticed
+
+
+@pytest.fixture
+def kafka() -> Iterator[RefusingKafka]:
+    """It counts the logins."""
+    with RefusingKafka() as broker:
+        yield broker
+
+
+def _watch(act: Callable[[], object] = lambda: None) -> None:
+    until = time.monotonic() + WATCHED_S
+    while time.monotonic() < until:
+        act()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("ask", ["topics", "facts"])
+def test_questions_log_in_once(kafka: RefusingKafka, ask: str) -> None:
+    """Nor does the client in between; a minute later the next question does."""
+    broker = Broker(kafka.properties)
+
+    def refused() -> None:
+        with pytest.raises(LoginRefusedError, match=r"refuses the login.*sasl\.password"):
+            broker.topics() if ask == "topics" else broker.facts("clicks")
+
+    refused()
+    _watch(refused)
+    assert 1 <= len(kafka.logins) <= MOST
+    kafka.logins.clear()
+    broker._gate._open_at = 0.0
+    refused()
+    assert 1 <= len(kafka.logins) <= MOST
+
+
+def test_events_log_in_once(kafka: RefusingKafka) -> None:
+    """They are dropped meanwhile, and counted; a minute later the next one logs in."""
+    control = ControlLog(kafka.properties)
+    heartbeat = HostHeartbeat(
+        topic="", at_ms=1, host="h", started_ms=1, version="1", memory_bytes=1, topics=[]
+    )
+    _watch(lambda: control.write(heartbeat))
+    assert 1 <= len(kafka.logins) <= MOST
+    kafka.logins.clear()
+    assert control.dropped > 20
+    control._gate._open_at = 0.0
+    _watch(lambda: control.write(heartbeat))
+    assert 1 <= len(kafka.logins) <= MOST
+    control.close()
+
+
+def test_a_reader_ends(kafka: RefusingKafka) -> None:
+    """Whoever follows a topic decides when to try again."""
+    with Reader(kafka.properties, "g") as reader, pytest.raises(LoginRefusedError, match="refuses the login"):
+        list(reader.follow([TopicPartition(CONTROL_TOPIC, 0, 0)], lambda: True))
+    assert len(kafka.logins) <= MOST
+
+
+def test_a_host_logs_in_once_a_minute(kafka: RefusingKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves, says why, and joins again later."""
+    monkeypatch.setattr(Host, "_find_topics", lambda self: not self._stop.is_set())  # another client's
+    monkeypatch.setattr(module, "REFUSED_S", WATCHED_S + 1)
+    host = Host(
+        Services(
+            catalog=lambda: None,  # type: ignore[arg-type,return-value]
+            spark=lambda: None,  # type: ignore[arg-type,return-value]
+            broker=FakeBroker(properties=kafka.properties),  # type: ignore[arg-type]
+            registry=FakeRegistry(),  # type: ignore[arg-type]
+            control=FakeControl(),  # type: ignore[arg-type]
+            host="test",
+        )
+    )
+    host.start()
+    try:
+        _watch()
+        assert 1 <= len(kafka.logins) <= MOST
+        kafka.logins.clear()
+        assert "refuses the login" in (host.waits_for or "")
+        _watch()
+        assert 1 <= len(kafka.logins) <= MOST
+    finally:
+        host.stop()
+    assert host.error is None
+
+
+def test_the_gate_is_shut_for_a_minute() -> None:
+    """By a refused login and by nothing else."""
+    gate = login_gate.LoginGate()
+    gate.met(ValueError("something else"))
+    gate.check()
+    before = time.monotonic()
+    gate.met(LoginRefusedError("no"))
+    with pytest.raises(LoginRefusedError, match=r"^no$"):
+        gate.check()
+    assert 59 < gate._open_at - before < 61
