@@ -31,6 +31,7 @@ from tabletopic_kernel.workbench.workbench import Servers, find_servers
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.clients.storage_probe import Place
     from tabletopic_kernel.local.stack import StackInfo
 
@@ -261,23 +262,29 @@ def _count(number: int, what: str) -> str:
 # --- servers ----------------------------------------------------------------------------------------------
 
 
-def _broker(properties: Mapping[str, str]) -> str:
+def _open_broker(properties: Mapping[str, str]) -> Broker:
+    """A client; raises RetryableError at once where nothing listens."""
     from tabletopic_kernel.clients.kafka.broker import Broker
+    from tabletopic_kernel.clients.kafka.connection_errors import check_listening
 
-    broker = Broker(properties)
+    check_listening(properties)
+    return Broker(properties)
+
+
+def _broker(properties: Mapping[str, str]) -> str:
+    broker = _open_broker(properties)
     topics = [topic for topic in broker.topics() if internal_owner(topic) is None]
     return f"{broker.address} answers, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
 
 
 def _rights(properties: Mapping[str, str]) -> str:
     """Whether the user may do on the broker what hosts and faces do there."""
-    from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
     from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
     from tabletopic_kernel.host.host import GROUP
     from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired
 
-    broker = Broker(properties)
+    broker = _open_broker(properties)
     there = set(broker.topics())
     enabled = sorted(read_desired(broker)) if SETTINGS_TOPIC in there else []
     ours = dict.fromkeys((SETTINGS_TOPIC, CONTROL_TOPIC), (READ, WRITE, DESCRIBE))
@@ -377,14 +384,13 @@ def _place(servers: Servers) -> Place | None:
 
 def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:
     """Tables that may be there already."""
-    from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired
     from tabletopic_kernel.model.settings.sections import table_identifier
 
     if not servers.kafka:
         return []
     with suppress(TableTopicError):  # the broker has a check of its own
-        broker = Broker(servers.kafka)
+        broker = _open_broker(servers.kafka)
         if SETTINGS_TOPIC in broker.topics():
             desired = read_desired(broker)
             return [table_identifier(topic, one.settings) for topic, one in desired.items()]
@@ -403,10 +409,9 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
 
 
 def _hosts(servers: Servers) -> str:
-    from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.host.host import GROUP
 
-    members: list[Any] = Broker(servers.kafka).group_members(GROUP)
+    members: list[Any] = _open_broker(servers.kafka).group_members(GROUP)
     if not members:
         raise _Trouble("no host runs", "start one with `tabletopic serve`", "warn")
     return ", ".join(sorted(client for client, _ in members))

@@ -21,7 +21,8 @@ from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 # "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker that it was.
 _SUFFIX = re.compile(r"\s*\(after \d+ms in state [^)]*(\(s\)[^)]*)?\)\s*$")
 _PREFIX = re.compile(r"^\S+://\S+: ")
-_CONNECT_S = 2.0
+_CONNECT_S, _LOOK_AGAIN_S = 2.0, 0.4
+_PORT = "9092"  # where an address has none
 # What a token server that is down looks like: an outage, and no refusal.
 _AWAY = re.compile(r"failed to connect|could not (connect|resolve)|timed? ?out", re.IGNORECASE)
 
@@ -99,7 +100,7 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         kind, reason = refused
         lead = _LEADS[kind].format(address=address)
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
-    if not properties.get("security.protocol") and _accepts(address):
+    if not properties.get("security.protocol") and any(map(_accepts, _places(properties))):
         return RetryableError(
             f"the broker at {address} accepts connections and does not answer ({request}); does it ask for "
             "TLS or a login? [kafka] security.protocol is not set"
@@ -108,6 +109,20 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         f"the broker at {address} does not answer ({request}); "
         "is it running, and is [kafka] bootstrap.servers right?"
     )
+
+
+def check_listening(properties: Mapping[str, str]) -> None:
+    """Raise RetryableError at once where nothing listens at any bootstrap address.
+
+    librdkafka waits for its whole time limit, as a broker may be just starting; so this looks twice. A broker
+    that is slow, or behind a firewall that drops packets, passes.
+    """
+    places = _places(properties)
+    if not places or not all(map(_refuses, places)):
+        return
+    time.sleep(_LOOK_AGAIN_S)
+    if all(map(_refuses, places)):
+        raise explain_silence(properties, ConnectionErrors(), "connection refused")
 
 
 _LEADS = {
@@ -132,11 +147,31 @@ def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
     return "check security.protocol and ssl.* in [kafka]"
 
 
-def _accepts(address: str) -> bool:
-    """Whether any of the brokers takes a connection."""
-    for place in address.split(","):
+def _places(properties: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Host and port of each bootstrap address."""
+    addresses = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
+    found = []
+    for place in addresses.split(","):
         host, _, port = place.strip().rpartition("://")[2].rpartition(":")
-        with contextlib.suppress(OSError, ValueError):
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
-            return True
+        if not port.isdecimal():
+            host, port = f"{host}:{port}" if host else port, _PORT
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def _accepts(place: tuple[str, int]) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(place, _CONNECT_S).close()
+        return True
+    return False
+
+
+def _refuses(place: tuple[str, int]) -> bool:
+    """Whether nothing listens there, which another computer says at once; not where nothing is heard."""
+    try:
+        socket.create_connection(place, _CONNECT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
     return False

@@ -1,0 +1,68 @@
+"""A broker that is not there is told from one that is slow, before librdkafka has waited for it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tabletopic_kernel.clients.kafka import connection_errors
+from tabletopic_kernel.clients.kafka.connection_errors import check_listening
+from tabletopic_kernel.local.machine import free_port
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.workbench.doctor import check_server
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def _at(*ports: int) -> dict[str, str]:
+    return {"bootstrap.servers": ", ".join(f"PLAINTEXT://127.0.0.1:{port}" for port in ports)}
+
+
+def test_doctor_and_init_do_not_wait_for_nobody() -> None:
+    """Twelve seconds it took, with the same words."""
+    began = time.monotonic()
+    (check,) = check_server("kafka", _at(free_port(set()), free_port(set())))
+    assert time.monotonic() - began < 3
+    assert check.status == "fail"
+    assert "does not answer (connection refused); is it running" in check.detail
+
+
+def test_one_that_is_slow_has_its_time(silent: int) -> None:
+    """As has one of several, where the others are away."""
+    check_listening(_at(silent))
+    check_listening(_at(free_port(set()), silent))
+
+
+def test_one_that_is_just_starting_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who refused once is looked at again."""
+    monkeypatch.setattr(connection_errors, "_LOOK_AGAIN_S", 1.0)
+    port = free_port(set())
+    opened: list[socket.socket] = []
+    later = threading.Timer(0.3, lambda: opened.append(socket.create_server(("127.0.0.1", port))))
+    later.start()
+    check_listening(_at(port))
+    later.join()
+    opened[0].close()
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
+def test_an_address_without_a_port_has_kafkas(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """librdkafka asks there."""
+    monkeypatch.setattr(connection_errors, "_PORT", str(free_port(set())))
+    with pytest.raises(RetryableError, match="connection refused"):
+        check_listening({name: "127.0.0.1"})
+
+
+def test_what_is_no_address_is_for_librdkafka_to_say() -> None:
+    """As is a name that nobody knows."""
+    for address in ("", "nobody.invalid:9092"):
+        check_listening({"bootstrap.servers": address})
