@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_LOG = logging.getLogger(__name__)
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -193,15 +195,27 @@ def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
     return " ".join([log, *([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
 
 
-def warm_up(session: SparkSession, limit_s: int = 120) -> None:
-    """Let a few made-up rows go the way of a topic's, so that its first batch need not wait for loading.
+def warm_up(session: SparkSession, kafka: Mapping[str, str] | None = None, limit_s: int = 120) -> None:
+    """Let a few rows go the way of a topic's, so that its first batch need not wait for loading.
+
+    They are made up. ``kafka``: options of Spark's source, whose records are read as well; a broker that does
+    not give them is no trouble here, for the topics will say so.
 
     Raises:
         RetryableError: they did not arrive.
     """
+    _let_through(session, "rate-micro-batch", {"rowsPerBatch": "100"}, limit_s)
+    if kafka is not None:
+        try:
+            _let_through(session, "kafka", kafka, limit_s)
+        except RetryableError as error:
+            _LOG.info("Spark's source for Kafka: %s", error)
+
+
+def _let_through(session: SparkSession, source: str, options: Mapping[str, str], limit_s: int) -> None:
     checkpoint = new_checkpoint(session)
-    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
     try:
+        rows = session.readStream.format(source).options(**options).load()
         query = (
             rows.writeStream.foreachBatch(_through_python)
             .option("checkpointLocation", str(checkpoint))

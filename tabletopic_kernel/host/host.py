@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
@@ -80,7 +80,6 @@ class Host:
         self._topics: dict[str, _Topic] = {}
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, SettingsMessage]] = {}
-        self._ends: dict[int, int] = {}  # of those partitions, when they came here
         self._last_poll = time.monotonic()
         self.error: Exception | None = None
         self.waits_for: str | None = None  # why it is not in the group
@@ -152,6 +151,7 @@ class Host:
             heartbeat_interval_ms=_GROUP_BEAT_MS,
             fetch_wait_max_ms=_FETCH_WAIT_MS,
             partition_assignment_strategy="cooperative-sticky",
+            enable_partition_eof="true",
             error_cb=self._met,
         )
         self._met.forget()
@@ -194,7 +194,6 @@ class Host:
             self._open_again()
             if message is not None:
                 self._take(message)
-            self._finish_catching_up(consumer)
             self._tell_refusal()
             now = time.monotonic()
             self._beat(everyone=now >= next_beat)
@@ -250,7 +249,6 @@ class Host:
         self._held -= gone
         for partition in gone:
             self._catching_up.pop(partition, None)
-            self._ends.pop(partition, None)
         self._close_all([name for name, topic in self._topics.items() if topic.partition in gone])
 
     def _holds(self, topic: str) -> bool:
@@ -262,14 +260,17 @@ class Host:
     # -- desired state
 
     def _take(self, message: Message) -> None:
-        if (error := message.error()) is not None and "AUTHORIZATION" in error.name():
+        error, partition = message.error(), message.partition()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF and partition is not None:
+            self._catch_up(partition)
+            return
+        if error is not None and "AUTHORIZATION" in error.name():
             self._denied = (
                 f"the broker does not allow it ({error.str()}): the user needs READ on the group {GROUP} and "
                 f"on {SETTINGS_TOPIC}; `tabletopic doctor` has the commands"
             )
             return
         change = parse_desired(message)
-        partition = message.partition()
         if change is None or partition is None:
             what = (
                 f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
@@ -282,26 +283,10 @@ class Host:
         else:
             self._apply(change, partition)
 
-    def _finish_catching_up(self, consumer: Consumer) -> None:
-        """Apply a new partition's desired state once all of them are read: only the newest counts."""
-        if not self._catching_up:
-            return
-        places = [TopicPartition(SETTINGS_TOPIC, partition) for partition in self._catching_up]
-        try:
-            if new := self._catching_up.keys() - self._ends.keys():  # once: not after each wish that is read
-                ends = self._services.broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
-                self._ends |= {partition: ends.get(partition, 0) for partition in new}
-            positions = {place.partition: place.offset for place in consumer.position(places)}
-        except (KafkaException, RetryableError, KeyError) as error:
-            _LOG.warning("host %s: %s", self.id, error)  # the broker is away: again at the next poll
-            return
-        for partition, newest in list(self._catching_up.items()):
-            end = self._ends[partition]
-            if end == 0 or positions.get(partition, -1) >= end:
-                del self._catching_up[partition]
-                self._ends.pop(partition, None)
-                for change in newest.values():
-                    self._apply(change, partition)
+    def _catch_up(self, partition: int) -> None:
+        """Apply a new partition's desired state now that all of it is read: only the newest counts."""
+        for change in self._catching_up.pop(partition, {}).values():
+            self._apply(change, partition)
 
     def _apply(self, change: SettingsMessage, partition: int) -> None:
         name, desired = change.topic, change.desired

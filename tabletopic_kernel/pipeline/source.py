@@ -29,6 +29,7 @@ _FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 2 * 1024**2, 1024**2, 64 
 MIN_RECORDS = 200_000
 # The most a batch takes: bounds what is lost by a failed batch, and the memory of its tasks.
 MAX_RECORDS = 1_000_000
+_WARM_UP_RECORDS = 100
 # How often the source looks for new records, as a share of the commit interval, within these bounds
 # (ms): often enough to be fresh, seldom enough that an idle topic costs little.
 _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
@@ -74,6 +75,13 @@ def reader_options(spec: SourceSpec) -> dict[str, str]:
         "maxOffsetsPerTrigger": str(spec.max_records),
         "groupIdPrefix": f"tabletopic-{spec.topic}",
     }
+
+
+def warm_up_options(java: Mapping[str, str], topic: str) -> dict[str, str]:
+    """Options for a query that reads a few records of ``topic`` and ends: it loads what all queries need."""
+    options = reader_options(SourceSpec(topic, java, {}, TopicSettings(), max_records=_WARM_UP_RECORDS))
+    later = ("minOffsetsPerTrigger", "maxTriggerDelay")
+    return {key: one for key, one in options.items() if key not in later} | {"startingOffsets": "earliest"}
 
 
 def poll_interval_ms(commit_interval_ms: int) -> int:

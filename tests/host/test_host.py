@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
@@ -102,8 +104,6 @@ class Foreign(Message):
 class Consumer:
     """Hands out what the test says, then ends the host."""
 
-    read = 0
-
     def __init__(self, host: Host, script: list[Any]) -> None:
         self._host, self._script = host, iter(script)
 
@@ -115,12 +115,7 @@ class Consumer:
         if callable(step):
             step()
             return None
-        self.read += step is not None
         return step
-
-    def position(self, places: list[Any]) -> list[Any]:
-        """Behind what was handed out."""
-        return [module.TopicPartition(one.topic, one.partition, self.read) for one in places]
 
 
 @pytest.fixture
@@ -234,23 +229,29 @@ def test_what_others_write_to_the_settings_topic_is_passed_over(
     assert "a message is skipped" in caplog.text
 
 
-class AskedForEnds(FakeBroker):
-    """Counts the questions for the ends of the settings topic."""
-
-    asked = 0
-
-    def end_offsets(self, topics: list[str]) -> dict[str, dict[int, int]]:
-        """So many wishes are in the partition."""
-        self.asked += 1
-        return {topic: {PARTITION: 40} for topic in topics}
+def _end_of(partition: int) -> Any:
+    """What the consumer hands out behind the last wish of a partition."""
+    error = SimpleNamespace(code=lambda: KafkaError._PARTITION_EOF, name=lambda: "_PARTITION_EOF")
+    return SimpleNamespace(error=lambda: error, partition=lambda: partition)
 
 
-def test_old_wishes_are_read_without_a_question_after_each(host: Host) -> None:
-    """A topic that was often altered is taken over as fast as another one: only its newest wish counts."""
-    broker = AskedForEnds()
-    host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
-    host._catching_up = {PARTITION: {}}
-    _run(host, *(_make_desired(1_000 + one) for one in range(40)), lambda: None)
+def test_of_old_wishes_only_the_newest_counts(host: Host) -> None:
+    """A topic that was often altered is taken over as fast as another one, once all wishes are read."""
+    host._catching_up = {PARTITION: {}, PARTITION + 1: {}}
+    seen: list[int] = []
+    _run(
+        host,
+        _end_of(PARTITION + 1),
+        *(_make_desired(1_000 + one) for one in range(40)),
+        lambda: seen.append(len(FakeCoordinator.began)),
+        _end_of(PARTITION),
+    )
+    assert seen == [0]
     assert FakeCoordinator.began == [(1_039, True)]
-    assert broker.asked == 1
-    assert not host._ends
+    assert not host._catching_up
+
+
+def test_the_end_of_a_partition_is_told_again_and_again(host: Host) -> None:
+    """Behind each later wish too: it means nothing then, and that of another's partition nothing at all."""
+    _run(host, _make_desired(100), _end_of(PARTITION), _end_of(PARTITION + 7))
+    assert [interval for interval, _ in FakeCoordinator.began] == [100]

@@ -37,7 +37,7 @@ def main(folder: Path, base: Path, archive: Path) -> None:
     }
     session = start_spark(SparkSettings(master="local[2]", conf=conf), place, catalog)
     gateway: Any = session.sparkContext._gateway
-    warm_up(session, _LIMIT_S)
+    warm_up(session, limit_s=_LIMIT_S)
     with contextlib.suppress(Exception):  # it cannot connect: it was only to load the classes
         _read_kafka(session)
     session.stop()

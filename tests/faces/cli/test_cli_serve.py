@@ -17,12 +17,16 @@ def test_a_host_that_stands_by_warms_spark_up(
     monkeypatch: pytest.MonkeyPatch, topics: dict[str, object], is_warmed: bool
 ) -> None:
     """Also where all topics are other hosts', so that it can take them over soon."""
-    warmed: list[object] = []
-    monkeypatch.setattr(spark, "warm_up", warmed.append)
+    warmed: list[tuple[object, object]] = []
+    monkeypatch.setattr(
+        spark, "warm_up", lambda session, kafka: warmed.append((session, kafka["kafka.bootstrap.servers"]))
+    )
     monkeypatch.setattr(jvm, "make_later", lambda: None)
     bench = SimpleNamespace(
-        host_spark=lambda _: "session", desired_topics=lambda: {"orders": "another host's"}
+        host_spark=lambda _: "session",
+        desired_topics=lambda: {"orders": "another host's"},
+        broker=SimpleNamespace(properties={"bootstrap.servers": "b:9092"}),
     )
     host = SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics)
     run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), cast(Any, host), quiet=True)
-    assert warmed == (["session"] if is_warmed else [])
+    assert warmed == ([("session", "b:9092")] if is_warmed else [])

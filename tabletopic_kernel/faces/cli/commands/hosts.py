@@ -102,9 +102,12 @@ def _serve_detached(call: Call) -> None:
 
 def _start_spark(call: Call, host: Host, quiet: bool) -> None:
     """Early, beside joining the group; what goes wrong the topics tell when they need it."""
+    from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark import warm_up
+    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
     from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
+    from tabletopic_kernel.pipeline import source
 
     began = time.monotonic()
     try:
@@ -114,7 +117,8 @@ def _start_spark(call: Call, host: Host, quiet: bool) -> None:
         # Without a topic it gets ready for its first, which may be another host's until that one dies. With
         # some, these come first, and warm it up as well.
         if host.wait_until_joined(_JOIN_S) and not host.coordinators():
-            warm_up(session)
+            java = java_properties(call.workbench.broker.properties)
+            warm_up(session, source.warm_up_options(java, SETTINGS_TOPIC))
     except TableTopicError as error:
         screen.error(str(error))
         return
