@@ -163,7 +163,7 @@ class Host:
         finally:
             self._close_all(list(self._topics))
             consumer.close()
-            for kept in (self._held, self._catching_up, self._ends):
+            for kept in (self._held, self._catching_up):
                 kept.clear()
 
     def _find_topics(self) -> bool:
