@@ -16,7 +16,7 @@ from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model import redact
 
 # Fixtures and hooks for every test: importing them is what puts them to work.
-from tests import skips
+from tests import server_logs, skips
 from tests.leftovers import (  # noqa: F401
     nothing_stays,
     nothing_stays_of_a_module,
@@ -92,6 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """All processes of a run have one order: the first chooses it."""
+    config.pluginmanager.register(server_logs)
     given = getattr(config, "workerinput", {}).get("order")
     if config.option.order is None:
         config.option.order = given if given is not None else random.SystemRandom().randrange(1, 10_000)

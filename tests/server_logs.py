@@ -1,0 +1,48 @@
+"""What the servers of a failed test logged last, below its traceback: whether one ended, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tabletopic_kernel.local.machine import tail
+from tabletopic_kernel.local.stack import StackInfo
+
+_LINES = 12
+_FIXTURES = ("stack", "quiet_stack")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add them to the report."""
+    report = yield
+    if report.failed:
+        report.sections += [
+            ("what the servers logged last", text) for text in _told(getattr(item, "funcargs", {}))
+        ]
+    return report
+
+
+def _told(arguments: dict[str, object]) -> Iterator[str]:
+    for name in _FIXTURES:
+        stack = arguments.get(name)
+        if isinstance(stack, StackInfo):
+            lives = {one: psutil.pid_exists(pid) for one, pid in stack.pids.items()}
+            free = psutil.virtual_memory().available >> 20
+            told = [f"{name}: alive {lives}, {free} MiB free, {_oom_kills()} processes killed for memory"]
+            logs = sorted(Path(stack.state_dir, "logs").glob("*"))
+            yield "\n".join(told + [f"--- {log.name}\n{tail(log, _LINES)}" for log in logs if log.is_file()])
+
+
+def _oom_kills() -> str:
+    """How many processes the kernel has killed for memory since it started; ? where it does not tell."""
+    try:
+        lines = Path("/proc/vmstat").read_text("ascii").splitlines()
+    except OSError:
+        return "?"
+    return next((line.split()[1] for line in lines if line.startswith("oom_kill ")), "?")
