@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,6 +15,7 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json, is_heartbeat
 
+_LOG = logging.getLogger(__name__)
 CONTROL_TOPIC = "__tabletopic.control"
 # One partition: events of all topics in one order, and one seek finds the last minute of all of them.
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
@@ -33,10 +35,20 @@ class ControlLog:
         self._gate = LoginGate()
         self._lock = threading.Lock()
         self._producer: Producer | None = self._made()
+        self._listeners: list[Callable[[ControlEvent], None]] = []
         self.dropped = 0
+
+    def listen(self, hear: Callable[[ControlEvent], None]) -> None:
+        """Call ``hear`` with every event that is written from now on, also where it cannot be sent."""
+        self._listeners.append(hear)
 
     def write(self, event: ControlEvent) -> None:
         """Send an event; returns at once."""
+        for hear in self._listeners:
+            try:
+                hear(event)
+            except Exception:  # a bug of who only watches must not end what is watched
+                _LOG.exception("event %s", event.type)
         with self._lock:
             if not self._gate.is_open:
                 self.dropped += 1

@@ -107,6 +107,10 @@ class Host:
             raise self.error
         return not self._thread.is_alive()
 
+    def listen(self, hear: Callable[[events.ControlEvent], None]) -> None:
+        """Call ``hear`` with every event of this host as it is written, in the thread that does; at once."""
+        self._services.control.listen(hear)
+
     def wait_until_joined(self, timeout_s: float) -> bool:
         """Whether the group has given this host its share within the time."""
         return self._joined.wait(timeout_s)
@@ -115,6 +119,26 @@ class Host:
     def has_ended(self) -> bool:
         """Whether it was started and is over, stopped or by an error."""
         return self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stop.is_set()
+
+    @property
+    def is_in_group(self) -> bool:
+        """Whether it is a member of the group, as far as it knows: nobody asks the broker for it."""
+        return self._joined.is_set() and self.waits_for is None and self._thread.is_alive()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since its loop last went round; closing topics holds it up."""
+        return time.monotonic() - self._last_poll
+
+    @property
+    def dropped_events(self) -> int:
+        """Events that could not be written to the control topic."""
+        return self._services.control.dropped
 
     def coordinators(self) -> dict[str, Coordinator]:
         """The table topics that run here."""
@@ -173,6 +197,7 @@ class Host:
         """
         attempt = 0
         while not self._stop.is_set():
+            self._last_poll = time.monotonic()
             try:
                 ensure_settings_topic(self._services.broker)
                 ensure_control_topic(self._services.broker)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import logging.handlers
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.model.redact import redact
@@ -14,6 +17,7 @@ from tabletopic_kernel.model.redact import redact
 _LOG_BYTES = 10 * 1024**2
 _READ_BYTES = 2 * 1024**2  # of the end of each file
 _FILES = ("serve.log", "kernel.log")
+COORDINATOR_THREAD = "coordinator "  # what the names of coordinators' threads begin with; then the topic
 _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 _BEGINS = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
@@ -28,6 +32,35 @@ def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.
     handler.setFormatter(logging.Formatter(_FORMAT))
     logging.getLogger().addHandler(handler)
     return handler
+
+
+def log_json_to(stream: TextIO, level: int = logging.NOTSET) -> logging.Handler:
+    """Send what libraries and threads log to ``stream``, each record as a line of JSON without secrets."""
+    handler = logging.StreamHandler(stream)
+    handler.setLevel(level)
+    handler.addFilter(without_secrets)
+    handler.setFormatter(_JsonLines())
+    logging.getLogger().addHandler(handler)
+    return handler
+
+
+class _JsonLines(logging.Formatter):
+    """``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``; ``topic``, ``event``, ``trace`` if known.
+
+    A record's topic is the one it was given, or the one whose coordinator logs.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, str] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        of_thread = str(record.threadName).removeprefix(COORDINATOR_THREAD)
+        topic = getattr(record, "topic", of_thread if of_thread != record.threadName else "")
+        more = {"topic": topic, "event": getattr(record, "event", ""), "trace": record.exc_text}
+        return json.dumps(found | {name: text for name, text in more.items() if text}, ensure_ascii=False)
 
 
 def without_secrets(record: logging.LogRecord) -> bool:

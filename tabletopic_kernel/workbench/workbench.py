@@ -39,6 +39,8 @@ from tabletopic_kernel.workbench.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.host.host import Host
+    from tabletopic_kernel.host.metrics.server import Address
+    from tabletopic_kernel.host.metrics.watch import HostWatch
     from tabletopic_kernel.host.replay_plan import ReplayPlan
     from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
     from tabletopic_kernel.query.shared import Answer
@@ -414,6 +416,21 @@ class Workbench(Clients):
             host=new_host_id(),
         )
         return Host(services)
+
+    def watch(self, host: Host, address: Address) -> HostWatch:
+        """Metrics, health and readiness of a host over HTTP; the caller starts it before the host.
+
+        Raises:
+            UsageError: nothing can listen at the address.
+        """
+        from tabletopic_kernel.clients.catalog import reachable  # noqa: PLC0415
+        from tabletopic_kernel.host.metrics.watch import HostWatch  # noqa: PLC0415
+
+        def ask_catalog() -> None:
+            with reachable("the catalog"):
+                self.catalog.list_namespaces()
+
+        return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, address)
 
     def _desired_of(self, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
         if topic in desired_topics:

@@ -170,6 +170,29 @@ SERVE = Operation(
         Argument(
             "with_parent", "End with this process, which starts it", Kind.NUMBER, metavar="PID", faces=CLI
         ),
+        Argument(
+            "metrics_port",
+            "Show /metrics, /healthz and /readyz at this port; 0 takes a free one",
+            Kind.NUMBER,
+            metavar="PORT",
+            least=0,
+            most=65_535,
+            faces=CLI,
+        ),
+        Argument(
+            "metrics_host",
+            "Address to listen at for them  (usually 127.0.0.1)",
+            default="127.0.0.1",
+            metavar="ADDRESS",
+            faces=CLI,
+        ),
+        Argument(
+            "log_format",
+            "What standard output gets: lines for people, or logs as JSON  (usually text)",
+            default="text",
+            choices=("text", "json"),
+            faces=CLI,
+        ),
     ),
     changes=True,
     panel="Table topics",

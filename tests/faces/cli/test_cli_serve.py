@@ -1,15 +1,29 @@
-"""A host as a process: what it does before it has a topic."""
+"""A host as a process: what it does before it has a topic, what it logs, what it shows to monitoring."""
 
 from __future__ import annotations
 
+import io
+import json
+import logging
+import urllib.request
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tabletopic_kernel.clients import spark
+from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.faces.cli.commands import hosts as run
+from tabletopic_kernel.host.metrics.server import Address
+from tabletopic_kernel.host.metrics.watch import HostWatch
 from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.redact import HIDDEN, learn
+from tabletopic_kernel.workbench.logs import log_json_to
+from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
+
+QUIET = run._Manner(quiet=True)
 
 
 @pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
@@ -28,5 +42,87 @@ def test_a_host_that_stands_by_warms_spark_up(
         broker=SimpleNamespace(properties={"bootstrap.servers": "b:9092"}),
     )
     host = SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics)
+<<<<<<< HEAD
     run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), cast(Any, host), quiet=True)
     assert warmed == ([("session", "b:9092")] if is_warmed else [])
+=======
+    run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), cast(Any, host), QUIET)
+    assert warmed == (["session"] if is_warmed else [])
+
+
+@pytest.fixture
+def logged() -> Iterator[Callable[[], list[dict[str, str]]]]:
+    """The lines that a process with JSON logs printed."""
+    out = io.StringIO()
+    handler = log_json_to(out)
+    level = run._LOG.level
+    run._LOG.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in out.getvalue().splitlines()]
+    run._LOG.setLevel(level)
+    logging.getLogger().removeHandler(handler)
+    handler.close()
+
+
+def test_logs_as_json(logged: Callable[[], list[dict[str, str]]]) -> None:
+    """Each record is a line with its topic, as far as it has one, its trace, and no secret."""
+    learn({"sasl.password": "hunter2secret"})
+    try:
+        raise ValueError("inner hunter2secret\nand more")
+    except ValueError:
+        logging.getLogger("some.library").exception("it was %s", "hunter2secret")
+    run._log_event(events.Failed(**STAMP, reason="no hunter2secret", waits=False))
+    run._log_event(COMPACTED)
+    run._log_event(HEARTBEAT)
+    first, second, third = logged()
+    assert first["message"] == f"it was {HIDDEN}"
+    assert (first["level"], first["logger"]) == ("error", "some.library")
+    assert first["time"].endswith("+00:00")
+    assert f"ValueError: inner {HIDDEN}\nand more" in first["trace"]
+    assert "topic" not in first
+    assert second["message"] == f"Failed: no {HIDDEN}"
+    assert (second["level"], second["topic"], second["event"]) == ("error", "clicks", "Failed")
+    assert (third["level"], third["event"]) == ("info", "Compacted")
+
+
+def test_a_coordinator_s_records_have_its_topic(logged: Callable[[], list[dict[str, str]]]) -> None:
+    """Its thread is called after it."""
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "slow", (), None)
+    record.threadName = "coordinator orders.eu"
+    logging.getLogger().handle(record)
+    assert logged()[0]["topic"] == "orders.eu"
+
+
+class Bench:
+    """Makes the real watch of a fake host."""
+
+    def watch(self, host: Any, address: Address) -> HostWatch:
+        """With servers that all answer."""
+        broker = SimpleNamespace(end_offsets=lambda topics: {one: {0: 1} for one in topics})
+        return HostWatch(host, cast(Any, broker), lambda: None, lambda: None, address)
+
+
+def test_metrics_while_the_host_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The port is told, answers as long as the host runs, and is closed then."""
+    manner = run._Manner(metrics=Address("127.0.0.1", 0))
+    with run._watched(cast(Any, SimpleNamespace(workbench=Bench())), cast(Any, FakeHost()), manner):
+        url = capsys.readouterr().err.split()[-1]
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert b"tabletopic_topics 0.0\n" in answer.read()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url, timeout=10)
+
+
+def test_nothing_listens_unless_asked() -> None:
+    """Neither for metrics nor for events."""
+    host = FakeHost()
+    with run._watched(cast(Any, SimpleNamespace()), cast(Any, host), QUIET):
+        assert host.hear is None
+
+
+@pytest.mark.parametrize("words", [("--metrics-port", "70000"), ("--log-format", "xml")])
+def test_wrong_use(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, which a supervisor must not try again."""
+    assert main(["serve", *words]) == 2
+    assert words[0] in capsys.readouterr().err
+>>>>>>> 6d068f7 (Hosts show Prometheus metrics, health and readiness, and log as JSON, when asked)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +21,16 @@ from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.progress.events import HEARTBEATS
+from tabletopic_kernel.model.progress.events import HEARTBEATS, ControlEvent, Failed
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.host import Host
+    from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.model.settings.sections import Settings
 
 
-def start_detached(call: Call) -> tuple[Path, int]:
-    """Start a host that outlives this process; returns its log and its pid."""
+def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
+    """Start a host that outlives this process, with ``more`` options; returns its log and its pid."""
     from tabletopic_kernel.local import hosts, processes
     from tabletopic_kernel.local.machine import logs_folder
 
@@ -36,7 +39,7 @@ def start_detached(call: Call) -> tuple[Path, int]:
     options = ["--state-dir", str(state_dir)]
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]
-    options += ["--mark", hosts.host_mark(state_dir)]
+    options += ["--mark", hosts.host_mark(state_dir), *more]
     command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *options]
     return log, processes.spawn(command, Path.cwd(), log).pid
 
@@ -46,47 +49,128 @@ _REOPEN_S = 2.0
 _JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
 _DULL = HEARTBEATS | {"FilesStaged"}
+_BAD = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
+_LOG = logging.getLogger("tabletopic.serve")
 
 
-def serve(call: Call, quiet: bool, detach: bool, mark: str | None, with_parent: int | None) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Manner:
+    """How a host runs as a process, beside its settings."""
+
+    quiet: bool = False
+    json_logs: bool = False
+    metrics: Address | None = None
+    with_parent: int | None = None
+
+    def note(self, message: str) -> None:
+        """A remark of the process."""
+        if self.json_logs:
+            _LOG.info("%s", message)
+        elif not self.quiet:
+            screen.note(message)
+
+    @property
+    def tells_people(self) -> bool:
+        """Whether events are printed as lines for people."""
+        return not self.quiet and not self.json_logs
+
+
+def serve(
+    call: Call,
+    quiet: bool,
+    detach: bool,
+    mark: str | None,
+    with_parent: int | None,
+    metrics_port: int | None,
+    metrics_host: str,
+    log_format: str,
+) -> None:
     """Be a host until Ctrl-C, SIGTERM, or the end of the parent."""
+    from tabletopic_kernel.host.metrics.server import Address
+
     if detach:
-        _serve_detached(call)
+        more = ["--log-format", log_format]
+        if metrics_port is not None:
+            more += ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
+        _serve_detached(call, more)
         return
+    address = None if metrics_port is None else Address(metrics_host, metrics_port)
     with stop_event() as asked:
-        _serve(call, quiet, asked, with_parent)
+        _serve(call, _Manner(quiet, log_format == "json", address, with_parent), asked)
 
 
-def _serve(call: Call, quiet: bool, asked: threading.Event, with_parent: int | None) -> None:
+def _serve(call: Call, manner: _Manner, asked: threading.Event) -> None:
     from tabletopic_kernel.local.crash_points import obey
 
     obey()
     workbench = call.workbench
-    _log_to(workbench.servers.state_dir, call.debug)
+    _log_to(workbench.servers.state_dir, call.debug, manner)
     host = workbench.host()
-    args = (call, host, quiet)
-    threading.Thread(target=_start_spark, args=args, name="spark start", daemon=True).start()
+    with _watched(call, host, manner):
+        thread = threading.Thread(
+            target=_start_spark, args=(call, host, manner), name="spark start", daemon=True
+        )
+        thread.start()
+        _run(call, host, manner, asked)
+
+
+@contextlib.contextmanager
+def _watched(call: Call, host: Host, manner: _Manner) -> Iterator[None]:
+    """The host's events in the log, and its metrics at their port, where these are wanted."""
+    if manner.json_logs and not manner.quiet:
+        host.listen(_log_event)
+    if manner.metrics is None:
+        yield
+        return
+    watch = call.workbench.watch(host, manner.metrics)
+    watch.start()
+    manner.note(f"metrics at {watch.url}/metrics")
+    try:
+        yield
+    finally:
+        watch.stop()
+
+
+def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> None:
+    """Run the host until somebody asks for its end; raises what ended it before."""
     began_ms = now_ms()
     host.start()
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
-    if not quiet:
-        screen.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
+    manner.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
+    if manner.tells_people:
         teller.start()
     try:
         waited_for = None
-        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(with_parent):
-            if not quiet and host.waits_for != waited_for:
+        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(manner.with_parent):
+            if host.waits_for != waited_for:
                 waited_for = host.waits_for
-                screen.note(f"waiting: {waited_for}" if waited_for else "the broker answers")
-        if not quiet:
-            screen.note("leaving: committing what is staged …")
+                manner.note(f"waiting: {waited_for}" if waited_for else "the broker answers")
+        manner.note("leaving: committing what is staged …")
     finally:
         host.stop()
         over.set()
-        if not quiet:
+        if manner.tells_people:
             teller.join(_LAST_WORDS_S * 4)
     host.wait(0)  # raises what ended it
+
+
+def _log_event(event: ControlEvent) -> None:
+    """An event as a log record; heartbeats and staged files are none."""
+    from tabletopic_kernel.faces.render.words import event_text
+
+    if event.type in _DULL:
+        return
+    level = logging.WARNING if event.type in _BAD else logging.INFO
+    if isinstance(event, Failed) and not event.waits:
+        level = logging.ERROR
+    _LOG.log(
+        level,
+        "%s: %s",
+        event.type,
+        event_text(event),
+        extra={"topic": event.topic, "event": event.type},
+    )
 
 
 def _is_orphan(with_parent: int | None) -> bool:
@@ -94,13 +178,13 @@ def _is_orphan(with_parent: int | None) -> bool:
     return with_parent is not None and os.getppid() != with_parent
 
 
-def _serve_detached(call: Call) -> None:
-    log, pid = start_detached(call)
+def _serve_detached(call: Call, more: Sequence[str]) -> None:
+    log, pid = start_detached(call, more)
     screen.show(f"host {pid} runs in the background; it prints to {screen.plain(log)}")
     screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
 
 
-def _start_spark(call: Call, host: Host, quiet: bool) -> None:
+def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
     """Early, beside joining the group; what goes wrong the topics tell when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark import warm_up
@@ -111,16 +195,18 @@ def _start_spark(call: Call, host: Host, quiet: bool) -> None:
 
     began = time.monotonic()
     try:
-        session = call.workbench.host_spark(silent if quiet else TerminalReport())
-        if not quiet:
-            screen.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+        session = call.workbench.host_spark(TerminalReport() if manner.tells_people else silent)
+        manner.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
         # Without a topic it gets ready for its first, which may be another host's until that one dies. With
         # some, these come first, and warm it up as well.
         if host.wait_until_joined(_JOIN_S) and not host.coordinators():
             java = java_properties(call.workbench.broker.properties)
             warm_up(session, source.warm_up_options(java, SETTINGS_TOPIC))
     except TableTopicError as error:
-        screen.error(str(error))
+        if manner.json_logs:
+            _LOG.error("%s", error)
+        else:
+            screen.error(str(error))
         return
     make_later()
 
@@ -161,11 +247,14 @@ def _hint_if_idle(call: Call) -> None:
         logging.getLogger(__name__).warning("wishes: %s", error)
 
 
-def _log_to(state_dir: Path, debug: bool) -> None:
-    """What the libraries and threads log goes to a file of the state folder."""
-    from tabletopic_kernel.workbench.logs import log_to
+def _log_to(state_dir: Path, debug: bool, manner: _Manner) -> None:
+    """What the libraries and threads log goes to a file of the state folder, and as JSON to stdout."""
+    from tabletopic_kernel.workbench.logs import log_json_to, log_to
 
     log_to(state_dir, "serve.log", logging.NOTSET)
+    if manner.json_logs:
+        log_json_to(sys.stdout)
+        _LOG.setLevel(logging.INFO)
     if not debug:
         logging.getLogger().setLevel(logging.WARNING)
 

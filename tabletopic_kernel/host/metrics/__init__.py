@@ -1,0 +1,1 @@
+"""What a host shows to monitoring: Prometheus metrics, and whether it lives and is ready."""

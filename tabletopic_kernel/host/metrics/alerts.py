@@ -1,0 +1,171 @@
+"""Alert rules for Prometheus, declared once: ``deploy/alerts.yml`` and the docs are written from these."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tabletopic_kernel.host.metrics.declared import METRICS
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One rule. ``holds_for``: how long before somebody is told; ``means`` and ``todo`` are for people."""
+
+    name: str
+    expr: str
+    holds_for: str
+    severity: Literal["critical", "warning", "info"]
+    means: str
+    todo: str
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The declared metrics that the expression reads."""
+        found = set(re.findall(r"\btabletopic_\w+", self.expr))
+        return tuple(
+            one.name
+            for one in METRICS
+            if found & {one.sample, *(f"{one.name}_{part}" for part in ("bucket", "sum", "count"))}
+        )
+
+
+ALERTS: Final = (
+    Alert(
+        "TabletopicNoHost",
+        "absent(tabletopic_in_group == 1)",
+        "2m",
+        "critical",
+        "No host that is scraped is in the group: no table topic moves",
+        "Start a host, or read `/readyz` and the log of one that runs",
+    ),
+    Alert(
+        "TabletopicHostNotInGroup",
+        "tabletopic_in_group == 0",
+        "5m",
+        "warning",
+        "A host runs and gets no topics; others have taken them over",
+        "Its `/readyz` says why: the broker does not answer, or does not let it in",
+    ),
+    Alert(
+        "TabletopicHostStuck",
+        "tabletopic_poll_age_seconds > 150",
+        "1m",
+        "critical",
+        "The host's loop hangs; the group has given its topics to others",
+        "Restart it: `/healthz` fails too, so that a supervisor that asks it does so by itself",
+    ),
+    Alert(
+        "TabletopicServerDown",
+        "tabletopic_server_up == 0",
+        "2m",
+        "critical",
+        "Broker, registry or catalog do not answer this host: topics wait, and nothing is lost",
+        "`/readyz` has the server's answer, `tabletopic doctor` what to do",
+    ),
+    Alert(
+        "TabletopicLagUnknown",
+        "tabletopic_end_offsets_age_seconds > 60",
+        "2m",
+        "warning",
+        "The broker has not told its end offsets: the lag is counted from old ones",
+        "As for TabletopicServerDown",
+    ),
+    Alert(
+        "TabletopicTopicFailed",
+        'tabletopic_state{state="failed"} == 1',
+        "1m",
+        "critical",
+        "A topic stopped, and waits for a person",
+        "`tabletopic status TOPIC` has the reason; mend it, then `tabletopic resume TOPIC`",
+    ),
+    Alert(
+        "TabletopicTopicWaiting",
+        'tabletopic_state{state="waiting"} == 1',
+        "5m",
+        "warning",
+        "A topic waits for a server or its batch fails again and again; it tries by itself",
+        "`tabletopic status TOPIC` and `tabletopic logs --topic TOPIC` name the server or the error",
+    ),
+    Alert(
+        "TabletopicLag",
+        "tabletopic_commit_lag_seconds > clamp_min(3 * tabletopic_commit_interval_seconds, 60)"
+        ' unless on (job, instance, topic) tabletopic_state{state="paused"} == 1',
+        "5m",
+        "warning",
+        "A table is more than three commit intervals, and a minute, behind its topic",
+        "`tabletopic status TOPIC` says what it waits for; more cores, another host or longer intervals help",
+    ),
+    Alert(
+        "TabletopicRecordsRefused",
+        "sum by (job, instance, topic) (increase(tabletopic_refused_records_total[15m])) > 0"
+        " or delta(tabletopic_dead_letters[15m]) > 0",
+        "0m",
+        "warning",
+        "Records could not become rows; tabletopic_refused_records_total has the reasons",
+        "Look at the dead-letter table, mend the producer or the settings, then `tabletopic replay TOPIC`",
+    ),
+    Alert(
+        "TabletopicRecordsLost",
+        "increase(tabletopic_lost_records_total[1h]) > 0",
+        "0m",
+        "critical",
+        "Retention took records before they were read, and `on_gap` let the topic go on",
+        "Longer retention, or find out what held the topic up; `tabletopic events TOPIC` has the offsets",
+    ),
+    Alert(
+        "TabletopicCommitsFail",
+        'increase(tabletopic_failures_total{kind="commit"}[15m]) > 3',
+        "0m",
+        "warning",
+        "Commits do not go through; staged files are kept and tried again",
+        "`tabletopic events TOPIC` has the catalog's answer",
+    ),
+    Alert(
+        "TabletopicCommitsSlow",
+        "histogram_quantile(0.95, sum by (job, instance, le) "
+        "(rate(tabletopic_commit_duration_seconds_bucket[15m]))) > 30",
+        "15m",
+        "warning",
+        "One commit in twenty takes longer than 30 s",
+        "Look at the catalog's latency, and at the table's snapshots: `tabletopic health TOPIC`",
+    ),
+    Alert(
+        "TabletopicOwnerChanges",
+        "changes(tabletopic_epoch[15m]) > 5",
+        "0m",
+        "warning",
+        "A topic is taken again and again: its worker dies, or hosts come and go",
+        "`tabletopic events TOPIC` shows who took it and why it ended; look at memory",
+    ),
+    Alert(
+        "TabletopicSchemaRefused",
+        'increase(tabletopic_failures_total{kind="schema"}[15m]) > 0',
+        "0m",
+        "warning",
+        "A schema does not fit its table",
+        "`tabletopic events TOPIC` names the columns; `on_incompatible` says what becomes of its records",
+    ),
+    Alert(
+        "TabletopicMaintenanceFails",
+        'increase(tabletopic_failures_total{kind="maintenance"}[6h]) > 0',
+        "0m",
+        "warning",
+        "A compaction, an expiry or a removal of orphans ended early; the rows are not affected",
+        "`tabletopic events TOPIC` has the reason; it is tried again when it is next due",
+    ),
+    Alert(
+        "TabletopicEventsDropped",
+        "increase(tabletopic_dropped_events_total[15m]) > 0",
+        "0m",
+        "info",
+        "Events did not reach the control topic: status, dashboard and audits miss them",
+        "The broker was away, or the host may not write to the control topic: `tabletopic doctor`",
+    ),
+)
+
+
+def alerts_of(metric: str) -> tuple[str, ...]:
+    """The alerts that read a metric."""
+    return tuple(one.name for one in ALERTS if metric in one.metrics)

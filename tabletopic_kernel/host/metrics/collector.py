@@ -1,0 +1,296 @@
+"""The metrics of one host: a collector of its own, fed by the host's events and asked for its progress.
+
+What a topic is comes from its progress record at the time of the scrape, what happened is counted as its
+events are written. A topic that has left the host is shown for a while longer, so that its last commit is
+scraped, and then forgotten.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from prometheus_client import Histogram, Metric
+from prometheus_client.samples import Sample
+
+from tabletopic_kernel.host.metrics.declared import (
+    BUCKETS_S,
+    BY_NAME,
+    METRICS,
+    SHOWN_STATES,
+    STATES,
+    Failure,
+)
+from tabletopic_kernel.host.metrics.lags import Lags, whole
+from tabletopic_kernel.host.metrics.questions import Question
+from tabletopic_kernel.host.metrics.text import Labels
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.redact import redact
+
+# With more, a scrape of a hundred topics would be larger than 200 KB.
+MOST_PARTITIONS = 300
+# Reasons are words of the decoders; a decoder of somebody's own may have any number of them.
+_MOST_REASONS = 10
+_REASON_LENGTH = 60
+_REST = "other"
+_FORGET_S = 900.0
+_MOST_LABELS = 20_000
+
+_OF_PROGRESS: Mapping[str, Callable[[Progress], float]] = {
+    "tabletopic_commit_interval_seconds": lambda at: at.commit_interval_ms / 1000,
+    "tabletopic_staged_rows": lambda at: at.staged_rows,
+    "tabletopic_dead_letters": lambda at: at.dead_letters,
+    "tabletopic_lost_records": lambda at: sum(at.lost.values()),
+    "tabletopic_epoch": lambda at: at.epoch,
+    "tabletopic_table_rows": lambda at: at.rows,
+    "tabletopic_table_files": lambda at: at.files,
+}
+# Shown as 0 from the beginning: a rate needs a first value.
+_OF_COMMITS = (
+    "tabletopic_committed_rows",
+    "tabletopic_committed_bytes",
+    "tabletopic_committed_files",
+    "tabletopic_commits",
+)
+
+
+class WatchedHost(Protocol):
+    """What is asked of a host."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+    @property
+    def is_in_group(self) -> bool:
+        """Whether it is a member of the group."""
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since its loop polled."""
+
+    @property
+    def dropped_events(self) -> int:
+        """Events that could not be written."""
+
+    def progress(self) -> list[Progress]:
+        """Of every topic that it runs."""
+
+
+class _Counts:
+    """What happened to a topic, or to the host, by metric and its labels but the topic."""
+
+    def __init__(self) -> None:
+        self.values: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        self.seen_s = 0.0
+
+
+class HostMetrics:
+    """A collector as ``prometheus_client`` has them. May be used from any thread."""
+
+    def __init__(
+        self,
+        host: WatchedHost,
+        lags: Lags,
+        servers: Mapping[str, Question],
+        now_ms: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._lags, self._servers = host, lags, servers
+        self._now_ms, self._clock = now_ms, clock
+        self._lock = threading.Lock()  # guards the three below
+        self._counts: dict[str, _Counts] = {}
+        self._of_host = _Counts()
+        self._heartbeat: events.HostHeartbeat | None = None
+        self._labels: dict[tuple[tuple[str, ...], tuple[str, ...]], Labels] = {}
+        self._histograms = {
+            name: Histogram(name, BY_NAME[name].help, registry=None, buckets=bounds)
+            for name, bounds in BUCKETS_S.items()
+        }
+
+    # -- what happens
+
+    def hear(self, event: events.ControlEvent) -> None:
+        """Count an event that the host writes."""
+        if isinstance(event, events.HostHeartbeat):
+            with self._lock:
+                self._heartbeat = event
+            return
+        if isinstance(event, events.FilesStaged):
+            self._histograms["tabletopic_batch_duration_seconds"].observe(event.seconds)
+        elif isinstance(event, events.Committed):
+            self._histograms["tabletopic_commit_duration_seconds"].observe(event.seconds)
+        elif isinstance(event, events.Compacted) and event.error is None:
+            self._histograms["tabletopic_compaction_duration_seconds"].observe(event.seconds)
+        with self._lock:
+            counts = self._counts.setdefault(event.topic, _Counts())
+            counts.seen_s = self._clock()
+            for key, amount in _counted(event):
+                of = counts if "topic" in BY_NAME[key[0]].labels else self._of_host
+                of.values[key] += amount
+
+    # -- what is scraped
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric with its samples, in the order of their declaration."""
+        now_ms, progress = self._now_ms(), self._host.progress()
+        samples = _Samples(self._labels)
+        for record in progress:
+            _add_progress(samples, record)
+        self._add_lags(samples, progress, now_ms)
+        self._add_counts(samples, {record.topic for record in progress})
+        self._add_host(samples, len(progress))
+        for one in METRICS:
+            if one.kind == "histogram":
+                yield self._histogram(one.name)
+                continue
+            metric = Metric(one.name, one.help, one.kind)
+            metric.samples = samples.by_metric[one.name]
+            yield metric
+
+    def _histogram(self, name: str) -> Metric:
+        (metric,) = self._histograms[name].collect()
+        # When it was made: `tabletopic_start_timestamp_seconds` says it for all.
+        metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
+        return metric
+
+    def _add_lags(self, samples: _Samples, progress: Iterable[Progress], now_ms: int) -> None:
+        room, hidden = MOST_PARTITIONS, 0
+        for record in sorted(progress, key=lambda one: one.topic):
+            lags = self._lags.of(record, now_ms)
+            if not lags:
+                continue
+            total = whole(lags.values())
+            samples.add("tabletopic_commit_lag_records", total.records, record.topic)
+            samples.add("tabletopic_commit_lag_seconds", total.seconds, record.topic)
+            if len(lags) > room:  # all partitions of a topic, or none: a sum over some would mislead
+                hidden += len(lags)
+                continue
+            room -= len(lags)
+            for partition, lag in lags.items():
+                samples.add("tabletopic_partition_lag_records", lag.records, record.topic, str(partition))
+                samples.add("tabletopic_partition_lag_seconds", lag.seconds, record.topic, str(partition))
+        samples.add("tabletopic_hidden_partitions", hidden)
+
+    def _add_counts(self, samples: _Samples, here: Collection[str]) -> None:
+        now_s = self._clock()
+        with self._lock:
+            for topic in here:
+                self._counts.setdefault(topic, _Counts()).seen_s = now_s
+            for topic in [t for t, one in self._counts.items() if now_s - one.seen_s > _FORGET_S]:
+                del self._counts[topic]
+            counted = {topic: dict(one.values) for topic, one in self._counts.items()}
+            of_host = dict(self._of_host.values)
+        for topic, values in counted.items():
+            for (name, *more), value in ({(name,): 0.0 for name in _OF_COMMITS} | values).items():
+                samples.add(name, value, topic, *more)
+        for (name, *more), value in of_host.items():
+            samples.add(name, value, *more)
+
+    def _add_host(self, samples: _Samples, topics: int) -> None:
+        host = self._host
+        with self._lock:
+            heartbeat = self._heartbeat
+        if heartbeat is not None:
+            samples.add("tabletopic_host_info", 1, host.id, heartbeat.version)
+            samples.add("tabletopic_start_timestamp_seconds", heartbeat.started_ms / 1000)
+            if heartbeat.memory_bytes is not None:
+                samples.add("tabletopic_memory_bytes", heartbeat.memory_bytes)
+        samples.add("tabletopic_in_group", host.is_in_group)
+        samples.add("tabletopic_poll_age_seconds", host.silence_s)
+        samples.add("tabletopic_topics", topics)
+        samples.add("tabletopic_dropped_events", host.dropped_events)
+        for server, question in self._servers.items():
+            samples.add("tabletopic_server_up", question.trouble is None, server)
+        if (age_s := self._servers["broker"].age_s) is not None:
+            samples.add("tabletopic_end_offsets_age_seconds", age_s)
+
+
+class _Samples:
+    """The samples of a scrape by metric; ``known`` keeps labels from one scrape to the next."""
+
+    def __init__(self, known: dict[tuple[tuple[str, ...], tuple[str, ...]], Labels]) -> None:
+        self.by_metric: dict[str, list[Sample]] = {one.name: [] for one in METRICS}
+        self._known = known
+        if len(known) > _MOST_LABELS:  # topics come and go
+            known.clear()
+
+    def add(self, name: str, value: float, *values: str) -> None:
+        """One sample, with values of the metric's labels in their order."""
+        one = BY_NAME[name]
+        labels = self._known.get((one.labels, values))
+        if labels is None:
+            labels = self._known[one.labels, values] = Labels(zip(one.labels, values, strict=True))
+        self.by_metric[name].append(Sample(one.sample, labels, float(value)))
+
+
+def _add_progress(samples: _Samples, record: Progress) -> None:
+    topic = record.topic
+    for name, value in _OF_PROGRESS.items():
+        samples.add(name, value(record), topic)
+    if record.last_commit_ms is not None:
+        samples.add("tabletopic_last_commit_timestamp_seconds", record.last_commit_ms / 1000, topic)
+    shown = STATES[record.state]
+    for state in SHOWN_STATES:
+        samples.add("tabletopic_state", state == shown, topic, state)
+    for name, counts in (
+        ("tabletopic_refused_records", record.refused),
+        ("tabletopic_passed_over_records", record.passed_over),
+    ):
+        for reason, count in _bounded(counts).items():
+            samples.add(name, count, topic, reason)
+
+
+def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts by reason: the first ones by name, and the rest in one."""
+    found: dict[str, int] = {}
+    for at, reason in enumerate(sorted(counts)):
+        label = redact(reason)[:_REASON_LENGTH] if at < _MOST_REASONS else _REST
+        found[label] = found.get(label, 0) + counts[reason]
+    return found
+
+
+_Count = tuple[tuple[str, ...], float]
+
+
+def _counted(event: events.ControlEvent) -> Iterable[_Count]:
+    """What an event adds: metric with the values of its labels but the topic, and how much."""
+    match event:
+        case events.Committed():
+            yield ("tabletopic_committed_rows",), event.rows
+            yield ("tabletopic_committed_bytes",), event.bytes
+            yield ("tabletopic_committed_files",), event.files
+            yield ("tabletopic_commits",), 1
+        case events.CommitFailed():
+            yield _failed(Failure.COMMIT)
+        case events.Failed():
+            yield _failed(Failure.WAITS if event.waits else Failure.STOPS)
+        case events.SchemaRefused():
+            yield _failed(Failure.SCHEMA)
+        case events.Replayed() if event.error is not None:
+            yield _failed(Failure.REPLAY)
+        case events.Compacted() | events.Expired() | events.OrphansRemoved():
+            yield from _maintained(event)
+
+
+def _failed(kind: Failure) -> _Count:
+    return ("tabletopic_failures", kind.value), 1
+
+
+def _maintained(event: events.Compacted | events.Expired | events.OrphansRemoved) -> Iterable[_Count]:
+    work = {"Compacted": "compaction", "Expired": "expiry", "OrphansRemoved": "orphans"}[event.type]
+    if event.error is not None:
+        yield _failed(Failure.MAINTENANCE)
+    else:
+        yield ("tabletopic_maintenance", work), 1
+    files, size = event.files, event.bytes
+    if isinstance(event, events.Compacted):
+        files, size = event.files_before, event.bytes_before
+    yield ("tabletopic_removed_files", work), files
+    yield ("tabletopic_removed_bytes", work), size
+    if isinstance(event, events.Expired):
+        yield ("tabletopic_expired_snapshots",), event.snapshots

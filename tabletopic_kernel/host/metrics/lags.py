@@ -1,0 +1,91 @@
+"""How far tables are behind their topics, from end offsets that are asked for every few seconds.
+
+Why the seconds are right without reading a record: what is next to commit was not there when the broker named
+an end at or below it, and was there when it first named a higher one. Its age counts from then, so it is
+short by the time between two questions at most. Only for a backlog that was there before the first question
+nothing is known but the time of the newest record that is committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tabletopic_kernel.model.progress.events import Progress
+
+# Of a partition that stands still for hours every other end is forgotten: the age is then short by a few
+# hundredths.
+_MOST_ENDS = 64
+
+
+class Lag(NamedTuple):
+    """How far a table is behind one partition: offsets, and the age in seconds of the oldest of them."""
+
+    records: int
+    seconds: float
+
+
+class _Ends:
+    """End offsets of a partition, each with the time in ms when it was first seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self.committed_to = -1  # an end that the ledger had reached: what came later was seen arriving
+
+    def add(self, now_ms: int, end: int) -> None:
+        if self.seen and end < self.seen[-1][1]:  # the topic is another one, or lost records
+            self.seen, self.committed_to = [], -1
+        if self.seen and end == self.seen[-1][1]:
+            return
+        self.seen.append((now_ms, end))
+        if len(self.seen) > _MOST_ENDS:
+            self.seen = [*self.seen[:-1:2], self.seen[-1]]
+
+    def lag(self, next_offset: int, newest_ms: int | None, now_ms: int) -> Lag:
+        reached = sum(end <= next_offset for _, end in self.seen)
+        if reached:
+            self.committed_to = self.seen[reached - 1][1]
+            del self.seen[: max(0, min(reached, len(self.seen) - 1))]
+        at_ms, end = self.seen[0]
+        if end <= next_offset:
+            return Lag(0, 0.0)
+        if newest_ms is not None and not 0 <= self.committed_to <= next_offset:
+            at_ms = min(at_ms, newest_ms)
+        return Lag(self.seen[-1][1] - next_offset, max(0, now_ms - at_ms) / 1000)
+
+
+class Lags:
+    """The lags of a host's topics. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ends: dict[str, dict[int, _Ends]] = {}
+
+    def learn(self, ends: Mapping[str, Mapping[int, int]], now_ms: int) -> None:
+        """The broker named the end offsets of all topics of the host: others are forgotten."""
+        with self._lock:
+            for topic in self._ends.keys() - ends.keys():
+                del self._ends[topic]
+            for topic, partitions in ends.items():
+                known = self._ends.setdefault(topic, {})
+                for partition, end in partitions.items():
+                    known.setdefault(partition, _Ends()).add(now_ms, end)
+
+    def of(self, progress: Progress, now_ms: int) -> dict[int, Lag]:
+        """The lag of each partition; empty while ledger or end offsets are not known."""
+        if progress.epoch == 0:
+            return {}
+        with self._lock:
+            return {
+                partition: ends.lag(
+                    progress.next_offsets.get(partition, 0), progress.newest_ms.get(partition), now_ms
+                )
+                for partition, ends in sorted(self._ends.get(progress.topic, {}).items())
+            }
+
+
+def whole(lags: Iterable[Lag]) -> Lag:
+    """The lag of a topic: all records, and the oldest of them."""
+    found = list(lags)
+    return Lag(sum(one.records for one in found), max((one.seconds for one in found), default=0.0))

@@ -1,0 +1,86 @@
+"""Servers that are asked now and then whether they answer, beside everything else."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.redact import redact
+
+_LOG = logging.getLogger(__name__)
+# A question that is under way for longer counts as one without an answer; clients give up after 10 to 60 s.
+_LIMIT_S = 15.0
+_LEAVE_S = 1.0
+
+
+class Question:
+    """Asks one server the same thing every ``every_s`` seconds, in a thread of its own.
+
+    Args:
+        server: whom, as people read it.
+        ask: raises what is wrong.
+        every_s: seconds between two answers.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        ask: Callable[[], object],
+        every_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.server = server
+        self._ask, self._every_s, self._clock = ask, every_s, clock
+        self._error: str | None = None
+        self._answered_s: float | None = None
+        self._asked_s: float | None = None  # the question that is under way
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"question to the {server}", daemon=True)
+
+    def start(self) -> None:
+        """Ask from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; a question that is under way is left to itself."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(_LEAVE_S)
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the last answer; None: there was none."""
+        return None if self._answered_s is None else self._clock() - self._answered_s
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the server does not answer; None: it does."""
+        asked_s = self._asked_s
+        if asked_s is not None and self._clock() - asked_s > _LIMIT_S:
+            return f"the {self.server} has not answered for {self._clock() - asked_s:.0f} s"
+        if self._error is None and self._answered_s is None:
+            return f"the {self.server} has not answered yet"
+        return self._error
+
+    def once(self) -> None:
+        """Ask now, and keep the outcome."""
+        self._asked_s = self._clock()
+        try:
+            self._ask()
+        except TableTopicError as error:
+            self._error = str(error)
+        except Exception as error:  # a bug of ours must not look like a server that answers
+            _LOG.exception("question to the %s", self.server)
+            self._error = redact(f"{type(error).__name__}: {error}")
+        else:
+            self._error, self._answered_s = None, self._clock()
+        self._asked_s = None
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.once()
+            self._stop.wait(self._every_s)

@@ -1,0 +1,112 @@
+"""What watches a host for monitoring: its metrics, questions to its servers, and the HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry
+
+from tabletopic_kernel.host.metrics.collector import HostMetrics, WatchedHost
+from tabletopic_kernel.host.metrics.lags import Lags
+from tabletopic_kernel.host.metrics.questions import Question
+from tabletopic_kernel.host.metrics.server import Address, MetricsServer, Pages
+from tabletopic_kernel.host.metrics.text import exposition
+from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.progress.events import ControlEvent
+
+_LAG_EVERY_S = 3.0
+_SERVERS_EVERY_S = 20.0
+# Closing topics takes a host's loop up to 90 s; a loop that is silent for longer hangs.
+SILENT_S = 150.0
+
+
+class _Broker(Protocol):
+    def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]: ...
+
+
+class _Host(WatchedHost, Protocol):
+    @property
+    def waits_for(self) -> str | None: ...
+    @property
+    def has_ended(self) -> bool: ...
+    @property
+    def is_leaving(self) -> bool: ...
+    def coordinators(self) -> Iterable[str]: ...
+    def listen(self, hear: Callable[[ControlEvent], None]) -> None: ...
+
+
+class HostWatch:
+    """Shows one host to monitoring, from ``start``, which comes before the host's, to ``stop``.
+
+    Args:
+        host: which.
+        broker: whose end offsets the lag is counted from, all topics in one question.
+        registry, catalog: questions that raise what is wrong.
+        address: where to listen.
+    """
+
+    def __init__(
+        self,
+        host: _Host,
+        broker: _Broker,
+        registry: Callable[[], object],
+        catalog: Callable[[], object],
+        address: Address,
+    ) -> None:
+        self._host, self._broker = host, broker
+        self._lags = Lags()
+        self._questions = {
+            "broker": Question("broker", self._ask_ends, _LAG_EVERY_S),
+            "registry": Question("registry", registry, _SERVERS_EVERY_S),
+            "catalog": Question("catalog", catalog, _SERVERS_EVERY_S),
+        }
+        self.metrics = HostMetrics(host, self._lags, self._questions, now_ms)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self.metrics)
+        self._server = MetricsServer(address, Pages(self._text, self.health, self.readiness))
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._server.url
+
+    def start(self) -> None:
+        """Count, ask and answer."""
+        self._host.listen(self.metrics.hear)
+        for question in self._questions.values():
+            question.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        """Answer and ask no more."""
+        self._server.stop()
+        for question in self._questions.values():
+            question.stop()
+
+    def health(self) -> str | None:
+        """Why the process should be started again; None: it lives."""
+        if self._host.has_ended:
+            return "the host has ended"
+        silence_s = self._host.silence_s
+        return f"the host's loop has not polled for {silence_s:.0f} s" if silence_s > SILENT_S else None
+
+    def readiness(self) -> str | None:
+        """Why the host cannot run topics now, each reason in a line; None: it can."""
+        host = self._host
+        reasons = [self.health()]
+        if host.is_leaving:
+            reasons.append("the host commits what is staged and leaves")
+        elif not host.is_in_group:
+            reasons.append(host.waits_for or "the host has not joined the group of hosts yet")
+        reasons += [question.trouble for question in self._questions.values()]
+        return "\n".join(reason for reason in reasons if reason) or None
+
+    def _text(self) -> bytes:
+        return exposition(self._registry.collect())
+
+    def _ask_ends(self) -> None:
+        topics = set(self._host.coordinators())
+        # The settings topic as well: the broker is asked also where this host runs nothing.
+        self._lags.learn(self._broker.end_offsets({*topics, SETTINGS_TOPIC}), now_ms())

@@ -1,0 +1,171 @@
+"""The HTTP server of a host, and what it says of life and readiness."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlparse
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tabletopic_kernel.host.metrics.questions import Question
+from tabletopic_kernel.host.metrics.server import Address
+from tabletopic_kernel.host.metrics.watch import SILENT_S, HostWatch
+from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.redact import learn
+from tests.host.metrics.samples import COMPACTED, Clock, FakeHost, record
+
+
+class Broker:
+    """Names end offsets, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[set[str]] = []
+        self.answered = threading.Event()
+        self.error: Exception | None = None
+
+    def end_offsets(self, topics: set[str]) -> dict[str, dict[int, int]]:
+        """Seven records in each."""
+        self.asked.append(topics)
+        self.answered.set()
+        if self.error is not None:
+            raise self.error
+        return {topic: {0: 7} for topic in topics}
+
+
+class Watched:
+    """A host that is watched, at a port of its own."""
+
+    def __init__(self) -> None:
+        self.host = FakeHost([record(next_offsets={0: 2})])
+        self.broker = Broker()
+        self.watch = HostWatch(
+            self.host, self.broker, lambda: None, lambda: None, Address("127.0.0.1", 0)  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def ask(self) -> None:
+        """Ask every server once, in this thread."""
+        for question in self.watch._questions.values():
+            question.once()
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
+        """Status, type and text of an answer."""
+        connection = http.client.HTTPConnection(urlparse(self.watch.url).netloc, timeout=10)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    """One that answers; its questions are asked by the test."""
+    made = Watched()
+    made.host.listen(made.watch.metrics.hear)
+    made.watch._server.start()
+    yield made
+    made.watch.stop()
+
+
+def test_metrics(watched: Watched) -> None:
+    """What a scraper gets; all topics are one question to the broker, and a scrape is none."""
+    assert watched.host.hear is not None
+    watched.host.hear(COMPACTED)
+    watched.ask()
+    for _ in range(3):
+        status, kind, text = watched.get("/metrics")
+    assert status == 200
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'tabletopic_commit_lag_records{topic="clicks"} 5.0' in text
+    assert list(text_string_to_metric_families(text))
+    assert watched.broker.asked == [{"clicks", "__tabletopic.settings"}]
+
+
+def test_other_pages(watched: Watched) -> None:
+    """Nothing else is there, and nothing can be sent."""
+    assert watched.get("/")[0] == 404
+    assert watched.get("/metrics/x")[0] == 404
+    assert watched.get("/metrics", "POST")[0] == 405
+
+
+def test_health(watched: Watched) -> None:
+    """It lives as long as its loop polls, whatever the servers do."""
+    watched.broker.error = RetryableError("away")
+    watched.ask()
+    assert watched.get("/healthz")[::2] == (200, "ok\n")
+    watched.host.silence_s = SILENT_S + 1
+    assert watched.get("/healthz")[::2] == (503, "the host's loop has not polled for 151 s\n")
+    watched.host.silence_s, watched.host.has_ended = 0, True
+    assert watched.get("/healthz")[::2] == (503, "the host has ended\n")
+
+
+def test_readiness(watched: Watched) -> None:
+    """It is ready in the group, with servers that answer; else each reason is a line, without secrets."""
+    assert watched.get("/readyz")[0] == 503  # nobody has asked yet
+    watched.ask()
+    assert watched.get("/readyz")[::2] == (200, "ok\n")
+    learn({"sasl.password": "hunter2secret"})
+    watched.broker.error = RetryableError("the broker is away: hunter2secret")
+    watched.host.is_in_group = False
+    watched.ask()
+    status, _, text = watched.get("/readyz")
+    assert (status, text) == (
+        503, "the host has not joined the group of hosts yet\nthe broker is away: ***\n"
+    )  # fmt: skip
+    watched.broker.error, watched.host.is_leaving = None, True
+    watched.ask()
+    assert watched.get("/readyz")[2] == "the host commits what is staged and leaves\n"
+
+
+def test_it_asks_by_itself_and_ends() -> None:
+    """From start to stop, without a thread left."""
+    made = Watched()
+    made.watch.start()
+    assert made.broker.answered.wait(10)
+    assert made.host.hear is not None
+    made.watch.stop()
+
+
+def test_a_port_that_is_taken(watched: Watched) -> None:
+    """Is said with the options to change."""
+    port = urlparse(watched.watch.url).port
+    assert port
+    with pytest.raises(UsageError, match=rf"no metrics at 127.0.0.1:{port}: .*--metrics-port"):
+        HostWatch(FakeHost(), Broker(), str, str, Address("127.0.0.1", port))  # type: ignore[arg-type]
+
+
+def test_a_question_that_hangs() -> None:
+    """Counts as one without an answer, though the last one was good."""
+    clock = Clock()
+    hangs = [False]
+
+    def ask() -> None:
+        if hangs[0]:
+            clock.now_s += 20
+            assert question.trouble == "the broker has not answered for 20 s"
+
+    question = Question("broker", ask, 3, clock)
+    assert question.trouble == "the broker has not answered yet"
+    question.once()
+    assert question.trouble is None
+    hangs[0] = True
+    question.once()
+    assert question.trouble is None
+
+
+def test_a_bug_in_a_question_is_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with its trace, and the server counts as away."""
+
+    def ask() -> None:
+        raise ZeroDivisionError("oh")
+
+    question = Question("broker", ask, 3)
+    with caplog.at_level(logging.ERROR):
+        question.once()
+    assert question.trouble == "ZeroDivisionError: oh"
+    assert "Traceback" in caplog.text
