@@ -86,7 +86,7 @@ ALERTS: Final = (
         "5m",
         "warning",
         "A topic waits for a server or its batch fails again and again; it tries by itself",
-        "`tabletopic status TOPIC` and `tabletopic logs --topic TOPIC` name the server or the error",
+        "`tabletopic status TOPIC` and `tabletopic logs TOPIC` name the server or the error",
     ),
     Alert(
         "TabletopicLag",
