@@ -21,6 +21,7 @@ from collections import deque
 from functools import partial
 
 from tabletopic_kernel.host.expiry import Expiries
+from tabletopic_kernel.host.compaction import Compactions, Rewritten
 from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, StagedBatches, WorkerListener
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.replay import Replays
@@ -41,6 +42,7 @@ from tabletopic_kernel.model.commit_cycle import (
 from tabletopic_kernel.model.errors import (
     GapError,
     LoginRefusedError,
+    OutdatedError,
     RetryableError,
     StartOverError,
     TableTopicError,
@@ -82,6 +84,7 @@ class Coordinator:
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._expiries = Expiries(settings, services, self._report)
+        self._compactions = Compactions(topic, settings, services, self._inbox.put, self._report.compacted)
         self._worker: Worker | None = None
         self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.now_ms)
@@ -166,6 +169,8 @@ class Coordinator:
             self._maintain(item)
         elif isinstance(item, CommitRequest):
             self._read_and_commit()
+        elif isinstance(item, Rewritten):
+            self._take_rewritten(item)
         elif item is not None:
             self._fire(*item)
         if (due := self._due()) is not None:
@@ -176,6 +181,9 @@ class Coordinator:
             assert self._owner is not None
             self._expiries.step(self._owner)
         self._sweep_if_due()
+        if self._can_compact():
+            assert self._owner is not None
+            self._compactions.step(self._owner)
         if self._may_have_recovered and self.state is State.RUNNING and not self._schedule.is_in_doubt:
             self._may_have_recovered = False
             self._report.clear_error()
@@ -262,6 +270,7 @@ class Coordinator:
             return self._sorted(error)
         self._owner = owner
         self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
+        self._compactions.interrupt("the topic was interrupted; the files that are left stay as they are")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
         self._report.sync(owner)
         if owner.gap:
@@ -312,6 +321,10 @@ class Coordinator:
             began = self._services.now_ms()
             try:
                 owner.send()
+            except OutdatedError as error:
+                if (event := self._give_up_compaction(error)) is not None:
+                    return event
+                continue
             except TableTopicError as error:
                 event = self._sorted(error)
                 if event is Event.ANSWER_LOST:
@@ -332,9 +345,46 @@ class Coordinator:
         self._staged.remove(len(done.batches))
         if self._state is State.COMMITTING:  # on the way out the trouble is still why
             self._report.clear_error()
+        if done.replaced is not None:
+            self._compactions.committed(done.batches[0])
+            self._report.sync(owner)
+            return
+        waits_s = (self._worker.waits_s if self._worker else None) or 0.0
+        self._compactions.appended(done.batches, waits=1000 * waits_s > 2 * self.settings.commit_interval_ms)
         self._report.committed(done.batches, owner, began_ms)
         if self._schedule.asked and self._worker is not None:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
+
+    def _give_up_compaction(self, error: OutdatedError) -> Event | None:
+        """Others have changed the files that were put together: what was made of them goes."""
+        assert self._owner is not None
+        try:
+            self._owner.give_up()
+        except StartOverError as over:
+            return self._sorted(over)
+        except RetryableError as trouble:
+            _LOG.warning("%s: %s", self.topic, trouble)  # swept at the next start
+        self._staged.remove(1)
+        self._compactions.gave_up(str(error))
+        return None
+
+    def _can_compact(self) -> bool:
+        """After what else has to be done: it may wait."""
+        at_work = self.state in (State.RUNNING, State.STAGED)
+        return at_work and not self._ending and self._compactions.is_due(self._owner)
+
+    def _take_rewritten(self, done: Rewritten) -> None:
+        """A thread has put small files together, or chosen some."""
+        batch = self._compactions.take(done) if done.owner is self._owner else None
+        if batch is not None and self.state in (State.RUNNING, State.STAGED, State.SETTLING):
+            if done.batch is not None and self._compactions.is_awaited:
+                self._schedule.ask_commit()
+            self._fire(Event.STAGE, batch)
+        elif done.batch is not None:  # of an ownership that is over
+            try:
+                done.owner.discard(done.batch.files, ())
+            except RetryableError as error:
+                _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
 
     def _can_replay(self) -> bool:
         # Letters of a pending commit may be in their table: a round would set its ledger back (I7).
@@ -359,7 +409,7 @@ class Coordinator:
     def _maintain(self, request: MaintenanceRequest) -> None:
         """Work on the table that somebody asked for."""
         if request.work == "compact":
-            pass
+            self._compactions.ask(request)
         else:
             self._expiries.ask(request)
 

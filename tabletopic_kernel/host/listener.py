@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
 
+from tabletopic_kernel.host.compaction import Rewritten
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import check_same_topic
@@ -89,7 +90,9 @@ class CommitRequest:
 
 
 # What a coordinator's thread takes in: events with what they carry, and requests.
-Inbox = queue.Queue[tuple[Event, object] | PlanRequest | ReplayRequest | MaintenanceRequest | CommitRequest]
+Inbox = queue.Queue[
+    tuple[Event, object] | PlanRequest | ReplayRequest | MaintenanceRequest | CommitRequest | Rewritten
+]
 
 
 @dataclass

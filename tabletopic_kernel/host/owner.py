@@ -14,6 +14,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
@@ -23,13 +24,15 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import (
     HeadMovedError,
     OutcomeUnknownError,
+    OutdatedError,
     StartOverError,
     TableTopicError,
+    UnreadableFilesError,
 )
 from tabletopic_kernel.model.ledger import Ledger, Offsets, added
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
+from tabletopic_kernel.pipeline.plan import Needs, Replaced, StagedBatch, StagePlan
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable
@@ -51,6 +54,11 @@ class PendingCommit:
     sent: bool = False
     unsure: bool = False
     dead_letters_sent: bool = False
+
+    @property
+    def replaced(self) -> Replaced | None:
+        """Of a compaction, what its files stand for."""
+        return self.batches[0].replaced
 
     @property
     def files(self) -> list[DataFile]:
@@ -154,8 +162,15 @@ class Owner:
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
-        """The commit under way, else one of ``batches``; None where there are none."""
+        """The commit under way, else one of ``batches``; None where there are none.
+
+        A compaction is a commit by itself, of the ledger as it is.
+        """
+        if self.pending is None and batches and batches[0].replaced is not None:
+            after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
+            self.pending = PendingCommit((batches[0],), after)
         if self.pending is None and batches:
+            batches = list(takewhile(lambda batch: batch.replaced is None, batches))
             offsets, refused, passed = batches[0].offsets, batches[0].refused, batches[0].passed_over
             for batch in batches[1:]:
                 offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
@@ -170,7 +185,7 @@ class Owner:
     def send(self) -> None:
         """Commit what is pending: letters first, then rows with the same commit id (I7).
 
-        Raises: as ``TopicTable.commit``.
+        Raises: as ``TopicTable.commit``; OutdatedError also for files of a compaction that cannot be read.
         """
         pending = self.pending
         assert pending is not None
@@ -181,7 +196,11 @@ class Owner:
                 self.dead_letters.commit(pending.dead_letters, self.ledger, pending.after)
                 self.pending = pending = replace(pending, dead_letters_sent=True)
                 reach(Step.LETTERS)
-            table.commit(pending.files, self.ledger, pending.after)
+            table.commit(pending.files, self.ledger, pending.after, replaced=pending.replaced)
+        except UnreadableFilesError as error:
+            if pending.replaced is None:
+                raise
+            raise OutdatedError(str(error)) from error
         except (HeadMovedError, OutcomeUnknownError):  # all others are raised before anything is sent
             self.pending = replace(pending, sent=True)
             raise
@@ -190,6 +209,24 @@ class Owner:
         """Nobody knows whether the pending commit is in the table."""
         if self.pending is not None:
             self.pending = replace(self.pending, unsure=True)
+
+    def give_up(self) -> None:
+        """Forget the pending compaction, whose files no longer stand for what the table has.
+
+        Raises:
+            StartOverError: its commit may still arrive, so that another epoch must begin (I5).
+            RetryableError: the storage does not let go of its files; the sweep will.
+        """
+        pending = self.pending
+        assert pending is not None
+        if pending.unsure:
+            raise StartOverError(
+                "others changed files that were put together, while nobody confirmed their commit; the topic "
+                "begins anew where its table ends"
+            )
+        self.pending = None
+        if not pending.sent:
+            self.discard(pending.files, ())
 
     def is_in_table(self) -> bool:
         """Look for the pending commit in the table's history (I4); raises as ``TopicTable.reload``."""

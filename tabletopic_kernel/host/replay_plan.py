@@ -22,7 +22,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, InternalError, Usa
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
-from tabletopic_kernel.pipeline.plan import Needs
+from tabletopic_kernel.pipeline.plan import Needs, Replaced
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.schemas.lookup import EventWriter
@@ -47,6 +47,7 @@ class TableDraft(TopicTable):
         after: Ledger,
         *,
         remove: Sequence[DataFile] = (),
+        replaced: Replaced | None = None,
     ) -> None:
         """Raises InternalError: a draft has no snapshots of its own."""
         raise InternalError(f"a commit to a draft of {self.identifier}")

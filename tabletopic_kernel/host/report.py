@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
@@ -172,6 +173,9 @@ class Reporter:
                 error=error,
             )
         )
+    def compacted(self, **figures: Any) -> None:
+        """A compaction is over; fields as of ``Compacted``."""
+        self.write(events.Compacted(**self._stamp(), **figures))
 
     def commit_asked(self) -> None:
         """Somebody wants a commit now."""

@@ -21,6 +21,40 @@ def in_a_thread(name: str, work: Callable[[], None]) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
+class Allowance:
+    """Lets one topic of a host rewrite files at a time, and rest after it. May be used from any thread.
+
+    Times are ms of the host's clock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._rests_until_ms = 0
+        self._cpu_s = 0.0  # of executors, since it was taken
+
+    def is_free(self, now_ms: int, *, asked: bool) -> bool:
+        """Whether somebody may begin now; ``asked``: a person waits for it, so that no rest is needed."""
+        with self._lock:
+            return not self._taken and (asked or now_ms >= self._rests_until_ms)
+
+    def take(self) -> None:
+        """Begin."""
+        with self._lock:
+            self._taken, self._cpu_s = True, 0.0
+
+    def charge(self, cpu_s: float) -> None:
+        """So much was used on executors."""
+        with self._lock:
+            self._cpu_s += cpu_s
+
+    def give_back(self, now_ms: int, cpu_s: float) -> None:
+        """End, having used so much here: four times that is rested, so that a fifth of a core is used."""
+        with self._lock:
+            self._taken = False
+            self._rests_until_ms = now_ms + round(4_000 * (cpu_s + self._cpu_s))
+
+
 @dataclass(frozen=True)
 class Services:
     """What a coordinator works with. ``catalog`` and ``spark`` are made when first called.
@@ -37,5 +71,6 @@ class Services:
     still_mine: Callable[[str], bool] = lambda _: True
     turns: Turns = field(default_factory=Turns)  # of batches
     starts: Turns = field(default_factory=Turns)  # of queries
+    allowance: Allowance = field(default_factory=Allowance)  # of compactions
     now_ms: Callable[[], int] = now_ms
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

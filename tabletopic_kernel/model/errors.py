@@ -74,6 +74,10 @@ class HeadMovedError(TableTopicError):
     """Another writer committed first and the ledger is still ours: plan the commit again (I3)."""
 
 
+class OutdatedError(TableTopicError):
+    """What files were made from is no longer what the table has: they are given up and made again later."""
+
+
 class StartOverError(TableTopicError):
     """What was staged no longer fits the table: drop it and go on from the table (I6)."""
 

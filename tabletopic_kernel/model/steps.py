@@ -31,6 +31,8 @@ class Step(StrEnum):
     REPLAY = "replay"  # dead letters are read to be tried again
     MARKED = "marked"  # those that are rows now are marked, the rows are not committed
     REPLAYED = "replayed"  # the rows are committed, their dead letters are still there
+    COMPACT = "compact"  # small files are chosen to be put together, none is read
+    COMPACTED = "compacted"  # their rows are in new files, the coordinator does not know of them
     DISCARD = "discard"  # staged files that no commit will take are about to be deleted
     SWEEP = "sweep"  # files of finished epochs are about to be looked for
     DELETE = "delete"  # one of several files has been deleted

@@ -237,12 +237,21 @@ class StageResult:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """Data files whose rows other files have now, and the delete files of the table when they were chosen."""
+
+    files: tuple[DataFile, ...]
+    delete_files: frozenset[str]
+
+
+@dataclass(frozen=True)
 class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets they stand for.
 
     ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row,
     by reason, and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows
-    these are; such a batch stands for no offsets.
+    these are; such a batch stands for no offsets. Nor does a compaction, whose files have the rows of those
+    that it ``replaced``; it is committed by itself.
     """
 
     offsets: StagedOffsets
@@ -254,6 +263,7 @@ class StagedBatch:
     samples: tuple[RefusedRecord, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
     replay_id: str | None = None
+    replaced: Replaced | None = None
 
     @property
     def bytes(self) -> int:

@@ -8,7 +8,7 @@ turns null lists of structs into empty ones.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -56,16 +56,32 @@ def data_root(metadata: TableMetadata) -> str:
     return path.rstrip("/")
 
 
+_STAGED = ".parquet"  # how names of files end
+# Of files with rows of other files: how new a file is says nothing of its rows then.
+REWRITTEN = "-rewritten.parquet"
+
+
 class DataFileWriter:
     """Writes Arrow batches of a table's file schema as data files of one epoch."""
 
-    def __init__(self, metadata_json: str, io_properties: dict[str, str], epoch: int) -> None:
+    def __init__(
+        self,
+        metadata_json: str,
+        io_properties: dict[str, str],
+        epoch: int,
+        schema_id: int | None = None,
+        suffix: str = _STAGED,
+    ) -> None:
+        """``schema_id``: of the table's schemas, the one that files have (None: the current one)."""
         metadata = TableMetadataUtil.parse_raw(metadata_json)
         folder = f"{epochs_root(metadata)}/{epoch_folder(epoch)}"
         properties = {**metadata.properties, TableProperties.WRITE_DATA_PATH: folder}
-        self._metadata = metadata.model_copy(update={"properties": properties})
+        self.metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties
-        self.schema = metadata.schema()
+        self._suffix = suffix
+        chosen = metadata.schema() if schema_id is None else metadata.schema_by_id(schema_id)
+        assert chosen is not None, schema_id
+        self.schema = chosen
         self.spec_id = metadata.default_spec_id
         self.target_bytes = int(
             properties.get(
@@ -75,8 +91,9 @@ class DataFileWriter:
         )
 
     @cached_property
-    def _io(self) -> FileIO:
-        return load_file_io(self._io_properties, self._metadata.location)
+    def io(self) -> FileIO:
+        """The table's storage."""
+        return load_file_io(self._io_properties, self.metadata.location)
 
     def write(self, table: pa.Table) -> list[DataFile]:
         """Write ``table`` (of ``conform.file_schema``) as one file per partition.
@@ -85,19 +102,44 @@ class DataFileWriter:
             RetryableError: the storage did not take it.
         """
         try:
-            return [self._write_file(part, key) for key, part in self._partitions(table)]
+            return [self._write_file((part,), key) for key, part in self._partitions(table)]
         except OSError as error:
             found = sort_error(error, STORAGE)
             why = found.reason if found else plain(error)
             raise RetryableError(f"could not write a data file: {why}") from error
 
-    def _write_file(self, table: pa.Table, key: PartitionKey | None) -> DataFile:
+    def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
+        """Write all of ``parts``, each as row groups of its own, as one file of one partition.
+
+        Raises:
+            ValueError: the rows belong to several partitions, or there are none.
+            OSError: the storage did not take it.
+        """
+        rest = iter(parts)
+        key, first = self._only(next(rest))
+
+        def of_one_partition() -> Iterator[pa.Table]:
+            yield first
+            for part in rest:
+                other, rows = self._only(part)
+                if (other and other.partition) != (key and key.partition):
+                    raise ValueError("the rows of one file belong to several partitions")
+                yield rows
+
+        return self._write_file(of_one_partition(), key)
+
+    def _only(self, table: pa.Table) -> tuple[PartitionKey | None, pa.Table]:
+        (found,) = self._partitions(table)
+        return found
+
+    def _write_file(self, parts: Iterable[pa.Table], key: PartitionKey | None) -> DataFile:
         model = FileFormatFactory.get(FileFormat.PARQUET)
-        locations = load_location_provider(self._metadata.location, self._metadata.properties)
-        path = locations.new_data_location(f"{uuid.uuid4()}.parquet", key)
-        output = self._io.new_output(path)
-        with model.create_writer(output, self.schema, self._metadata.properties) as writer:
-            writer.write(table)
+        locations = load_location_provider(self.metadata.location, self.metadata.properties)
+        path = locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
+        output = self.io.new_output(path)
+        with model.create_writer(output, self.schema, self.metadata.properties) as writer:
+            for part in parts:
+                writer.write(part)
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
@@ -115,7 +157,7 @@ class DataFileWriter:
 
     def _partitions(self, table: pa.Table) -> Iterator[tuple[PartitionKey | None, pa.Table]]:
         """The rows of each partition: one sort by partition values, then slices."""
-        spec = self._metadata.spec()
+        spec = self.metadata.spec()
         if spec.is_unpartitioned():
             yield None, table
             return

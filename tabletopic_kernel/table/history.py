@@ -104,12 +104,15 @@ def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSn
 def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
     """What a snapshot and its ledger say."""
     figures, ledger = summary(snapshot), ledger_of(snapshot)
+    operation = snapshot.summary.operation.value if snapshot.summary else ""
+    # The rows of files that were put together are not new.
+    same = int(figures.get("deleted-records", 0)) if operation == "replace" else 0
     return TableSnapshot(
         snapshot_id=snapshot.snapshot_id,
         parent_id=snapshot.parent_snapshot_id,
         at_ms=snapshot.timestamp_ms,
-        operation=snapshot.summary.operation.value if snapshot.summary else "",
-        added_rows=int(figures.get("added-records", 0)),
+        operation=operation,
+        added_rows=int(figures.get("added-records", 0)) - same,
         added_files=int(figures.get("added-data-files", 0)),
         added_bytes=int(figures.get("added-files-size", 0)),
         rows=int(figures.get("total-records", 0)),

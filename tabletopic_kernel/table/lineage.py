@@ -23,6 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from tabletopic_kernel.clients.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.evolution import METADATA
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
+from tabletopic_kernel.pipeline.write import REWRITTEN
 
 _Places = set[tuple[int, int]]  # partition, offset
 
@@ -31,7 +32,8 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
     """Whether the newest rows of ``kept`` are rows of the head; False also where nobody can tell.
 
     A file that both have has its rows in both. Others are read, two numbers a row: rewritten rows keep their
-    ``_kafka_metadata``.
+    ``_kafka_metadata``. Rows that the owner has put together are older than their file: that they are there
+    says nothing of the newest ones.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -51,13 +53,16 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
             if column is None:
                 return False
             wanted = {place for places in _places(table, missing, column) for place in places}
+            is_new = bool(wanted) and not all(file.file_path.endswith(REWRITTEN) for file in missing)
             for places in _places(table, new, column) if wanted else ():
                 wanted -= places
                 if not wanted:
-                    return True
+                    break
             if wanted:
                 return False
-            # They were another program's rows, and say nothing.
+            if is_new:
+                return True
+            # They were another program's rows, or older ones in a new file, and say nothing.
     return True
 
 

@@ -54,7 +54,8 @@ from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
+from tabletopic_kernel.table.compaction import ReplaceFiles, check_replaced
 from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
@@ -180,15 +181,18 @@ class TopicTable:
         after: Ledger,
         *,
         remove: Sequence[DataFile] = (),
+        replaced: Replaced | None = None,
     ) -> None:
         """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
 
-        Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it.
+        Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it;
+        ``replaced``: those whose rows ``files`` have.
 
         Raises:
             HeadMovedError: another writer was first and the ledger is as planned: call again. Plan again a
                 claim whose ledger went on under the owner of before, and what others took ``remove`` from.
             LostOwnershipError: a higher epoch is in the table (I5).
+            OutdatedError: ``files`` no longer have the rows of those ``replaced``, nothing was sent.
             StartOverError: the files do not fit the table's partition spec any more, or
                 ``UnreadableFilesError``: the storage does not have them as they were written.
             ActionNeededError: the ledger is not where it was planned on, or the table is gone (I8).
@@ -202,14 +206,16 @@ class TopicTable:
         self._check_not_behind_its_ledger()
         self._check_planned_on(planned, after.epoch)
         chosen = list(files)
+        if replaced is not None:
+            check_replaced(self.table, replaced)
+            remove = replaced.files
         if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
             raise StartOverError(f"the partition spec of {self.identifier} has changed")
         self._check_readable(chosen)
         self._without_retries()
         try:
             transaction = QuickTransaction(self.table)
-            update = transaction.update_snapshot(snapshot_properties=after.to_summary())
-            producer = update.overwrite() if remove else update.merge_append()
+            producer = _producer(transaction, after, remove, replaced)
             for file in chosen:
                 producer.append_data_file(file)
             for file in remove:
@@ -535,6 +541,16 @@ class TopicTable:
         """PyIceberg's own retry would append again without looking (I3); off in this copy alone."""
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
+
+
+def _producer(
+    transaction: Transaction, after: Ledger, remove: Sequence[DataFile], replaced: Replaced | None
+) -> _SnapshotProducer[Any]:
+    """The snapshot of a commit, to be filled."""
+    update = transaction.update_snapshot(snapshot_properties=after.to_summary())
+    if replaced is not None:
+        return ReplaceFiles.of(transaction, after.to_summary())
+    return update.overwrite() if remove else update.merge_append()
 
 
 def newest_epoch(metadata: TableMetadata) -> int:

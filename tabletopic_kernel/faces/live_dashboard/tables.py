@@ -41,7 +41,7 @@ def commits_of(table: Table, before: int | None) -> list[tuple[Commit, Offsets]]
     found = []
     for snapshot in table.metadata.snapshots:
         facts, ledger = snapshot_of(snapshot), ledger_of(snapshot)
-        if ledger is None or facts.added_files == 0:
+        if ledger is None or facts.added_files == 0 or facts.operation == "replace":
             continue
         if before is None or ledger.commits < before:
             figures = (facts.added_rows, facts.added_files, facts.added_bytes, 0.0)

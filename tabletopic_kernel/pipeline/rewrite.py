@@ -1,0 +1,242 @@
+"""Small data files of one partition as few larger ones, on an executor: the rows as they lie there.
+
+Nothing is projected onto the table's schema, which would turn null lists of structs into empty ones (ADR
+0004). Files are put together only if their Parquet schema is, field by field, that of one version of the
+table's schema, and the result is written with that version. All others stay as they are.
+
+Why no row is lost: rows are counted as the manifests count them, as each file is read and as each file is
+written; where two of these differ, nothing is handed over. Memory is bounded by the rows of one row group of
+each schema, or by one row group of a file that is read.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
+from tabletopic_kernel.clients.outside_errors.table import STORAGE
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
+from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
+
+# A row group is written when the rows that wait have so many bytes in Arrow, or are so many.
+_ROW_GROUP_BYTES = 128 * 1024**2
+_ROW_GROUP_ROWS = 1024**2
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """A file to read: where it is, and how many rows the table says that it has."""
+
+    path: str
+    rows: int
+
+
+@dataclass
+class RewriteResult:
+    """What a rewrite made: ``files`` stand for the rows of those at ``replaced``, which are as many.
+
+    ``left`` counts files that stay as they are, by reason.
+    """
+
+    files: list[DataFile] = field(default_factory=list)
+    spec_id: int = 0
+    replaced: list[str] = field(default_factory=list)
+    rows: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class RewriteTask:
+    """A group of files of one ``partition``, in the order in which their rows are to stand.
+
+    Called, it is the function given to ``mapInArrow``: whatever comes in, one pickled result goes out.
+    """
+
+    table: TablePlan
+    epoch: int
+    files: tuple[SmallFile, ...]
+    partition: Record
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rewrite the group."""
+        for _ in batches:
+            pass
+        result = pickle.dumps(self.run())
+        yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
+
+    def run(self) -> RewriteResult:
+        """Rewrite the group here.
+
+        Raises:
+            RetryableError: the storage does not answer.
+            ActionNeededError: a file is not what the table says of it.
+        """
+        began = time.process_time()
+        try:
+            result = _Rewrite(self).result()
+        except OSError as error:
+            found = sort_error(error, STORAGE)
+            why = found.reason if found else plain(error)
+            raise RetryableError(f"small files could not be put together: {why}") from error
+        result.cpu_s = time.process_time() - began
+        return result
+
+
+def read_result(pickled: bytes) -> RewriteResult:
+    """A task's result, as it comes back from an executor."""
+    result: RewriteResult = pickle.loads(pickled)
+    for file in result.files:
+        file.spec_id = result.spec_id  # PyIceberg keeps it beside the fields that pickle carries
+    return result
+
+
+class _Rewrite:
+    def __init__(self, task: RewriteTask) -> None:
+        self._task = task
+        self._current = self._writer(None)
+        self._io = self._current.io
+        self._result = RewriteResult(spec_id=self._current.spec_id)
+
+    def _writer(self, schema_id: int | None) -> DataFileWriter:
+        plan = self._task.table
+        return DataFileWriter(plan.metadata, plan.io_properties, self._task.epoch, schema_id, REWRITTEN)
+
+    def result(self) -> RewriteResult:
+        """All that have a schema in common become one file; who has none in common stays."""
+        groups, metadata = _Schemas(self._current.metadata), self._current.metadata
+        by_schema: dict[int | None, list[SmallFile]] = {}
+        for file in self._task.files:
+            by_schema.setdefault(groups.schema_of(_shape_at(self._io, file)), []).append(file)
+        sources = {one.source_id for one in metadata.spec().fields}
+        for schema_id, files in by_schema.items():
+            if schema_id is None:
+                self._leave("written with a schema that the table never had", files)
+            elif not sources <= _ids(metadata, schema_id):
+                self._leave("written before the column of their partition", files)
+            elif len(files) == 1:
+                self._leave("the only one of their schema", files)
+            else:
+                self._put_together(self._writer(schema_id), files)
+        return self._result
+
+    def _leave(self, why: str, files: Sequence[SmallFile]) -> None:
+        self._result.left = added(self._result.left, {why: len(files)})
+
+    def _put_together(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
+        made = writer.write_one(_row_groups(self._io, files, file_schema(writer.schema)))
+        wanted = sum(file.rows for file in files)
+        if made.record_count != wanted:
+            raise ActionNeededError(
+                f"{len(files)} files have {wanted} rows, and {made.record_count} were written"
+            )
+        if made.partition != self._task.partition:
+            raise ActionNeededError(
+                f"{files[0].path} is in the partition {self._task.partition}, and its rows belong to "
+                f"{made.partition}"
+            )
+        self._result.files.append(made)
+        self._result.replaced += [file.path for file in files]
+        self._result.rows += wanted
+
+
+def _ids(metadata: TableMetadata, schema_id: int) -> set[int]:
+    schema = metadata.schema_by_id(schema_id)
+    return set(schema.field_ids) if schema is not None else set()
+
+
+def _row_groups(io: FileIO, files: Sequence[SmallFile], target: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of all files, as many at a time as a row group is to have."""
+    held: list[pa.RecordBatch] = []
+    size = rows = 0
+    for file in files:
+        for batch in _rows_of(io, file, target):
+            if held and (size + batch.nbytes > _ROW_GROUP_BYTES or rows + len(batch) > _ROW_GROUP_ROWS):
+                yield pa.Table.from_batches(held)
+                held, size, rows = [], 0, 0
+            held.append(batch)
+            size, rows = size + batch.nbytes, rows + len(batch)
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _rows_of(io: FileIO, file: SmallFile, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with io.new_input(file.path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        if parquet.metadata.num_rows != file.rows:
+            raise ActionNeededError(
+                f"{file.path} has {parquet.metadata.num_rows} rows, and the table says {file.rows}"
+            )
+        for index in range(parquet.num_row_groups):
+            part = parquet.read_row_group(index, use_threads=False)
+            columns = {name: _whole(part.column(name)) for name in part.column_names}
+            yield conform(columns, len(part), target)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    if not isinstance(combined, pa.ChunkedArray):
+        return combined
+    return combined.chunk(0) if combined.num_chunks == 1 else pa.concat_arrays(combined.chunks)
+
+
+Shape = tuple[object, ...]
+
+
+def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
+    """What a file's columns are; None where nobody can tell."""
+    with io.new_input(file.path).open() as stream:
+        try:
+            return _shape(pq.ParquetFile(stream).schema_arrow)
+        except pa.ArrowInvalid as error:  # no Parquet file, or one that was cut off
+            raise ActionNeededError(f"{file.path} cannot be read: {plain(error)}") from error
+
+
+def _shape(fields: pa.Schema | pa.StructType) -> Shape:
+    """Ids, names, types and nullability, at all levels; what a writer notes besides does not count."""
+    return tuple(_shape_of(field) for field in fields)
+
+
+def _shape_of(field: pa.Field) -> Shape:
+    kind = field.type
+    field_id = (field.metadata or {}).get(b"PARQUET:field_id")
+    inside: tuple[object, ...]
+    if pa.types.is_struct(kind):
+        inside = ("struct", _shape(kind))
+    elif pa.types.is_map(kind):
+        inside = ("map", _shape_of(kind.key_field), _shape_of(kind.item_field))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inside = (str(kind.id), _shape_of(kind.value_field))
+    else:
+        inside = (str(kind),)
+    return (field_id, field.name, field.nullable, *inside)
+
+
+class _Schemas:
+    """The versions of a table's schema by the columns of their files, the current one first."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        newest_last = sorted(
+            metadata.schemas, key=lambda one: (one.schema_id == metadata.current_schema_id, one.schema_id)
+        )
+        self._known = {_shape(file_schema(schema)): schema.schema_id for schema in newest_last}
+
+    def schema_of(self, shape: Shape | None) -> int | None:
+        """The version whose files look like that; None: none."""
+        return self._known.get(shape) if shape is not None else None
+
+
+__all__ = ["RewriteResult", "RewriteTask", "SmallFile", "TableTopicError", "read_result"]
