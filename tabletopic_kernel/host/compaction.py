@@ -127,7 +127,10 @@ class Compactions:
         now, asked = self._services.now_ms(), bool(self._asked)
         if self._round is None and not asked and not self._looks(owner, now):
             return False
-        asked = asked if self._round is None else self._round.request is not None
+        if self._round is not None:
+            if self._round.groups is not None and not self._round.groups:
+                return True  # to tell of it
+            asked = self._round.request is not None
         return self._services.allowance.is_free(now, asked=asked)
 
     def _looks(self, owner: Owner, now_ms: int) -> bool:
@@ -256,6 +259,8 @@ class Compactions:
 
     def committed(self, batch: StagedBatch) -> None:
         """A group's files are in the table."""
+        assert batch.replaced is not None
+        self._files_seen -= len(batch.replaced.files) - len(batch.files)
         if self._round is not None:
             self._round.count(batch)
         self._busy = False

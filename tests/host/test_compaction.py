@@ -1,0 +1,361 @@
+"""Compaction beside a running topic: when it runs, how it is committed, what others make of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.host import compaction as host_compaction
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.services import Allowance
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.progress.events import Compacted
+from tabletopic_kernel.model.settings.sections import MaintenanceRequest
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
+from tabletopic_kernel.table import compaction
+from tests.host.rig import Rig, drain
+from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
+
+Between = Callable[[], None]
+
+
+class Threads:
+    """What was spawned, done when the test says so; ``before`` runs in front of the next piece of work."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self._rig = rig
+        self.cpu_s = 0.0
+        made = rig.make
+
+        def make(**settings: Any) -> Coordinator:
+            one = made(**settings)
+            object.__setattr__(one._services, "spawn", self._spawn)
+            return one
+
+        monkeypatch.setattr(rig, "make", make)
+        monkeypatch.setattr(host_compaction, "run_task", self._run)
+
+    def _spawn(self, name: str, work: Callable[[], None]) -> None:
+        if name.startswith("compaction"):
+            self.waiting.append(work)
+        else:
+            work()
+
+    def _run(self, _spark: object, _topic: str, task: RewriteTask) -> RewriteResult:
+        result = task.run()
+        result.cpu_s = self.cpu_s
+        return result
+
+    def go_on(self, coordinator: Coordinator) -> None:
+        """All threads, and the steps that follow, until nothing is left to do."""
+        for _ in range(50):
+            drain(coordinator)
+            self._rig.now_ms += coordinator.settings.commit_interval_ms
+            drain(coordinator)
+            if coordinator._can_compact():
+                coordinator.step()
+            if not self.waiting:
+                return
+            self.waiting.pop(0)()
+        pytest.fail("it does not come to an end")
+
+
+@pytest.fixture
+def threads(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Threads:
+    """See ``Threads``."""
+    return Threads(rig, monkeypatch)
+
+
+def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
+    """A running topic with as many files, of ten rows each."""
+    coordinator = rig.running(**settings)
+    for at in range(count):
+        stage(rig, coordinator, 10 * at, 10 * at + 10)
+    return coordinator
+
+
+def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
+    """One more commit."""
+    rig.stage(start, end)
+    drain(coordinator)
+    rig.now_ms += coordinator.settings.commit_interval_ms
+    drain(coordinator)
+    assert rig.offset() == end
+
+
+def ask(coordinator: Coordinator, where: str | None = None) -> None:
+    """As somebody who wants it now."""
+    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+
+
+def outcome(rig: Rig) -> Compacted:
+    """What was told of the last one."""
+    event = [event for event in rig.control.written if event.type == "Compacted"][-1]
+    assert isinstance(event, Compacted)
+    return event
+
+
+def files(rig: Rig) -> list[int]:
+    """Rows of the files of the head."""
+    return sorted(task.file.record_count for task in rig.table.table.scan().plan_files())
+
+
+def parquet(folder: Path) -> set[str]:
+    """Data files that lie there."""
+    return {path.name for path in folder.rglob("*.parquet")}
+
+
+def test_who_asks_gets_one_file_and_an_event(rig: Rig, threads: Threads) -> None:
+    """Rows and offsets are as before, no commit is counted, and the topic goes on."""
+    coordinator = with_files(rig)
+    before = rig.table.ledger
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert (files(rig), rig.rows(), rig.offset()) == ([40], 40, 40)
+    event = outcome(rig)
+    assert (event.request_id, event.files_before, event.files, event.rows) == ("r", 4, 1, 40)
+    assert event.error is None
+    assert 0 < event.bytes < event.bytes_before
+    after = rig.table.ledger
+    assert before is not None
+    assert after is not None
+    assert (after.commits, after.next_offsets) == (before.commits, before.next_offsets)
+    assert coordinator.progress().files == 1
+    assert rig.control.types().count("Committed") == 4
+    stage(rig, coordinator, 40, 45)
+    assert (files(rig), coordinator.state) == ([5, 40], State.RUNNING)
+
+
+def test_nothing_to_do_is_told_too(rig: Rig, threads: Threads) -> None:
+    """Also what cannot be read, and a table that must not be touched."""
+    coordinator = with_files(rig, 1)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert (outcome(rig).files_before, outcome(rig).error) == (0, None)
+    ask(coordinator, "nothing = 1")
+    threads.go_on(coordinator)
+    assert "cannot read --where" in (outcome(rig).error or "")
+    assert files(rig) == [10]
+
+
+def test_what_is_due_is_done_unasked(rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as there are enough files, at most once a minute, and not with maintenance off."""
+    monkeypatch.setattr(compaction, "MIN_FILES", 3)
+    coordinator = with_files(rig, 2, maintenance="off")
+    stage(rig, coordinator, 20, 30)
+    threads.go_on(coordinator)
+    coordinator.order(Event.STOP)
+    drain(coordinator)
+    other = rig.running()
+    threads.go_on(other)
+    assert files(rig) == [10] * 3  # nothing was committed yet that shows whether it is behind
+    rig.stage(30, 40, epoch=2)
+    drain(other)
+    rig.now_ms += 10_000
+    drain(other)
+    threads.go_on(other)
+    assert (files(rig), outcome(rig).request_id, outcome(rig).files_before) == ([40], None, 4)
+
+
+def test_a_topic_that_is_behind_is_not_compacted(
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last batch was as long as those are that did not wait for the interval."""
+    monkeypatch.setattr(compaction, "MIN_FILES", 2)
+    monkeypatch.setattr(host_compaction, "_CALM_RECORDS", 10)
+    coordinator = with_files(rig, 3)
+    assert not threads.waiting
+    stage(rig, coordinator, 30, 39)
+    assert len(threads.waiting) == 1
+
+
+def test_it_rests_four_times_as_long_as_it_worked(
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a fifth of a core is taken; who asked does not wait for that."""
+    monkeypatch.setattr(compaction, "MIN_FILES", 2)
+    threads.cpu_s = 100.0
+    coordinator = with_files(rig, 2)
+    threads.go_on(coordinator)
+    assert files(rig) == [20]
+    worked_ms = rig.now_ms
+    stage(rig, coordinator, 20, 30)
+    stage(rig, coordinator, 30, 40)
+    rig.now_ms = worked_ms + 300_000
+    coordinator.step()
+    assert not threads.waiting
+    rig.now_ms = worked_ms + 401_000
+    coordinator.step()
+    assert len(threads.waiting) == 1
+    threads.go_on(coordinator)
+    assert files(rig) == [40]
+    stage(rig, coordinator, 40, 50)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert files(rig) == [50]
+
+
+def test_of_a_host_one_topic_rewrites_at_a_time() -> None:
+    """Memory and cores are the host's."""
+    allowance = Allowance()
+    assert allowance.is_free(0, asked=False)
+    allowance.take()
+    assert not allowance.is_free(0, asked=True)
+    allowance.charge(0.5)
+    allowance.give_back(1_000, 0.5)
+    assert [allowance.is_free(at, asked=False) for at in (4_999, 5_000)] == [False, True]
+    assert allowance.is_free(1_000, asked=True)
+
+
+@pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused, sent_twice])
+def test_a_commit_that_goes_wrong_is_the_same_commit_again(
+    rig: Rig, threads: Threads, fault: Callable[[Any], Any]
+) -> None:
+    """Whatever the catalog says: each row once, the topic goes on, and no file of it is left over (I4)."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+    rig.catalog.faults = [fault]
+    for _ in range(3):
+        threads.go_on(coordinator)
+        rig.now_ms += 60_000
+    assert (files(rig), rig.rows(), coordinator.state) == ([40], 40, State.RUNNING)
+    assert outcome(rig).error is None
+    stage(rig, coordinator, 40, 50)
+    assert rig.rows() == 50
+
+
+def _deletes(rig: Rig) -> None:
+    rig.table.table.delete("a = 3")
+
+
+def _rewrites(rig: Rig) -> None:
+    table = rig.table.table
+    table.overwrite(table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("act", [_deletes, _rewrites])
+def test_overtaken_it_is_given_up_and_chosen_anew(
+    rig: Rig, threads: Threads, tmp_path: Path, act: Callable[[Rig], None]
+) -> None:
+    """Its files go, the topic does not stop, and who asked gets what there is to do now."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()  # chosen
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()  # written
+    made = {name for name in parquet(tmp_path) if "rewritten" in name}
+    assert len(made) == 1
+    act(rig)
+    rows = rig.rows()
+    threads.go_on(coordinator)
+    assert (rig.rows(), coordinator.state) == (rows, State.RUNNING)
+    assert not made & parquet(tmp_path)
+    assert outcome(rig).error is None
+    assert len(files(rig)) == 1
+
+
+def test_overtaken_after_an_answer_was_lost_the_topic_begins_anew(rig: Rig, threads: Threads) -> None:
+    """The commit that nobody confirmed may still arrive, so another epoch begins; no file of it goes (I5)."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+
+    def lost_then_deleted(_: Callable[[], Any]) -> Any:
+        _deletes(rig)
+        raise ConnectionError("connection reset")
+
+    rig.catalog.faults = [lost_then_deleted]
+    threads.go_on(coordinator)
+    assert coordinator._owner is not None
+    for _ in range(3):
+        rig.now_ms += 60_000
+        threads.go_on(coordinator)
+    assert rig.table.newest_epoch == 2
+    assert rig.rows() == 36
+    assert "interrupted" in (outcome(rig).error or "")
+    assert coordinator.state is State.RUNNING
+
+
+def test_a_foreign_append_does_not_make_it_lose(rig: Rig, threads: Threads) -> None:
+    """It is planned anew on the head that it finds."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+    drain(coordinator)
+
+    def appended(commit: Callable[[], Any]) -> Any:
+        foreign.append(rig.table.table, random.Random(1))
+        return commit()
+
+    rig.catalog.faults = [appended]
+    threads.go_on(coordinator)
+    assert outcome(rig).files == 1
+    assert max(files(rig)) == 40
+
+
+def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Threads, tmp_path: Path) -> None:
+    """The next owner's sweep would find it; who made it need not wait for that."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()
+    drain(coordinator)
+    coordinator.step()
+    coordinator.order(Event.PAUSE)
+    drain(coordinator)
+    before = parquet(tmp_path)
+    threads.waiting.pop(0)()
+    assert len(parquet(tmp_path)) == len(before) + 1
+    drain(coordinator)
+    assert parquet(tmp_path) == before
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert outcome(rig).error is not None
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert files(rig) == [40]
+
+
+def test_an_error_of_a_task_is_told_and_stops_nobody(
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are the same, and the next one may do."""
+    coordinator = with_files(rig)
+
+    def fails(*_: object) -> RewriteResult:
+        raise RuntimeError("no space left")
+
+    monkeypatch.setattr(host_compaction, "run_task", fails)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert "no space left" in (outcome(rig).error or "")
+    assert (files(rig), coordinator.state) == ([10] * 4, State.RUNNING)
+
+
+def test_rows_wait_for_their_own_commit(rig: Rig, threads: Threads) -> None:
+    """Of rows before, a compaction, and rows after, each is a snapshot of its own, in that order."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()
+    drain(coordinator)
+    coordinator.step()
+    rig.stage(40, 50)
+    coordinator.step()
+    threads.waiting.pop(0)()
+    rig.stage(50, 60)
+    threads.go_on(coordinator)
+    rig.now_ms += 60_000
+    threads.go_on(coordinator)
+    kinds = [one.summary.operation.value for one in rig.table.table.snapshots() if one.summary][-3:]
+    assert kinds == ["append", "replace", "append"]
+    assert (files(rig), rig.rows()) == ([10, 10, 40], 60)

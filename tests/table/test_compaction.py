@@ -1,0 +1,561 @@
+"""Compaction of a table: the rows are the same, in fewer files, whatever others do meanwhile."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, SmallFile, read_result
+from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
+from tabletopic_kernel.table.compaction import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.snapshot import TopicTable, summary
+from tests.table.samples import IDENTIFIER, TOPIC
+
+Rows = dict[str, Sequence[Any]]
+LEDGER = Ledger(TOPIC, "cluster", "topic-id", {0: 0}, 1, "claim")
+
+
+class Lake:
+    """A table topic's table, its ledger, and who appends to it."""
+
+    def __init__(self, catalog: Catalog, schema: Schema, by: tuple[str, ...] = (), **settings: Any) -> None:
+        self.catalog = catalog
+        spec = partition_spec(by, schema) if by else PartitionSpec()
+        options = TopicSettings(partition_by=by, **settings)
+        self.topic = TopicTable.create(catalog, IDENTIFIER, schema, spec, TOPIC, options)
+        self.topic.claim(LEDGER, None)
+        self.ledger = LEDGER
+
+    @property
+    def table(self) -> Table:
+        """As it is now."""
+        return self.catalog.load_table(IDENTIFIER)
+
+    def append(self, rows: Rows) -> None:
+        """A commit of the topic with these rows."""
+        self.topic.reload()
+        count = len(next(iter(rows.values())))
+        plan = self.topic.plan()
+        writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
+        target = file_schema(writer.schema)
+        columns = {name: pa.array(values, target.field(name).type) for name, values in rows.items()}
+        files = writer.write(pa.Table.from_batches([conform(columns, count, target)]))
+        end = self.ledger.next_offsets[0] + count
+        after = self.ledger.advanced(
+            StagedOffsets({0: self.ledger.next_offsets[0]}, {0: end}), str(uuid.uuid4())
+        )
+        self.topic.commit(files, self.ledger, after)
+        self.ledger = after
+
+    def plan(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
+        """What would be put together."""
+        table = self.table
+        return plan_compaction(table, where=rows_where(where, table.schema()), due_only=due_only)
+
+    def rewrite(self, group: Group) -> RewriteResult:
+        """A group's rows in new files, as a task hands them over."""
+        files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
+        task = RewriteTask(self.topic.plan(), 1, files, group.files[0].partition)
+        (batch,) = task(iter(()))
+        return read_result(batch["result"][0].as_py())
+
+    def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
+        """Let them take the place of the group."""
+        old = tuple(file for file in group.files if file.file_path in set(made.replaced))
+        after = replace(self.ledger, commit_id=str(uuid.uuid4()))
+        self.topic.commit(made.files, self.ledger, after, replaced=Replaced(old, delete_files))
+        self.ledger = after
+
+    def compact(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
+        """All of it."""
+        plan = self.plan(where, due_only=due_only)
+        for group in plan.groups:
+            self.commit(group, self.rewrite(group), plan.delete_files)
+        return plan
+
+    def files(self) -> list[DataFile]:
+        """Of the head."""
+        return [task.file for task in self.table.scan().plan_files()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Of the head."""
+        return sorted(self.table.scan().to_arrow().to_pylist(), key=str)
+
+    def raw(self) -> list[dict[str, Any]]:
+        """Of the head, as they lie in the files; PyIceberg makes empty lists of null ones."""
+        found = [row for file in self.files() for row in _read(file.file_path).to_pylist()]
+        return sorted(found, key=str)
+
+
+def _read(path: str) -> pa.Table:
+    return pq.ParquetFile(path.removeprefix("file://")).read()
+
+
+ALL = Schema(
+    NestedField(1, "n", IntegerType(), required=True),
+    NestedField(2, "l", LongType(), required=False),
+    NestedField(3, "f", FloatType(), required=False),
+    NestedField(4, "d", DoubleType(), required=False),
+    NestedField(5, "b", BooleanType(), required=False),
+    NestedField(6, "dec", DecimalType(20, 4), required=False),
+    NestedField(7, "day", DateType(), required=False),
+    NestedField(8, "t", TimeType(), required=False),
+    NestedField(9, "ts", TimestampType(), required=False),
+    NestedField(10, "tz", TimestamptzType(), required=False),
+    NestedField(11, "s", StringType(), required=False),
+    NestedField(12, "raw", BinaryType(), required=False),
+    NestedField(13, "fix", FixedType(3), required=False),
+    NestedField(14, "u", UUIDType(), required=False),
+    NestedField(
+        15,
+        "people",
+        ListType(
+            16,
+            StructType(
+                NestedField(17, "name", StringType(), required=True),
+                NestedField(18, "ages", ListType(19, IntegerType(), False), required=False),
+            ),
+            False,
+        ),
+        required=False,
+    ),
+    NestedField(20, "m", MapType(21, StringType(), 22, LongType(), False), required=False),
+    NestedField(
+        23, "at", StructType(NestedField(24, "x", DoubleType(), required=True)), required=False, doc="where"
+    ),
+)
+
+
+def _all_types(at: int) -> Rows:
+    """Three rows: full, null wherever that may be, and empty."""
+    utc = dt.UTC
+    full = {
+        "l": 2**40 + at, "f": 1.5, "d": 2.5, "b": True, "dec": Decimal("12.3400"), "day": dt.date(2026, 1, 1),
+        "t": dt.time(1, 2, 3), "ts": dt.datetime(2026, 1, 1), "tz": dt.datetime(2026, 1, 1, tzinfo=utc),
+        "s": f"ä{at}", "raw": b"\0\1", "fix": b"abc", "u": uuid.UUID(int=at).bytes,
+        "people": [{"name": "a", "ages": None}, None, {"name": "b", "ages": []}], "m": {"k": None}.items(),
+        "at": {"x": 1.0},
+    }  # fmt: skip
+    empty = {"s": "", "raw": b"", "people": [], "m": {}.items()}
+    rows = [full, {}, empty]
+    names = [field.name for field in ALL.fields]
+    found: Rows = {
+        name: [list(v) if name == "m" and (v := row.get(name)) is not None else row.get(name) for row in rows]
+        for name in names
+    }
+    return {**found, "n": [at, at + 1, at + 2]}
+
+
+def test_every_type_and_every_null_is_the_same(catalog: Catalog) -> None:
+    """Null lists of structs stay null, empty ones empty, and required fields below null structs are none."""
+    lake = Lake(catalog, ALL)
+    for at in range(5):
+        lake.append(_all_types(10 * at))
+    before, raw = lake.rows(), lake.raw()
+    assert any(row["people"] is None for row in raw)
+    plan = lake.compact()
+    assert [len(group.files) for group in plan.groups] == [5]
+    (file,) = lake.files()
+    assert lake.rows() == before
+    assert lake.raw() == raw
+    assert file.file_path.endswith(REWRITTEN)
+    assert file.record_count == 15
+    assert (file.lower_bounds[1], file.upper_bounds[1]) == (b"\0\0\0\0", b"\x2a\0\0\0")
+
+
+SIMPLE = Schema(NestedField(1, "a", IntegerType(), required=False))
+
+
+def test_a_compaction_is_no_commit_of_rows(catalog: Catalog) -> None:
+    """Operation ``replace``; the ledger is in the head as it was, under an id of its own; totals add up."""
+    lake = Lake(catalog, SIMPLE)
+    for at in range(4):
+        lake.append({"a": [at, None]})
+    before = lake.ledger
+    lake.compact()
+    table = lake.table
+    head = table.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.operation.value == "replace"
+    ledger = Ledger.from_summary(summary(head))
+    assert ledger == replace(before, commit_id=lake.ledger.commit_id)
+    assert lake.ledger.commit_id != before.commit_id
+    assert table.metadata.refs["tabletopic-ledger"].snapshot_id == head.snapshot_id
+    told = summary(head)
+    assert (told["total-records"], told["total-data-files"]) == ("8", "1")
+    lake.append({"a": [9]})
+    assert [row["a"] for row in lake.rows()].count(9) == 1
+
+
+def test_rows_stand_in_the_order_of_their_commits(catalog: Catalog) -> None:
+    """As they were read from the topic, so that neighbours stay together."""
+    lake = Lake(catalog, SIMPLE)
+    for at in range(6):
+        lake.append({"a": [2 * at, 2 * at + 1]})
+    lake.compact()
+    assert _read(lake.files()[0].file_path)["a"].to_pylist() == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        ("a",), ("bucket(3, s)",), ("truncate(2, s)",), ("day(tz)",), ("hour(tz)",), ("month(tz)",),
+        ("year(tz)",), ("day", "bucket(2, a)"), ("s",), ("dec",),
+    ],
+)  # fmt: skip
+def test_rows_stay_in_their_partitions(catalog: Catalog, by: tuple[str, ...]) -> None:
+    """Each partition by itself, null ones too, with the same partition values as before."""
+    fields = [NestedField(1, "a", IntegerType(), required=False)] + [
+        field for field in ALL.fields if field.name in ("s", "tz", "day", "dec")
+    ]
+    lake = Lake(catalog, Schema(*fields), by)
+    start = dt.datetime(2025, 12, 31, 23, tzinfo=dt.UTC)
+    for at in range(4):
+        days = [dt.date(2026, 1, 1), dt.date(1969, 12, 31), None]
+        lake.append(
+            {
+                "a": [0, 1, None], "s": ["abc", "xyz", None], "day": days,
+                "dec": [Decimal("1.5000"), Decimal("-3.0000"), None],
+                "tz": [start, start + dt.timedelta(hours=2, seconds=at), None],
+            }
+        )  # fmt: skip
+    before = lake.rows()
+    partitions = {str(file.partition) for file in lake.files()}
+    lake.compact()
+    assert lake.rows() == before
+    assert len(lake.files()) == len(partitions) < 12
+    assert {str(file.partition) for file in lake.files()} == partitions
+
+
+def test_a_file_in_the_wrong_partition_stops_its_compaction(catalog: Catalog) -> None:
+    """What others have put where it does not belong is not moved, nor mended."""
+    lake = Lake(catalog, SIMPLE, ("a",))
+    lake.append({"a": [1]})
+    lake.append({"a": [1]})
+    (group,) = lake.plan().groups
+    for file in group.files:
+        file[3] = Record(2)
+    with pytest.raises(ActionNeededError, match="belong to"):
+        lake.rewrite(group)
+
+
+def test_versions_of_the_schema_are_put_together_apart(catalog: Catalog) -> None:
+    """Added, renamed, widened, dropped columns: each file keeps the schema that it was written with."""
+    lake = Lake(catalog, Schema(*SIMPLE.fields, NestedField(2, "old", StringType(), required=False)))
+    lake.append({"a": [1], "old": ["x"]})
+    lake.append({"a": [2], "old": ["y"]})
+    with lake.table.update_schema() as change:
+        change.add_column("c", StringType())
+        change.rename_column("old", "new")
+    for at in (3, 4):
+        lake.append({"a": [at], "new": ["z"], "c": ["c"]})
+    with lake.table.update_schema() as change:
+        change.update_column("a", LongType())
+        change.delete_column("c")
+    for at in (2**40, 2**41):
+        lake.append({"a": [at], "new": ["w"]})
+    with lake.table.update_schema() as change:
+        change.add_column("c", StringType())  # of the name of before, and another column
+    before = lake.rows()
+    lake.compact()
+    assert lake.rows() == before
+    assert sorted(file.record_count for file in lake.files()) == [2, 2, 2]
+    names = sorted(tuple(_read(file.file_path).schema.names) for file in lake.files())
+    assert names == [("a", "new"), ("a", "new", "c"), ("a", "old")]
+
+
+def test_files_of_no_version_stay(catalog: Catalog) -> None:
+    """Another engine's strings are of another kind: not sure, so not touched."""
+    lake = Lake(catalog, Schema(NestedField(1, "s", StringType(), required=False)))
+    lake.append({"s": ["ours"]})
+    lake.append({"s": ["ours"]})
+    foreign = pa.schema([pa.field("s", pa.string(), metadata={"PARQUET:field_id": "1"})])
+    names = []
+    for at in range(2):
+        names.append(f"{lake.table.location()}/data/foreign-{at}.parquet")
+        pq.write_table(
+            pa.table({"s": ["theirs"]}, foreign), names[-1].removeprefix("file://"), store_schema=False
+        )
+    _append_files(lake.table, names)
+    before = lake.rows()
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    assert made.left == {"written with a schema that the table never had": 2}
+    lake.commit(plan.groups[0], made, plan.delete_files)
+    assert lake.rows() == before
+    assert {file.file_path for file in lake.files()} > set(names)
+
+
+def _append_files(table: Table, paths: Iterable[str]) -> None:
+    """As another engine does: files with field ids, which ``add_files`` does not take."""
+    with table.transaction() as transaction:
+        producer = transaction.update_snapshot().fast_append()
+        assert isinstance(producer, _FastAppendFiles)
+        for path in paths:
+            size = len(table.io.new_input(path))
+            file = DataFile.from_args(
+                content=DataFileContent.DATA, file_path=path, file_format=FileFormat.PARQUET,
+                partition=Record(), record_count=1, file_size_in_bytes=size,
+            )  # fmt: skip
+            file.spec_id = 0
+            producer.append_data_file(file)
+        producer.commit()
+
+
+def test_what_is_due_is_put_together_by_tiers(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 of a tier become one that is not due with the next 31, and 1,024 rows are rewritten once each."""
+    lake = Lake(catalog, SIMPLE)
+    for at in range(31):
+        lake.append({"a": [at]})
+    assert lake.plan(due_only=True).groups == ()
+    lake.append({"a": [31]})
+    assert [len(group.files) for group in lake.compact(due_only=True).groups] == [32]
+    for at in range(31):
+        lake.append({"a": [at]})
+    # The parts of a Parquet file that say what it is are larger than its rows here, so sizes are made up.
+    sizes = {file.file_path: 2_000_000 for file in lake.files() if file.file_path.endswith(REWRITTEN)}
+    small = DataFile.file_size_in_bytes
+    monkeypatch.setattr(
+        DataFile,
+        "file_size_in_bytes",
+        property(lambda self: sizes.get(self.file_path, small.fget(self))),
+    )
+    assert lake.plan(due_only=True).groups == ()
+    lake.append({"a": [31]})
+    (group,) = lake.plan(due_only=True).groups
+    assert [file.record_count for file in group.files] == [1] * 32
+
+
+def test_files_are_packed_up_to_the_target_size(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group is no larger than a file should be, and a file of a quarter of that is not small."""
+    lake = Lake(catalog, SIMPLE, target_file_size_bytes=1024**2)
+    for at in range(8):
+        lake.append({"a": [at]})
+    sizes = {file.file_path: 250_000 for file in lake.files()}
+    sizes[lake.files()[0].file_path] = 262_144
+    monkeypatch.setattr(DataFile, "file_size_in_bytes", property(lambda self: sizes[self.file_path]))
+    assert [len(group.files) for group in lake.plan().groups] == [4, 3]
+
+
+def test_two_compactions_in_a_row(catalog: Catalog) -> None:
+    """What was put together is put together again with more, and nothing twice."""
+    lake = Lake(catalog, SIMPLE)
+    for turn in range(3):
+        for at in range(3):
+            lake.append({"a": [10 * turn + at]})
+        lake.compact()
+        assert len(lake.files()) == 1
+    assert [row["a"] for row in lake.rows()] == [0, 10, 11, 12, 1, 20, 21, 22, 2]
+
+
+def test_where_limits_a_compaction(catalog: Catalog) -> None:
+    """To files that may have such rows; what cannot be read is said at once."""
+    lake = Lake(catalog, SIMPLE)
+    for at in range(6):
+        lake.append({"a": [at]})
+    lake.compact("a >= 4")
+    assert sorted(file.record_count for file in lake.files()) == [1, 1, 1, 1, 2]
+    for wrong in ("b = 1", "a ==== 1"):
+        with pytest.raises(UsageError, match="cannot read --where"):
+            lake.plan(wrong)
+
+
+# -- others at work
+
+
+def _copies(lake: Lake) -> None:
+    """Some rows go, copy on write."""
+    lake.table.delete("a = 1")
+
+
+def _rolls_back(lake: Lake) -> None:
+    table = lake.table
+    head = table.current_snapshot()
+    assert head is not None
+    assert head.parent_snapshot_id is not None
+    table.manage_snapshots().rollback_to_snapshot(head.parent_snapshot_id).commit()
+
+
+def _overwrites(lake: Lake) -> None:
+    lake.table.overwrite(lake.table.scan().to_arrow())
+
+
+def _deletes_positions(lake: Lake, *, equality: bool = False) -> None:
+    """Merge on read: the first row of the first file, by a file of deletes."""
+    table = lake.table
+    victim = next(iter(table.scan().plan_files())).file
+    path = f"{table.location()}/data/deletes-{uuid.uuid4()}.parquet"
+    fields = [("file_path", pa.string(), "2147483546"), ("pos", pa.int64(), "2147483545")]
+    schema = pa.schema([pa.field(n, t, False, {"PARQUET:field_id": i}) for n, t, i in fields])
+    pq.write_table(
+        pa.table({"file_path": [victim.file_path], "pos": [0]}, schema), path.removeprefix("file://")
+    )
+    kind = DataFileContent.EQUALITY_DELETES if equality else DataFileContent.POSITION_DELETES
+    file = DataFile.from_args(
+        content=kind, file_path=path, file_format=FileFormat.PARQUET, partition=Record(), record_count=1,
+        file_size_in_bytes=len(table.io.new_input(path)),
+        lower_bounds={2147483546: victim.file_path.encode()},
+        upper_bounds={2147483546: victim.file_path.encode()},
+    )  # fmt: skip
+    file.spec_id = 0
+    _commit_deletes(table, file)
+
+
+def _commit_deletes(table: Table, file: DataFile) -> None:
+    """PyIceberg writes manifests of data alone; one of deletes differs in its content."""
+    from pyiceberg.manifest import ManifestContent, ManifestWriterV2
+    from pyiceberg.table.snapshots import Operation
+
+    class DeleteManifest(ManifestWriterV2):
+        def content(self) -> ManifestContent:
+            return ManifestContent.DELETES
+
+        @property
+        def _meta(self) -> dict[str, str]:
+            return {**super()._meta, "content": "deletes"}
+
+    class AppendDeletes(_FastAppendFiles):
+        def new_manifest_writer(self, spec: PartitionSpec) -> Any:
+            return DeleteManifest(
+                spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
+            )
+
+    with table.transaction() as transaction:
+        producer = AppendDeletes(Operation.APPEND, transaction, table.io)
+        producer.append_data_file(file)
+        producer.commit()
+
+
+@pytest.fixture
+def lake(catalog: Catalog) -> Lake:
+    """A table with four files."""
+    made = Lake(catalog, SIMPLE)
+    for at in range(4):
+        made.append({"a": [at, at]})
+    return made
+
+
+@pytest.mark.parametrize("act", [_copies, _overwrites, _deletes_positions])
+def test_a_compaction_that_others_overtook_is_given_up(lake: Lake, act: Callable[[Lake], None]) -> None:
+    """Rows that were deleted meanwhile do not come back, and none that was rewritten is there twice."""
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    act(lake)
+    before = lake.rows()
+    with pytest.raises(OutdatedError, match="another program"):
+        lake.commit(plan.groups[0], made, plan.delete_files)
+    assert lake.rows() == before
+    assert lake.topic.ledger == lake.ledger
+    lake.compact()
+    assert lake.rows() == before
+    assert len(lake.files()) <= 2  # of which one has a row that was deleted by its position
+
+
+def test_a_rollback_meanwhile_stops_the_topic_as_for_rows(lake: Lake) -> None:
+    """It is the ledger that is gone, and only a person knows where to go on (I8)."""
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    _rolls_back(lake)
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        lake.commit(plan.groups[0], made, plan.delete_files)
+
+
+def test_a_foreign_append_makes_it_lose_nothing(lake: Lake) -> None:
+    """The commit is planned anew on the head that it finds."""
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    lake.table.append(pa.table({"a": pa.array([77], pa.int32())}))
+    before = lake.rows()
+    lake.commit(plan.groups[0], made, plan.delete_files)
+    assert lake.rows() == before
+    assert len(lake.files()) == 2
+
+
+def test_other_partitions_meanwhile(lake: Lake) -> None:
+    """Files of the specs of before are no part of any compaction, and none of a new one is put into them."""
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    with lake.table.update_spec() as spec:
+        spec.add_identity("a")
+    with pytest.raises(OutdatedError, match="partitions"):
+        lake.commit(plan.groups[0], made, plan.delete_files)
+    assert lake.plan().groups == ()
+    assert lake.plan().left == {"in partitions of before": 4}
+
+
+def test_an_older_epoch_never_commits(lake: Lake) -> None:
+    """The next owner's claim is enough (I5)."""
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    TopicTable(lake.table).claim(lake.ledger.claimed(2, "next"), lake.ledger)
+    with pytest.raises(LostOwnershipError):
+        lake.commit(plan.groups[0], made, plan.delete_files)
+
+
+def test_files_with_deleted_rows_stay(lake: Lake) -> None:
+    """Positions in them would mean other rows in another file; the others are put together."""
+    _deletes_positions(lake)
+    before = lake.rows()
+    plan = lake.compact()
+    assert (len(plan.groups[0].files), plan.left) == (3, {"with deleted rows": 1})
+    assert lake.rows() == before
+    assert len(before) == 7
+
+
+def test_equality_deletes_stop_all_compaction(lake: Lake) -> None:
+    """Which rows they delete depends on when a file came."""
+    _deletes_positions(lake, equality=True)
+    plan = lake.plan()
+    assert plan.groups == ()
+    assert plan.refused is not None
+    assert "equality deletes" in plan.refused
+
+
+def test_rows_that_do_not_add_up_are_not_committed(lake: Lake) -> None:
+    """A file with other rows than the table says is nobody's to rewrite."""
+    group = lake.plan().groups[0]
+    group.files[1][4] = 3
+    with pytest.raises(ActionNeededError, match="has 2 rows, and the table says 3"):
+        lake.rewrite(group)
