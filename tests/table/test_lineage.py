@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -18,8 +19,10 @@ from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import TAG, Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
+from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.compaction import plan_compaction
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
 
@@ -149,3 +152,45 @@ def test_without_places_a_rewrite_asks_for_a_person(
     """Nobody can tell whether the new files have the rows."""
     with pytest.raises(ActionNeededError, match="rolled back"):
         _next_owner(catalog, owned[1][-1], [_rewrites, _appends, _expires])
+
+
+def _puts_together(found: TopicTable, ledger: Ledger) -> Ledger:
+    """The owner's compaction of all but the newest file."""
+    plan = plan_compaction(found.table, due_only=False)
+    files = plan.groups[0].files[:-1]
+    small = tuple(SmallFile(file.file_path, file.record_count) for file in files)
+    made = RewriteTask(found.plan(), 1, small, files[0].partition).run()
+    after = replace(ledger, commit_id="compaction")
+    found.commit(made.files, ledger, after, replaced=Replaced(files, plan.delete_files))
+    return after
+
+
+def _rolls_back_twice(table: Table) -> None:
+    """Behind a compaction, and the commit of rows before it."""
+    _rolls_back(table)
+    _rolls_back(table.refresh())
+
+
+@pytest.mark.parametrize(
+    "acts", [[_rolls_back_twice, _appends, _expires], [_rolls_back_twice, _rewrites, _expires]]
+)
+def test_rows_that_were_put_together_prove_nothing(
+    owned: tuple[TopicTable, list[Ledger]], catalog: Catalog, then: Act
+) -> None:
+    """The newest file of the kept ledger has old rows, which are there; the newest rows are not (I8)."""
+    table, ledgers = owned
+    table.reload()
+    after = _puts_together(table, ledgers[-1])
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        _next_owner(catalog, after, [_rolls_back_twice, then, _expires])
+
+
+@pytest.mark.parametrize("acts", [[_appends, _expires], [_rewrites, _appends, _expires]])
+def test_after_a_compaction_who_appends_or_rewrites_stops_nobody(
+    owned: tuple[TopicTable, list[Ledger]], catalog: Catalog, acts: Sequence[Act]
+) -> None:
+    """The rows of the newest commit are there, and those that were put together."""
+    table, ledgers = owned
+    table.reload()
+    after = _puts_together(table, ledgers[-1])
+    _next_owner(catalog, after, acts)
