@@ -235,6 +235,11 @@ def _replay(arena: Arena, topic: str) -> str:
     return f"{done}, a schema of some was registered just before" if known else done
 
 
+def _compact(arena: Arena, topic: str) -> str:
+    arena.workbench.ask_for_compaction(topic)
+    return "asked for a compaction"
+
+
 def _evolve(arena: Arena, _: str) -> str:
     return f"orders: version {arena.streams['orders'].evolve()} of the schema"
 
@@ -318,6 +323,7 @@ _DOINGS: dict[Fault, Doing] = {
     Fault.COMMIT: _commit,
     Fault.DISABLE: _disable,
     Fault.REPLAY: _replay,
+    Fault.COMPACT: _compact,
     Fault.EVOLVE: _evolve,
     Fault.ADD_PARTITION: _add_partition,
     Fault.RETENTION: _retention,

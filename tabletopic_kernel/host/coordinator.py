@@ -84,7 +84,7 @@ class Coordinator:
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._expiries = Expiries(settings, services, self._report)
-        self._compactions = Compactions(topic, settings, services, self._inbox.put, self._report.compacted)
+        self._compactions = Compactions(topic, settings, services, self._hear, self._report.compacted)
         self._worker: Worker | None = None
         self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.now_ms)
@@ -372,6 +372,10 @@ class Coordinator:
         """After what else has to be done: it may wait."""
         at_work = self.state in (State.RUNNING, State.STAGED)
         return at_work and not self._ending and self._compactions.is_due(self._owner)
+
+    def _hear(self, done: Rewritten) -> None:
+        """From any thread."""
+        self._inbox.put(done)
 
     def _take_rewritten(self, done: Rewritten) -> None:
         """A thread has put small files together, or chosen some."""

@@ -3,6 +3,9 @@
 Data files are split by partition, written as Parquet and described. PyIceberg's Parquet writer does the work
 (compression, row groups, column metrics); its projection onto the table's schema is left out, because it
 turns null lists of structs into empty ones.
+
+Longer than other modules, as all that makes a data file, be its rows new, refused or put together, is to be
+read in one place.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
@@ -72,6 +73,14 @@ class CompactionPlan:
     delete_files: frozenset[str] = frozenset()
     left: dict[str, int] = field(default_factory=dict)
     refused: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; files are counted."""
+        groups = [
+            {"partition": one.partition, "files": len(one.files), "rows": one.rows, "bytes": one.bytes}
+            for one in self.groups
+        ]
+        return {"files": self.files, "groups": groups, "left": self.left, "refused": self.refused}
 
 
 def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:

@@ -11,7 +11,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Us
 from tabletopic_kernel.model.settings.sections import table_identifier
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
-    from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
+    from tabletopic_kernel.model.progress.events import Compacted, ControlEvent, Replayed
     from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
@@ -78,6 +78,10 @@ class TableTopic:
     def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
         """Try the dead letters again with the settings of today; see ``Workbench.replay``."""
         return self._workbench.replay(self.name, where, timeout_s=timeout_s)
+
+    def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
+        """Put small files of the table together; see ``Workbench.compact``."""
+        return self._workbench.compact(self.name, where, timeout_s=timeout_s)
 
     # -- questions
 

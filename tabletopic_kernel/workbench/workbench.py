@@ -42,9 +42,11 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
     from tabletopic_kernel.host.replay_plan import ReplayPlan
-    from tabletopic_kernel.model.progress.events import ControlEvent, Replayed
+    from tabletopic_kernel.model.progress.events import Compacted, ControlEvent, Replayed
     from tabletopic_kernel.query.shared import Answer
+    from tabletopic_kernel.table.compaction import CompactionPlan
     from tabletopic_kernel.table.schemas.writers import Candidate
+    from tabletopic_kernel.table.snapshot import TopicTable
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
@@ -261,6 +263,56 @@ class Workbench(Clients):
 
         settings = self.desired_topic(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog())
+
+    def compact(self, topic: str, where: str | None = None, *, timeout_s: float = 600) -> Compacted | None:
+        """Put small files of a topic's table together; its host does it, and this waits.
+
+        Args:
+            topic: a table topic that a host runs.
+            where: a condition on the columns of the table, for files that may have such rows; None takes all.
+            timeout_s: how long to wait for the outcome.
+
+        Returns:
+            What became of the files; None if it is not over yet.
+
+        Raises:
+            UsageError: the topic is not enabled or has no table, no host runs, or ``where`` cannot be read.
+        """
+        from tabletopic_kernel.model.progress.events import Compacted  # noqa: PLC0415
+
+        asked = self.ask_for_compaction(topic, where)
+        deadline = time.monotonic() + timeout_s
+        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+            if isinstance(event, Compacted) and event.request_id == asked.id:
+                return event
+        return None
+
+    def ask_for_compaction(self, topic: str, where: str | None = None) -> MaintenanceRequest:
+        """Ask for a compaction and do not wait: a ``Compacted`` event with the ``id`` tells its outcome.
+
+        Arguments and errors as ``compact``.
+        """
+        from tabletopic_kernel.table.compaction import rows_where  # noqa: PLC0415
+
+        if where is not None:
+            rows_where(where, self._topic_table(topic).table.schema())
+        return self.ask_for_maintenance(topic, "compact", where)
+
+    def plan_compaction(self, topic: str, where: str | None = None) -> CompactionPlan:
+        """What a compaction would put together; nothing is changed. Arguments and errors as ``compact``."""
+        from tabletopic_kernel.table.compaction import plan_compaction, rows_where  # noqa: PLC0415
+
+        table = self._topic_table(topic).table
+        return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
+
+    def _topic_table(self, topic: str) -> TopicTable:
+        from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
+
+        settings = self.desired_topic(topic).settings
+        found = TopicTable.load(self.open_catalog(), table_identifier(topic, settings), topic)
+        if found is None:
+            raise UsageError(f"{topic} has no table yet")
+        return found
 
     def ask_for_maintenance(
         self,

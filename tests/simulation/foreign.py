@@ -83,7 +83,7 @@ def _written(world: World, dice: random.Random, table: Table, rows: pa.Table, li
         name: rows[name].combine_chunks() for name in rows.column_names if name in table.schema().column_names
     }
     conformed = conform(columns, len(rows), file_schema(table.schema()))
-    file = writer._write_file(pa.Table.from_batches([conformed]), None)
+    file = writer._write_file([pa.Table.from_batches([conformed])], None)
     moved = file.file_path.replace("/epoch-00000000", "")
     store = world.lake.store.files
     store[place(moved)] = store.pop(place(file.file_path))

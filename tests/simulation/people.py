@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest
+from tabletopic_kernel.model.settings.sections import DesiredTopic, MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.simulation.faults import OUTAGES
@@ -92,7 +92,7 @@ def lose_a_file(world: World, dice: random.Random) -> None:
 
 def _wish(world: World, **more: object) -> None:
     if world.wish is not None:
-        world.wish = world.wish.model_copy(update={"replay": None, **more})
+        world.wish = world.wish.model_copy(update={"replay": None, "maintenance": None, **more})
 
 
 def pause(world: World, dice: random.Random) -> None:
@@ -115,6 +115,12 @@ def replay(world: World, dice: random.Random) -> None:
     if dice.random() < 0.5:
         learn(world, dice)
     _wish(world, replay=ReplayRequest(id=f"replay-{world.now_ms}", asked_ms=world.now_ms))
+
+
+def compact(world: World, dice: random.Random) -> None:
+    """%topic compact."""
+    asked = MaintenanceRequest(id=f"compact-{world.now_ms}", asked_ms=world.now_ms, work="compact")
+    _wish(world, maintenance=asked)
 
 
 def alter(world: World, dice: random.Random) -> None:
@@ -179,6 +185,7 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "resume": resume,
     "commit": commit,
     "replay": replay,
+    "compact": compact,
     "alter": alter,
     "disable": disable,
     "enable": enable,

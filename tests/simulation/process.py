@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.services import Allowance, Services
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.model.steps import Step
@@ -30,6 +30,16 @@ class _Inbox(queue.Queue[Any]):
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         return super().get(block=False)
+
+
+class _ModelAllowance(Allowance):
+    """Rests for no time: how much CPU time something takes here is chance."""
+
+    def give_back(self, now_ms: int, cpu_s: float) -> None:
+        super().give_back(now_ms, 0.0)
+
+    def charge(self, cpu_s: float) -> None:
+        """Nothing is counted."""
 
 
 class Process:
@@ -61,6 +71,7 @@ class Process:
             host=self.name,
             still_mine=lambda _: self.holds,
             now_ms=lambda: world.now_ms,
+            allowance=_ModelAllowance(),
             spawn=lambda name, work: self.tasks.append((name, work)),
         )
 
@@ -133,6 +144,8 @@ class Process:
             running.commit_now()
         elif wish.replay is not None and (before.replay is None or wish.replay.id != before.replay.id):
             running.replay(wish.replay)
+        elif wish.maintenance is not None and wish.maintenance is not before.maintenance:
+            running.maintain(wish.maintenance)
         else:
             running.order(Event.PAUSE if wish.run == "paused" else Event.RESUME)
 
@@ -173,6 +186,7 @@ class Process:
 def has_work(coordinator: Coordinator) -> bool:
     """Whether a step would do anything: the thread in the real host looks each second."""
     by_time = coordinator._due() is not None or coordinator._can_replay() or coordinator._can_sweep()
+    by_time |= coordinator._can_compact()
     return by_time or not coordinator._inbox.empty()
 
 

@@ -20,6 +20,7 @@ ORDERS = {
     "resume": 3,
     "commit": 3,
     "replay": 7,
+    "compact": 8,
     "alter": 2,
     "disable": 1,
     "enable": 4,
@@ -91,6 +92,7 @@ _LEADS_TO: dict[str, dict[tuple[str, str], float]] = {
     "catalog create": {("foreign", "drop"): 2},
     "storage list": {("circumstances", "rebalance"): 25},
 }
+_LEADS_TO |= {step: {("people", "compact"): 30} for step in (Step.COMPACT, Step.COMPACTED)}
 _LEADS_TO |= {Step.MARKED: _LEADS_TO[Step.REPLAY], Step.REPLAYED: _LEADS_TO[Step.REPLAY]}
 _LEADS_TO |= dict.fromkeys(
     ("storage delete", "spark", Step.SWEEP, Step.DELETE, Step.SWEPT, Step.DRAIN, "broker facts"),

@@ -110,16 +110,21 @@ class Tables:
 
     def _newest_rows(self, snapshot: Snapshot) -> set[Row]:
         """Those of the newest commit whose rows of the topic the snapshot has."""
-        by_commit = self._rows_by_commit(snapshot)
+        by_commit = self._rows_by_commit(snapshot, new_only=True) or self._rows_by_commit(snapshot)
         newest = max(by_commit.values(), default=0)
         return {row for row, commit in by_commit.items() if commit == newest}
 
-    def _rows_by_commit(self, snapshot: Snapshot) -> dict[Row, int]:
-        """Each row, or letter, of the topic in a snapshot, with the number of the commit of its file."""
+    def _rows_by_commit(self, snapshot: Snapshot, *, new_only: bool = False) -> dict[Row, int]:
+        """Each row, or letter, of the topic in a snapshot, with the number of the commit of its file.
+
+        ``new_only``: not those of files that the owner made of others, which tell by their names.
+        """
         found: dict[Row, int] = {}
         for manifest in snapshot.manifests(self._lake.io):
             for entry in manifest.fetch_manifest_entry(self._lake.io, discard_deleted=True):
                 name, number = place(entry.data_file.file_path), entry.file_sequence_number or 0
+                if new_only and name.endswith("-rewritten.parquet"):
+                    continue
                 for row in self._of_topic(name):
                     found[row] = max(number, found.get(row, 0))
         return found

@@ -16,9 +16,11 @@ from unittest import mock
 
 from pyiceberg.table import Table
 
-from tabletopic_kernel.host import coordinator
+from tabletopic_kernel.host import compaction, coordinator
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
+from tabletopic_kernel.table import compaction as table_compaction
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
@@ -100,12 +102,20 @@ class World:
         with ExitStack() as patches:
             patches.enter_context(pyiceberg_in_one_thread(self.setting.seed))
             patches.enter_context(mock.patch.object(coordinator, "Worker", make))
+            patches.enter_context(mock.patch.object(compaction, "run_task", self._rewrite))
+            patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 6))
             patches.enter_context(noting_steps(self))
             patches.enter_context(self._watched())
             try:
                 yield
             finally:
                 self.lake.close()
+
+    def _rewrite(self, _spark: object, _topic: str, task: RewriteTask) -> RewriteResult:
+        """As ``run_task``, whose task runs here."""
+        self.outside.call("spark", lambda: None)
+        (batch,) = task(iter(()))
+        return read_result(batch["result"][0].as_py())
 
     def run(self, moves: Sequence[Move]) -> Counts:
         """Make the moves, then let a healthy host bring everything to an end; raises BrokenError."""

@@ -83,6 +83,7 @@ class Backend:
             "events": self._events,
             "enable": self._enable,
             "replay": self._replay,
+            "compact": self._compact,
             "sample": self._send_sample,
             "settings-schema": self._settings_schema,
         }
@@ -169,6 +170,10 @@ class Backend:
     def _replay(self, topic: str, where: str | None) -> dict[str, str]:
         """Ask for it and do not wait: an event with this id reports the outcome."""
         return {"replay_id": self._workbench.ask_for_replay(topic, where).id}
+
+    def _compact(self, topic: str, where: str | None) -> dict[str, str]:
+        """As ``_replay``."""
+        return {"request_id": self._workbench.ask_for_compaction(topic, where).id}
 
     def _start_stack(self) -> None:
         """Begin to start the local stack."""

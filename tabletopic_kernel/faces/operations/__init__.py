@@ -3,7 +3,7 @@
 To add one: a method of the workbench, a line in this table, and a label in TypeScript if it gets a button.
 """
 
-from tabletopic_kernel.faces.operations import questions, servers, topics
+from tabletopic_kernel.faces.operations import compact, questions, servers, topics
 from tabletopic_kernel.faces.operations.operation import Operation
 
 # In the order in which help lists them.
@@ -13,6 +13,7 @@ OPERATIONS: tuple[Operation, ...] = (
     servers.SERVE,
     *questions.OPERATIONS,
     *topics.REPLAY,
+    *compact.OPERATIONS,
     servers.DASHBOARD,
     questions.QUERY,
     *servers.PROGRAMS,

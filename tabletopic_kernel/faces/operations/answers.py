@@ -175,6 +175,30 @@ class ReplayId(_Open):
     replay_id: str
 
 
+class CompactionGroup(_Open):
+    """Small files of one partition that would become one."""
+
+    partition: Annotated[str, _says("Such as `day=2026-01-01`; empty in a table without partitions")]
+    files: int
+    rows: int
+    bytes: int
+
+
+class CompactionPlanAnswer(_Open):
+    """What a compaction would put together."""
+
+    files: Annotated[int, _says("Data files of the table")]
+    groups: list[CompactionGroup]
+    left: Annotated[dict[str, int], _says("Small files that would stay as they are, by reason")]
+    refused: Annotated[str | None, _says("Why none of the table's files may be touched")]
+
+
+class RequestId(_Open):
+    """The id of the event that reports the outcome."""
+
+    request_id: str
+
+
 class Schema(_Open):
     """Columns of the table, and the registered versions of the topic's schema."""
 

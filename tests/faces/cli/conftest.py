@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.host.replay_plan import ReplayPlan
@@ -19,6 +20,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.shared import Answer, TableRead
+from tabletopic_kernel.table.compaction import CompactionPlan, Group
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
 
@@ -110,6 +112,18 @@ class FakeWorkbench:
         """One row, one letter."""
         self._ask("plan_replay", (topic, where))
         return ReplayPlan(topic, letters=2, rows=1, stayed={"bad": 1}, changes=["add a string"])
+
+    def compact(self, topic: str, where: str | None, *, timeout_s: float) -> events.Compacted | None:
+        """As ``replay``."""
+        self._ask("compact", (topic, where, timeout_s))
+        return next((one for one in self.told if isinstance(one, events.Compacted)), None)
+
+    def plan_compaction(self, topic: str, where: str | None) -> CompactionPlan:
+        """One group of two files, and one that stays."""
+        self._ask("plan_compaction", (topic, where))
+        file = DataFile.from_args(record_count=5, file_size_in_bytes=1_000)
+        group = Group("day=2026-01-01", (file, file))
+        return CompactionPlan((group,), files=7, left={"with deleted rows": 1})
 
     def table_of(self, topic: str) -> str:
         """The table's name."""

@@ -11,11 +11,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pyiceberg.manifest import DataFile
+
 from tabletopic_kernel.host.replay_plan import ReplayPlan
 from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress
-from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, Settings, TopicSettings
+from tabletopic_kernel.model.settings.sections import (
+    DesiredTopic,
+    MaintenanceRequest,
+    ReplayRequest,
+    Settings,
+    TopicSettings,
+)
+from tabletopic_kernel.table.compaction import CompactionPlan, Group
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
@@ -133,6 +142,17 @@ class FakeWorkbench:
         self.desired_topic(topic)
         self._check("plan_replay", topic, where)
         return ReplayPlan(topic, 5, 3, {"no_schema_id": 2}, ["add price decimal(9, 2)"])
+
+    def plan_compaction(self, topic: str, where: str | None) -> CompactionPlan:
+        self.desired_topic(topic)
+        self._check("plan_compaction", topic, where)
+        file = DataFile.from_args(record_count=5, file_size_in_bytes=1_000)
+        return CompactionPlan((Group("", (file, file)),), files=7, left={"with deleted rows": 1})
+
+    def ask_for_compaction(self, topic: str, where: str | None) -> MaintenanceRequest:
+        self.desired_topic(topic)
+        self._check("compact", topic, where)
+        return MaintenanceRequest(id="c1", asked_ms=1, work="compact", where=where)
 
     def ask_for_replay(self, topic: str, where: str | None) -> ReplayRequest:
         self.desired_topic(topic)

@@ -1,0 +1,171 @@
+"""The operation that puts small files of a table together, and its plan."""
+
+# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations.operation import (
+    CLI,
+    JSON,
+    MAGIC,
+    REST,
+    TOPIC,
+    TYPED,
+    Argument,
+    Kind,
+    Message,
+    Operation,
+    Route,
+)
+from tabletopic_kernel.faces.operations.topics import PANEL
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.model.progress.events import Compacted
+    from tabletopic_kernel.table.compaction import CompactionPlan
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+_WHERE = Argument(
+    "where", "Only files that may have rows for which this condition holds", metavar="SQL", faces=TYPED | REST
+)
+_MOST_GROUPS = 20  # that people are shown
+
+
+def _compact(
+    workbench: Workbench, topic: str, where: str | None, dry_run: bool, timeout: float
+) -> Compacted | CompactionPlan:
+    if dry_run:
+        return workbench.plan_compaction(topic, where)
+    outcome = workbench.compact(topic, where, timeout_s=timeout)
+    if outcome is None:
+        raise RetryableError(
+            f"after {timeout:g} s the compaction of {topic} still runs; see `tabletopic events {topic}`"
+        )
+    if outcome.error is not None:
+        raise ActionNeededError(
+            f"{outcome.error} ({outcome.files_before:,} files had become {outcome.files:,} before)"
+        )
+    return outcome
+
+
+def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Message]:
+    """What a compaction did, or what it would do."""
+    from tabletopic_kernel.faces.render.words import seconds, size
+    from tabletopic_kernel.model.progress.events import Compacted
+
+    if isinstance(outcome, Compacted):
+        if not outcome.files_before:
+            return [Message("there were no small files to put together")]
+        values = {
+            "before": f"{outcome.files_before:,}",
+            "after": f"{outcome.files:,}",
+            "rows": f"{outcome.rows:,}",
+            "sizes": f"{size(outcome.bytes_before)} to {size(outcome.bytes)}",
+            "seconds": seconds(outcome.seconds),
+        }
+        return [Message("{before} files became {after}: {rows} rows, {sizes} in {seconds}", values)]
+    return _plan_lines(outcome)
+
+
+def _plan_lines(plan: CompactionPlan) -> list[Message]:
+    from tabletopic_kernel.faces.render.words import size
+
+    if plan.refused is not None:
+        return [Message("nothing would be put together: {why}", {"why": plan.refused})]
+    small = sum(len(group.files) for group in plan.groups)
+    counts = {"small": f"{small:,}", "files": f"{plan.files:,}", "groups": f"{len(plan.groups):,}"}
+    first = Message("{small} of {files} files would become {groups}", counts)
+    groups = [
+        Message(
+            "  {count} files, {rows} rows, {size}{partition}",
+            {
+                "count": f"{len(group.files):,}",
+                "rows": f"{group.rows:,}",
+                "size": size(group.bytes),
+                "partition": f": {group.partition}" if group.partition else "",
+            },
+        )
+        for group in plan.groups[:_MOST_GROUPS]
+    ]
+    if (more := len(plan.groups) - _MOST_GROUPS) > 0:
+        groups.append(Message("  … and {more} more", {"more": f"{more:,}"}))
+    left = [
+        Message("  {count} small files stay: {why}", {"count": f"{count:,}", "why": why})
+        for why, count in sorted(plan.left.items())
+    ]
+    return [first, *groups, *left]
+
+
+def _json(outcome: Compacted | CompactionPlan) -> dict[str, Any]:
+    from tabletopic_kernel.model.progress.events import Compacted
+
+    if not isinstance(outcome, Compacted):
+        return outcome.to_json()
+    told = ("topic", "files_before", "files", "bytes_before", "bytes", "rows", "seconds")
+    return {name: getattr(outcome, name) for name in told}
+
+
+OPERATIONS = (
+    Operation(
+        "compact",
+        "Put small files of a table together; the rows are the same, and queries read fewer files",
+        _compact,
+        (
+            TOPIC,
+            _WHERE,
+            Argument("dry_run", "Report which files would be; change nothing", Kind.FLAG, False),
+            Argument(
+                "timeout",
+                "How long to wait for the outcome, e.g. 30s",
+                Kind.SECONDS,
+                "10m",
+                ("--timeout", "--wait"),
+                metavar="DURATION",
+                faces=CLI,
+            ),
+            Argument(
+                "timeout",
+                "Give up after this long  (10m)",
+                Kind.SECONDS,
+                "10m",
+                metavar="DURATION",
+                faces=MAGIC,
+            ),
+            JSON,
+        ),
+        changes=True,
+        render=_lines,
+        to_json=_json,
+        returns="`topic`, `files_before`, `files`, `bytes_before`, `bytes`, `rows`, `seconds`; with "
+        "`--dry-run` `files`, `groups` (`partition`, `files`, `rows`, `bytes`), `left` (reason → count), "
+        "`refused`",
+        panel=PANEL,
+        details="""\
+The topic's host does it, beside its other work: all partitions with at
+least two small files, not only those that are due. The table's owner does
+what is due by itself, unless maintenance is off. Conditions are on the
+columns of the table. See docs/maintenance.md.""",
+        example="tabletopic compact clicks --where \"event_time >= '2026-01-01T00:00:00+00:00'\"",
+        magic="%topic compact",
+        route=Route(
+            "post",
+            "topics/{topic}/compact",
+            202,
+            lambda: answers.RequestId,
+            notes="The topic's host does it; a `Compacted` event with this id reports the outcome.",
+        ),
+    ),
+    Operation(
+        "plan-compact",
+        "Show what a compaction would put together; nothing is changed",
+        lambda workbench, topic, where: workbench.plan_compaction(topic, where),
+        (TOPIC, _WHERE),
+        to_json=_json,
+        route=Route("post", "topics/{topic}/compact/plan", answer=lambda: answers.CompactionPlanAnswer),
+    ),
+)
