@@ -20,8 +20,8 @@ import threading
 from collections import deque
 from functools import partial
 
-from tabletopic_kernel.host.expiry import Expiries
 from tabletopic_kernel.host.compaction import Compactions, Rewritten
+from tabletopic_kernel.host.expiry import Expiries
 from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, StagedBatches, WorkerListener
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.replay import Replays

@@ -173,6 +173,7 @@ class Reporter:
                 error=error,
             )
         )
+
     def compacted(self, **figures: Any) -> None:
         """A compaction is over; fields as of ``Compacted``."""
         self.write(events.Compacted(**self._stamp(), **figures))

@@ -31,6 +31,7 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import snapshot
+from tabletopic_kernel.table.compaction import ReplaceFiles
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable
@@ -194,6 +195,9 @@ def _takes_unsettled(self: Replay) -> StagedBatch | None:
     return None
 
 
+_replace_files = ReplaceFiles.of
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     return None
 
@@ -255,6 +259,15 @@ MUTANTS: dict[str, Patch] = {
     ),
     "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
+}
+
+MUTANTS |= {
+    "a compaction does not look whether its files are still there": _all(
+        _put(snapshot, "check_replaced", _nothing), _put(ReplaceFiles, "_validate_required_deletes", _nothing)
+    ),
+    "a compaction leaves the ledger out": _put(
+        ReplaceFiles, "of", classmethod(lambda cls, transaction, _: _replace_files(transaction, {}))
+    ),
 }
 
 # What chance meets too rarely: the schedule that shows it.
