@@ -171,9 +171,7 @@ def _rolls_back_twice(table: Table) -> None:
     _rolls_back(table.refresh())
 
 
-@pytest.mark.parametrize(
-    "acts", [[_rolls_back_twice, _appends, _expires], [_rolls_back_twice, _rewrites, _expires]]
-)
+@pytest.mark.parametrize("then", [_appends, _rewrites])
 def test_rows_that_were_put_together_prove_nothing(
     owned: tuple[TopicTable, list[Ledger]], catalog: Catalog, then: Act
 ) -> None:
