@@ -134,8 +134,8 @@ def test_a_killed_parent_takes_its_children_along() -> None:
 
 
 def test_every_pair_has_a_history_that_looks_at_it() -> None:
-    """Five hundred histories look at each place and each fault there."""
-    assert {focus_of(seed) for seed in range(500)} >= set(PAIRS)
+    """Six hundred histories look at each place and each fault there."""
+    assert {focus_of(seed) for seed in range(600)} >= set(PAIRS)
 
 
 def test_schedules_follow_from_the_seed() -> None:

@@ -42,7 +42,7 @@ def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
     """With --dry-run nobody is asked to compact."""
     ended = run("compact", "clicks", "--dry-run")
     assert "2 of 7 files would become 1" in ended.out
-    assert "2 files, 10 rows, 2.0 kB: day=2026-01-01" in ended.out
+    assert "2 files, 10 rows, 2.0 KiB: day=2026-01-01" in ended.out
     assert "1 small files stay: with deleted rows" in ended.out
     assert [what for what, _ in fake.asked] == ["plan_compaction"]
     found = json.loads(run("compact", "clicks", "--dry-run", "--json").out)
