@@ -1,6 +1,6 @@
 """What the owner of a table topic holds: the table, its dead letters, the ledger and the commit under way.
 
-Longer than other modules, as a commit is to be read in one place from its plan to where it is done or dropped.
+Longer than other modules, as a commit is to be read in one place, from its plan to its end.
 
 Why taking over is safe: the claim is a commit, and a commit arrives only on the ledger that it was planned
 on (I3). So of two hosts that take a topic one has the epoch, and the other is told that it lost. Until the
