@@ -43,8 +43,9 @@ _IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
 class StackInfo:
     """A running stack, as clients need it. All paths are absolute.
 
-    ``catalog`` holds PyIceberg's properties with ``name``; ``started`` names the servers this call started,
-    ``ended`` those that have ended by themselves, ``starting`` those that do not answer yet.
+    The address of a server that was never started is empty. ``catalog`` holds PyIceberg's properties with
+    ``name``; ``started`` names the servers this call started, ``ended`` those that have ended by themselves,
+    ``starting`` those that do not answer yet.
     """
 
     bootstrap_servers: str
@@ -65,6 +66,8 @@ class LocalStack:
 
     ``kafka_port`` and ``registry_port`` demand a port; without, free ones are chosen at the first start
     and kept. ``wants_login``: servers that are started ask for one; None: as when they were last started.
+    ``servers``: those that are wanted, where a person has some of their own; ``down`` stops all. The
+    catalog is a file and needs none.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class LocalStack:
         kafka_port: int | None = None,
         registry_port: int | None = None,
         wants_login: bool | None = None,
+        servers: Collection[str] = SERVERS,
     ) -> None:
         self._wants_login = wants_login
+        self._servers = tuple(name for name in SERVERS if name in servers)
         self.state_dir = state_dir.expanduser().resolve()
         self._report = report
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
@@ -95,13 +100,13 @@ class LocalStack:
         with self._locked():
             records = self._adopt_strays(self._load())
             self._check_demanded_ports(records)
-            missing = [name for name in SERVERS if not self._is_alive(name, records[name])]
-            waiting = [name for name in SERVERS if name in missing or not records[name].ready]
+            missing = [name for name in self._servers if not self._is_alive(name, records[name])]
+            waiting = [name for name in self._servers if name in missing or not records[name].ready]
             if waiting:
                 records = self._start(records, missing, waiting, die_with_parent)
         info = self._info(records, tuple(missing))
         # Faces show the addresses when all is over, once.
-        text = "ready" if waiting else "already running"
+        text = "ready" if waiting else "already running" if self._servers else "no server to start"
         self._report(Step(_STEP, "done", time.monotonic() - began, text))
         return info
 
@@ -119,26 +124,28 @@ class LocalStack:
         return stopped
 
     def info(self) -> StackInfo | None:
-        """The stack if both servers run and have answered, else None; asks no server, takes milliseconds.
+        """The stack if its servers run and have answered, else None; asks no server, takes milliseconds.
 
         Raises StackError if the state folder is damaged.
         """
         records = self._load()
-        if all(records[name].ready and self._is_alive(name, records[name]) for name in SERVERS):
-            return self._info(records)
-        return None
+        if not all(records[name].ready and self._is_alive(name, records[name]) for name in self._servers):
+            return None
+        return self._info(records) if self._servers or self.state_dir.is_dir() else None
 
     def known(self) -> StackInfo | None:
         """The stack, also where servers of it do not run at the moment; raises StackError as ``info``.
 
         None if it was stopped or never started: a server that ended by itself keeps its ports.
         """
+        if not self._servers:
+            return self.info()
         records = self._load()
-        servers = [records[name] for name in SERVERS]
+        servers = [records[name] for name in self._servers]
         if not all(one.ports for one in servers) or not any(one.process for one in servers):
             return None
-        away = [name for name in SERVERS if not self._is_alive(name, records[name])]
-        late = tuple(name for name in SERVERS if name not in away and not records[name].ready)
+        away = [name for name in self._servers if not self._is_alive(name, records[name])]
+        late = tuple(name for name in self._servers if name not in away and not records[name].ready)
         return replace(self._info(records), ended=tuple(away), starting=late)
 
     def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
@@ -153,8 +160,8 @@ class LocalStack:
         }
         kafka, registry = self._server(broker.NAME, records), self._server(registry_server.NAME, records)
         return StackInfo(
-            kafka.address,
-            registry.address,
+            kafka.address if kafka.ports else "",
+            registry.address if registry.ports else "",
             catalog,
             self.state_dir,
             pids,

@@ -21,7 +21,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.redact import learn, mask_property
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import SECTIONS, own_servers
+from tabletopic_kernel.workbench.config import SECTIONS, embedded_servers, own_servers
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -95,7 +95,7 @@ class Servers:
         """
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil
 
-        stack = LocalStack(self.state_dir).known() if self.local else None
+        stack = LocalStack(self.state_dir, servers=self.local).known() if self.local else None
         if stack is None:  # stopped, and that is not for these addresses to say
             return Away((), (), self.state_dir)
         ended = tuple(name for name in stack.ended if name in self.local)
@@ -127,10 +127,10 @@ def find_servers(settings: Settings) -> Servers:
         learn(properties)
     state_dir = Path(settings.state_dir).expanduser().absolute()
     kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
-    own = own_servers(settings)
+    own, local = own_servers(settings), embedded_servers(settings)
     own_kafka, own_registry, own_catalog = (name in own for name in SECTIONS)
     if missing := [name for name in SECTIONS if name not in own]:
-        stack = LocalStack(state_dir).known()
+        stack = LocalStack(state_dir, servers=local).known()
         if stack is None:
             raise SettingsError(
                 f"no servers for [{'], ['.join(missing)}]: start the local stack with `tabletopic up`, "
@@ -142,7 +142,6 @@ def find_servers(settings: Settings) -> Servers:
         if not own_registry:
             registry = {**registry, "url": stack.registry_url, **stack.registry_login}
         catalog = catalog if own_catalog else {**stack.catalog, **catalog}
-    local = tuple(name for name, own in (("kafka", own_kafka), ("registry", own_registry)) if not own)
     return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir, local)
 
 

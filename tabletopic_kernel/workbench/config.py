@@ -124,6 +124,12 @@ def own_servers(settings: Settings) -> list[str]:
     return [section for section in SECTIONS if named[section]]
 
 
+def embedded_servers(settings: Settings) -> tuple[str, ...]:
+    """The local stack's servers that the settings leave out: ``kafka``, ``registry``, both or none."""
+    own = own_servers(settings)
+    return tuple(name for name in ("kafka", "registry") if name not in own)
+
+
 def check_something_to_start(settings: Settings) -> None:
     """See that the local stack is of any use; raises UsageError where the settings name every server."""
     if len(own_servers(settings)) == len(SECTIONS):

@@ -25,7 +25,7 @@ from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import internal_owner
-from tabletopic_kernel.workbench.config import LoadedSettings
+from tabletopic_kernel.workbench.config import LoadedSettings, embedded_servers
 from tabletopic_kernel.workbench.workbench import Servers, find_servers
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("query extensions", _extensions)
     yield _checked("disk space", lambda: _disk(state_dir))
     yield _checked("state folder", lambda: _state_folder(state_dir))
-    yield _checked("ports", lambda: _ports(state_dir))
+    yield _checked("ports", lambda: _ports(state_dir, embedded_servers(loaded.settings)))
     try:
         servers = find_servers(loaded.settings)
         away = servers.away()
     except TableTopicError as error:
         yield Check("servers", "warn", _first_line(error), _START)
         return
-    if _stack(state_dir) is not None:
+    if servers.local and _stack(state_dir, servers.local) is not None:
         yield _checked("login", lambda: _login(loaded.settings))
     if away.names:
         yield Check("servers", "warn", str(away), _START)
@@ -206,15 +206,15 @@ def _existing(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if place.exists())
 
 
-def _ports(state_dir: Path) -> str:
+def _ports(state_dir: Path, servers: tuple[str, ...]) -> str:
     from tabletopic_kernel.local import machine, state
     from tabletopic_kernel.local.stack import LocalStack
 
     with socket.socket() as probe:
         probe.bind((machine.LOOPBACK, 0))
-    if _stack(state_dir) is not None:
+    if servers and _stack(state_dir, servers) is not None:
         return "the local stack has its own"
-    known = LocalStack(state_dir).known()
+    known = LocalStack(state_dir, servers=servers).known()
     at_work = set(known.pids) - set(known.ended) if known else set()  # a server may have ended alone
     records = state.load(state_dir).items()
     kept = [port for name, record in records if name not in at_work for port in record.ports.values()]
@@ -229,30 +229,36 @@ def _ports(state_dir: Path) -> str:
     return f"loopback works; {which}"
 
 
-def _stack(state_dir: Path) -> StackInfo | None:
+def _stack(state_dir: Path, servers: tuple[str, ...]) -> StackInfo | None:
     from tabletopic_kernel.local.stack import LocalStack
 
-    return LocalStack(state_dir).info()
+    return LocalStack(state_dir, servers=servers).info()
 
 
 def _login(settings: Settings) -> str:
     """Whether the local stack is open to every user of this machine, and whether it shall be."""
     from tabletopic_kernel.workbench.config import behind_hub, wants_login
 
-    info = _stack(Path(settings.state_dir))
-    asks = bool(info and info.kafka_login and info.registry_login)
+    servers = embedded_servers(settings)
+    info = _stack(Path(settings.state_dir), servers)
+    asks = info is not None and all({"kafka": info.kafka_login, "registry": info.registry_login}[name]
+                                    for name in servers)  # fmt: skip
+    who = " and ".join("broker" if name == "kafka" else name for name in servers)
     why = f"local.login is {settings.local.login}"
     if settings.local.login == "auto":
         why += ", behind a JupyterHub" if behind_hub() else ", not behind a JupyterHub"
-    logins = "ask for one" if asks else "are open to every user of this machine"
+    if len(servers) == 1:
+        logins = "asks for one" if asks else "is open to every user of this machine"
+    else:
+        logins = "ask for one" if asks else "are open to every user of this machine"
     if asks != wants_login(settings):
         wanted = "with" if wants_login(settings) else "without"
         raise _Trouble(
-            f"broker and registry {logins}, but {why}",
+            f"{who} {logins}, but {why}",
             f"start the stack anew {wanted} a login: `tabletopic down`, `tabletopic up`; then the hosts",
             "warn",
         )
-    return f"broker and registry {logins} ({why})"
+    return f"{who} {logins} ({why})"
 
 
 def _count(number: int, what: str) -> str:

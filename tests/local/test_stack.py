@@ -3,6 +3,7 @@
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -11,6 +12,7 @@ from tabletopic_kernel.local import machine, stack, state
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.processes import ProcessId
+from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
@@ -135,6 +137,35 @@ def test_named_servers_are_no_ones_to_look_after(tmp_path: Path) -> None:
     state.save(tmp_path, here | {"registry": gone["registry"]})
     named = Settings(state_dir=str(tmp_path), registry={"url": "http://registry.example"})
     assert find_servers(named).away().names == ()
+
+
+@pytest.mark.parametrize("name", ["kafka", "registry"])
+def test_what_the_settings_leave_out_is_a_stack(tmp_path: Path, name: str) -> None:
+    """One server, beside a person's own: it is the stack, and what is not there of it is not missed."""
+    state.save(tmp_path, {name: _records(_myself())[name]})
+    stack = LocalStack(tmp_path, servers=(name,)).info()
+    assert stack is not None
+    assert [bool(stack.bootstrap_servers), bool(stack.registry_url)] == [name == "kafka", name == "registry"]
+    own: Any = {
+        "kafka": {"registry": {"url": "http://r"}},
+        "registry": {"kafka": {"bootstrap.servers": "b:1"}},
+    }
+    servers = find_servers(Settings(state_dir=str(tmp_path), **own[name]))
+    assert (servers.local, servers.away().names) == ((name,), ())
+    assert LocalStack(tmp_path).info() is None
+
+
+def test_a_catalog_alone_needs_no_server(tmp_path: Path) -> None:
+    """It is a file in the state folder, which has to be there."""
+    own: Any = {"kafka": {"bootstrap.servers": "b:1"}, "registry": {"url": "http://r"}}
+    settings = Settings(state_dir=str(tmp_path / "state"), **own)
+    with pytest.raises(SettingsError, match=r"no servers for \[catalog\]"):
+        find_servers(settings)
+    steps: list[Step] = []
+    info = LocalStack(tmp_path / "state", steps.append, servers=()).up()
+    assert (info.started, info.pids) == ((), {})
+    assert [step.detail for step in steps] == ["no server to start"]
+    assert find_servers(settings).catalog["uri"] == info.catalog["uri"]
 
 
 def test_asking_changes_nothing(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +26,9 @@ from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.local import machine, processes, watchers
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tabletopic_kernel.model.errors import StackError
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.config import embedded_servers
+from tabletopic_kernel.workbench.workbench import Workbench
 
 pytestmark = pytest.mark.integration
 
@@ -55,6 +60,31 @@ def _eventually(condition: Callable[[], object], limit_s: float = 240) -> None:
 def _processes(local: LocalStack) -> dict[str, int]:
     marks = {processes.mark(name, local.state_dir): name for name in (*SERVERS, watchers.WATCHER)}
     return {marks[its_mark]: found.pid for its_mark, found in processes.find(marks)}
+
+
+def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(stack: StackInfo, tmp_path: Path) -> None:
+    """It needs no broker of the stack's; with both, records of a registered schema become rows."""
+    own = Settings(state_dir=str(tmp_path / "state"), kafka={"bootstrap.servers": stack.bootstrap_servers})
+    local = LocalStack(Path(own.state_dir), servers=embedded_servers(own))
+    running = local.up(die_with_parent=True)
+    try:
+        assert running.started == ("registry",)
+        assert set(_processes(local)) == {"registry", watchers.WATCHER}
+        bench, topic = Workbench(own), f"t{uuid.uuid4().hex[:8]}"
+        bench.broker.ensure_topic(topic, 1, {})
+        registry = SchemaRegistryClient({"url": running.registry_url})
+        text = '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}'
+        number = registry.register_schema(f"{topic}-value", Schema(text, "AVRO"))
+        producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
+        for value in range(10):
+            producer.produce(topic, struct.pack(">bI", 0, number) + bytes([value * 2]))
+        assert producer.flush(30) == 0
+        assert sorted(str(one.value) for one in bench.topic(topic).peek()) == [
+            str({"n": number}) for number in range(10)
+        ]
+        assert bench.servers.away().names == ()
+    finally:
+        assert local.down() == ["registry"]
 
 
 def _kill(pid: int) -> None:

@@ -89,10 +89,11 @@ class Call:
     def stack(self, report: Report, **ports: int | None) -> LocalStack:
         """The local stack of these settings."""
         from tabletopic_kernel.local.stack import LocalStack
-        from tabletopic_kernel.workbench.config import wants_login
+        from tabletopic_kernel.workbench.config import embedded_servers, wants_login
 
-        settings = self.loaded.settings
-        return LocalStack(Path(settings.state_dir), report, wants_login=wants_login(settings), **ports)
+        settings, servers = self.loaded.settings, embedded_servers(self.loaded.settings)
+        login = wants_login(settings)
+        return LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers, **ports)
 
     def command(self, *words: str) -> str:
         """Another command that works on the same cluster, as a person can copy it."""

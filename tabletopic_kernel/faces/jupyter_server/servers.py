@@ -23,7 +23,7 @@ from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import wants_login
+from tabletopic_kernel.workbench.config import embedded_servers, wants_login
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -113,7 +113,8 @@ class Servers:
 
         state_dir = Path(settings.state_dir)
         try:
-            LocalStack(state_dir, self._report, wants_login=wants_login(settings)).up()
+            login, servers = wants_login(settings), embedded_servers(settings)
+            LocalStack(state_dir, self._report, wants_login=login, servers=servers).up()
         except TableTopicError as error:
             self._set(Doing("failed", str(error)))
         except Exception as error:

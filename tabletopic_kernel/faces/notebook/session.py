@@ -163,7 +163,7 @@ class Session:
         return mine or self.kernel_host.start(self.workbench)
 
     def start_stack(self, report: Report) -> None:
-        """Start the embedded broker, registry and catalog; they stay when the kernel ends.
+        """Start what the settings leave out of broker, registry and catalog; it stays when the kernel ends.
 
         Raises:
             UsageError: the settings name servers for all of them.
@@ -174,13 +174,15 @@ class Session:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
         from tabletopic_kernel.workbench.config import (  # noqa: PLC0415
             check_something_to_start,
+            embedded_servers,
             load_settings,
             wants_login,
         )
 
         settings = load_settings().settings
         check_something_to_start(settings)
-        stack = LocalStack(Path(settings.state_dir), report, wants_login=wants_login(settings))
+        login, servers = wants_login(settings), embedded_servers(settings)
+        stack = LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers)
         stack.up(die_with_parent=False)
 
     def stop_stack(self) -> None:

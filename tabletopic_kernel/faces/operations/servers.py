@@ -77,11 +77,13 @@ stay in variables, whose names it prints.""",
             JSON,
         ),
         changes=True,
-        returns="`bootstrap_servers`, `registry_url`, `catalog` (`name`, `properties`), `state_dir`",
+        returns="`bootstrap_servers`, `registry_url`, `catalog` (`name`, `properties`), each null where "
+        "the settings name your own; `state_dir`",
         panel=_SERVERS,
         details="""\
-The first start downloads about 270 MB of Java libraries. Without --detach
-the servers run until Ctrl-C, or until this terminal is closed.""",
+Of broker, registry and catalog it starts what the settings do not name. The
+first start downloads about 270 MB of Java libraries. Without --detach the
+servers run until Ctrl-C, or until this terminal is closed.""",
         example="tabletopic up --detach",
         magic="%topic up",
         button="Start the local stack",

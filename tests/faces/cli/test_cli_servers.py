@@ -102,6 +102,27 @@ def fake_stack(monkeypatch: pytest.MonkeyPatch, fake: Any) -> list[Exception | N
     return errors
 
 
+def test_up_offers_nothing_that_would_reach_a_kafka_of_ones_own(
+    run: Callable[..., Any], fake_stack: list[Exception | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor an address that nobody uses; what is started, and how to stop it, is said."""
+    monkeypatch.setenv("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka.example:9092")
+    text = " ".join(run("up", "--detach").out.split())
+    assert "127.0.0.1:1 " not in text
+    assert "your own, as [kafka] of the settings says: none is started" in text
+    assert "http://127.0.0.1:2" in text
+    assert "produce-clickstream" not in text
+    assert "enable TOPIC" in text
+    assert "stop the server;" in text
+    told = run("up", "--detach", "--json").json
+    assert (told["bootstrap_servers"], told["registry_url"]) == (None, "http://127.0.0.1:2")
+    monkeypatch.setenv("TABLETOPIC_REGISTRY__URL", "http://registry.example")
+    text = " ".join(run("up", "--detach").out.split())
+    assert "http://127.0.0.1:2" not in text
+    assert "tabletopic down" not in text
+    assert "sqlite:////c.db" in text
+
+
 def test_up_shows_addresses_and_the_next_steps(
     run: Callable[..., Any], fake_stack: list[Exception | None]
 ) -> None:
@@ -161,10 +182,10 @@ def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: 
             "registry": ServerRecord({"http": other}, gone, True),
         }
         state.save(tmp_path, here)
-        assert "free" in doctor._ports(tmp_path)
+        assert "free" in doctor._ports(tmp_path, ("kafka", "registry"))
         state.save(tmp_path, here | {"registry": ServerRecord({"http": taken}, gone, True)})
         with pytest.raises(doctor._Trouble, match="taken by another program"):
-            doctor._ports(tmp_path)
+            doctor._ports(tmp_path, ("kafka", "registry"))
 
 
 def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -91,9 +91,18 @@ class FakeStack:
     go: threading.Event
     fails: str | None
     users: list[threading.Thread]
+    wanted: list[Collection[str]]
 
-    def __init__(self, folder: Path, report: Report = silent, *, wants_login: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        report: Report = silent,
+        *,
+        wants_login: bool = False,
+        servers: Collection[str] = stack_module.SERVERS,
+    ) -> None:
         self.report = report
+        self.wanted.append(servers)
         self.users.append(threading.current_thread())
 
     def known(self) -> None:
@@ -123,6 +132,7 @@ def fake_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeStack]]:
         go = threading.Event()
         fails = None
         users: ClassVar[list[threading.Thread]] = []
+        wanted: ClassVar[list[Collection[str]]] = []
 
     monkeypatch.setattr(stack_module, "LocalStack", Fake)
     yield Fake
@@ -144,6 +154,18 @@ def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeS
     assert servers.doing == Doing()
     servers.stop()
     assert fake_stack.done == ["up", "down"]
+
+
+def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(
+    place: Place, fake_stack: type[FakeStack], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would use the other broker."""
+    monkeypatch.setenv("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka.example:9092")
+    servers, over = Servers(place), threading.Event()
+    fake_stack.go.set()
+    servers.start(over.set)
+    assert over.wait(240)
+    assert (fake_stack.done, fake_stack.wanted[-1]) == (["up"], ("registry",))
 
 
 def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) -> None:

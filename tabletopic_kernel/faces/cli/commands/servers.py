@@ -31,58 +31,68 @@ _POLL_S = 2.0
 
 
 def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, as_json: bool) -> None:
-    """Start the local stack; without ``detach`` stay until it is to end."""
+    """Start what the settings leave out of the local stack; without ``detach`` stay until it is to end."""
     from tabletopic_kernel.local.progress import TerminalReport
     from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
     check_something_to_start(call.loaded.settings)
+    own = own_servers(call.loaded.settings)
     stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port)
     running = stack.up(die_with_parent=not detach)
     stays = not detach and bool(running.started)
     if as_json:
-        screen.show_json(_addresses(running))
+        screen.show_json(_addresses(running, own))
     else:
-        _show_stack(call, running, stays)
-        for section in own_servers(call.loaded.settings):
-            screen.note(f"[{section}] of the settings names your own: nobody uses that of the stack")
+        _show_stack(call, running, own, stays)
     if stays:
         _stay(stack)
 
 
-def _addresses(running: StackInfo) -> dict[str, Any]:
+def _addresses(running: StackInfo, own: list[str]) -> dict[str, Any]:
+    """None for each server that the settings name: it is not the stack's."""
     properties = {key: value for key, value in running.catalog.items() if key != "name"}
+    catalog = {"name": running.catalog["name"], "properties": properties}
     return {
-        "bootstrap_servers": running.bootstrap_servers,
-        "registry_url": running.registry_url,
-        "catalog": {"name": running.catalog["name"], "properties": properties},
+        "bootstrap_servers": None if "kafka" in own else running.bootstrap_servers,
+        "registry_url": None if "registry" in own else running.registry_url,
+        "catalog": None if "catalog" in own else catalog,
         "state_dir": str(running.state_dir),
     }
 
 
-def _show_stack(call: Call, running: StackInfo, stays: bool) -> None:
+def _show_stack(call: Call, running: StackInfo, own: list[str], stays: bool) -> None:
     out = screen.console()
-    out.print(
-        screen.facts(
-            {
-                "Kafka": running.bootstrap_servers,
-                "Registry": running.registry_url,
-                "Catalog": f"{running.catalog['name']} ({running.catalog['uri']})",
-                "Warehouse": running.catalog["warehouse"],
-                "State folder": str(running.state_dir),
-            }
-        )
-    )
-    end = "Ctrl-C here" if stays else call.command("down")
-    steps = {
-        call.command("produce-clickstream", "--topic", "clicks"): "some events to try it with",
-        call.command("enable", "clicks"): "make the topic a table",
-        call.command("serve"): "run it, in a terminal of its own",
-        call.command("query", "SELECT count(*) FROM clicks"): "ask the table",
-        end: "stop the servers; the data stay",
+    yours = "your own, as [{}] of the settings says: none is started"
+    catalog = f"{running.catalog['name']} ({running.catalog['uri']})"
+    facts = {
+        "Kafka": yours.format("kafka") if "kafka" in own else running.bootstrap_servers,
+        "Registry": yours.format("registry") if "registry" in own else running.registry_url,
+        "Catalog": yours.format("catalog") if "catalog" in own else catalog,
+        "Warehouse": None if "catalog" in own else running.catalog["warehouse"],
+        "State folder": str(running.state_dir),
     }
+    out.print(screen.facts({name: fact for name, fact in facts.items() if fact is not None}))
     out.print("\nNext:")
-    table = screen.steps(steps)
-    out.print(table)
+    out.print(screen.steps(_next_steps(call, own, stays)))
+
+
+def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
+    """Commands and what they do. Nobody's own Kafka is offered events to try it with."""
+    topic = "TOPIC" if "kafka" in own else "clicks"
+    steps = {
+        call.command("enable", topic): "make the topic a table",
+        call.command("serve"): "run it, in a terminal of its own",
+        call.command("query", f"SELECT count(*) FROM {topic}"): "ask the table",
+    }
+    if "kafka" not in own:
+        sample = call.command("produce-clickstream", "--topic", topic)
+        steps = {sample: "some events to try it with", **steps}
+    if not {"kafka", "registry"} <= set(own):
+        end = "Ctrl-C here" if stays else call.command("down")
+        steps[end] = (
+            f"stop {'the server' if 'kafka' in own or 'registry' in own else 'the servers'}; the data stay"
+        )
+    return steps
 
 
 def _stay(stack: LocalStack) -> None:
