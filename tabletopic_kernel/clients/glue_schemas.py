@@ -18,11 +18,11 @@ from confluent_kafka.schema_registry import RegisteredSchema, Schema
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.sections import GLUE_REGISTRY
 
 T = TypeVar("T")
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND, _NO_ANSWER = 40401, 40402, 40403, 50100
 _SUFFIXES: Final = ("-value", "-key")
-_DEFAULT_NAME: Final = "default-registry"
 _TIMEOUT_S: Final = 10
 # Names of PyIceberg's properties of Glue, and what boto3 calls them.
 _SESSION: Final = {
@@ -59,7 +59,7 @@ class GlueSchemas:
             raise SettingsError(
                 "[registry] type = glue needs boto3: pip install 'tabletopic[glue]'"
             ) from error
-        self.name = properties.get("glue.registry-name", _DEFAULT_NAME)
+        self.name = properties.get("glue.registry-name", GLUE_REGISTRY)
         limits = Config(
             connect_timeout=_TIMEOUT_S, read_timeout=_TIMEOUT_S, retries={"total_max_attempts": 2}
         )

@@ -13,7 +13,7 @@ from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.redact import mask, redact
-from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
+from tabletopic_kernel.model.settings.sections import DesiredTopic, registry_place, table_identifier
 
 if TYPE_CHECKING:  # loads the Kafka client
     from tabletopic_kernel.workbench.clients import Away
@@ -136,13 +136,13 @@ def _servers_json(
     """Addresses without the secrets that they may hold."""
     kafka = workbench.servers.kafka if workbench else {}
     address = kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", "")
-    url = workbench.servers.registry.get("url", "") if workbench else ""
+    registry = registry_place(workbench.servers.registry) if workbench else ""
     return {
         "state": state,
         "detail": detail,
         "missing": list(missing),
         "bootstrap_servers": mask(address),
-        "registry_url": mask(url),
+        "registry_url": mask(registry),
         "own": own,
     }
 

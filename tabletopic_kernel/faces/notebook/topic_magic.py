@@ -29,6 +29,7 @@ from tabletopic_kernel.model.errors import (
     UsageError,
 )
 from tabletopic_kernel.model.redact import mask
+from tabletopic_kernel.model.settings.sections import registry_place
 from tabletopic_kernel.workbench.topic import not_coming
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class TopicMagics(Magics):
             "servers",
             {
                 "Kafka": servers.kafka.get("bootstrap.servers", ""),
-                "registry": mask(servers.registry.get("url", "AWS Glue")),
+                "registry": mask(registry_place(servers.registry)),
                 "catalog": servers.catalog["name"],
                 "state folder": str(servers.state_dir),
             },

@@ -288,6 +288,9 @@ class Settings(_Model):
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
 
+GLUE_REGISTRY = "default-registry"  # that of AWS, where the settings name none
+
+
 def is_glue(registry: Mapping[str, str]) -> bool:
     """Whether a ``[registry]`` section is AWS Glue's.
 
@@ -295,6 +298,18 @@ def is_glue(registry: Mapping[str, str]) -> bool:
     (True, False)
     """
     return registry.get("type", "").lower() == "glue"
+
+
+def registry_place(registry: Mapping[str, str]) -> str:
+    """The registry's URL as it is set, login and all; Glue's has none, so its name and region.
+
+    >>> registry_place({"type": "glue", "glue.registry-name": "prod", "glue.region": "eu-west-1"})
+    'AWS Glue schema registry prod in eu-west-1'
+    """
+    if not is_glue(registry):
+        return registry.get("url", "")
+    region = f" in {registry['glue.region']}" if "glue.region" in registry else ""
+    return f"AWS Glue schema registry {registry.get('glue.registry-name', GLUE_REGISTRY)}{region}"
 
 
 def names_registry(registry: Mapping[str, str]) -> bool:

@@ -23,6 +23,7 @@ from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.workbench import doctor
 from tabletopic_kernel.workbench.clients import Away, Servers
+from tests.faces.cli.conftest import FakeWorkbench
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
@@ -48,6 +49,26 @@ def test_info_for_people_hides_secrets(run: Callable[..., Any], fake: Any) -> No
     assert "127.0.0.1:9092" in text
     assert "hidden" not in text
     assert "none; start one: tabletopic serve" in text
+
+
+@pytest.mark.parametrize("command", ["info", "status"])
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"glue.registry-name": "prod", "glue.region": "eu-west-1"}, "prod in eu-west-1"),
+        ({"glue.secret-access-key": "hidden"}, "default-registry"),
+    ],
+)
+def test_a_registry_of_glue_has_name_and_region(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str, more: dict[str, str], place: str
+) -> None:
+    """It has no URL; an empty line looked like none."""
+    servers = Servers({}, {"type": "glue", **more}, {"name": "lake"}, Path("/x"))
+    monkeypatch.setattr(FakeWorkbench, "servers", servers)
+    text = " ".join(run(command).out.split())
+    assert f"registry AWS Glue schema registry {place} " in f"{text} "
+    assert "registry URL" not in text
+    assert "hidden" not in text
 
 
 def test_config_says_where_values_come_from(

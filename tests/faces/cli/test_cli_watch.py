@@ -65,7 +65,7 @@ def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
         "127.0.0.1:9092",
     ):
         assert part in text
-    assert "registry URL       http://***@127.0.0.1:8081" in text
+    assert "registry           http://***@127.0.0.1:8081" in text
     assert "hidden" not in text
 
 

@@ -161,7 +161,7 @@ def info(call: Call, as_json: bool) -> None:
             {
                 "bootstrap servers": found["bootstrap_servers"],
                 **_more(found["kafka"], "bootstrap.servers", "metadata.broker.list"),
-                "registry URL": found["registry_url"],
+                "registry": found["registry_url"],
                 **_more(found["registry"], "url"),
                 "catalog": catalog["name"],
                 **{f"  {key}": mask_property(key, value) for key, value in catalog["properties"].items()},
@@ -196,13 +196,14 @@ def _host_list(call: Call, hosts: list[str] | None) -> str:
 
 def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
     from tabletopic_kernel.model.redact import without_login
+    from tabletopic_kernel.model.settings.sections import registry_place
 
     servers = call.workbench.servers
     kafka = servers.kafka
     properties = {key: value for key, value in servers.catalog.items() if key != "name"}
     return {
         "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
-        "registry_url": without_login(servers.registry.get("url", "")),
+        "registry_url": without_login(registry_place(servers.registry)),
         "kafka": kafka,
         "registry": servers.registry,
         "catalog": {"name": servers.catalog["name"], "properties": properties},

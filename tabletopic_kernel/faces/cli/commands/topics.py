@@ -143,11 +143,12 @@ def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableTyp
 
 def _page(call: Call, found: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
     from tabletopic_kernel.model.redact import mask
+    from tabletopic_kernel.model.settings.sections import registry_place
 
     servers = call.workbench.servers
     footer = Text(
         f"bootstrap servers  {servers.kafka.get('bootstrap.servers', '')}\n"
-        f"registry URL       {mask(servers.registry.get('url', ''))}",
+        f"registry           {mask(registry_place(servers.registry))}",
         style="dim",
         overflow="fold",
     )
