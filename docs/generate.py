@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 import typer.main
 from pydantic.fields import FieldInfo
 
-from docs import openapi, type_examples
+from docs import monitoring, openapi, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.clients import engine_properties
 from tabletopic_kernel.faces.cli import app
@@ -305,6 +305,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "ways-catalog": lambda: ways(CATALOG.ways),
     "ways-storage": lambda: ways(STORAGE),
     "engine-properties": engine_rows,
+    "metrics": lambda: table(*monitoring.metrics()),
+    "alerts": lambda: table(*monitoring.alerts()),
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),
@@ -314,7 +316,11 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 # Files that are generated as a whole.
-FILES: dict[Path, Callable[[], str]] = {ROOT / "docs/reference/openapi.yaml": openapi.text}
+FILES: dict[Path, Callable[[], str]] = {
+    ROOT / "docs/reference/openapi.yaml": openapi.text,
+    ROOT / "deploy/alerts.yml": monitoring.alert_rules,
+    ROOT / "deploy/grafana.json": monitoring.dashboard,
+}
 
 
 def documents() -> list[Path]:

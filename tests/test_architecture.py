@@ -104,7 +104,7 @@ def test_generated_parts_are_in_step(path: Path) -> None:
 
 @pytest.mark.parametrize("path", generate.FILES, ids=lambda path: path.name)
 def test_generated_files_are_in_step(path: Path) -> None:
-    """The description of REST is that of the operations: else run `python -m docs.generate`."""
+    """REST's description, alert rules, Grafana's dashboard: else run `python -m docs.generate`."""
     assert path.read_text(encoding="utf-8") == generate.FILES[path]()
 
 

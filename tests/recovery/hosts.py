@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -33,6 +33,7 @@ class HostProcess:
         environment: Mapping[str, str],
         *,
         quiet: bool = True,
+        options: Sequence[str] = (),
     ) -> None:
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -41,7 +42,14 @@ class HostProcess:
         self.output = folder.with_name(f"{folder.name}-host-{number}.log")
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *["--quiet"] * quiet],
+                [
+                    sys.executable,
+                    "-m",
+                    "tabletopic_kernel.faces.cli",
+                    "serve",
+                    *["--quiet"] * quiet,
+                    *options,
+                ],
                 cwd=temporary,  # no tabletopic.toml is near
                 env={
                     **ours,
@@ -134,10 +142,10 @@ class Hosts:
         self._watchdog = watchdog
         self.everyone: list[HostProcess] = []
 
-    def start(self, *, quiet: bool = True, **environment: str) -> HostProcess:
+    def start(self, *, quiet: bool = True, options: Sequence[str] = (), **environment: str) -> HostProcess:
         """One more host."""
         number = len(self.everyone) + 1
-        host = HostProcess(self._folder, number, self._watchdog, environment, quiet=quiet)
+        host = HostProcess(self._folder, number, self._watchdog, environment, quiet=quiet, options=options)
         self.everyone.append(host)
         return host
 

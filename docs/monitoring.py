@@ -1,0 +1,158 @@
+"""Made from the declared metrics and alerts: tables, Prometheus' rules, Grafana's dashboard."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from tabletopic_kernel.host.metrics.alerts import ALERTS, alerts_of
+from tabletopic_kernel.host.metrics.declared import METRICS, Declared, Group
+
+Rows = tuple[list[str], list[list[str]]]
+
+_HEAD = "# Written by `python -m docs.generate` from tabletopic_kernel/host/metrics/alerts.py.\n"
+_WIDTH, _HEIGHT, _COLUMNS = 12, 8, 24
+_UNITS = {"seconds": "s", "bytes": "bytes", "": "short"}
+_DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def metrics() -> Rows:
+    """Every metric, as it is queried."""
+    rows = [
+        [
+            f"`{one.sample}`",
+            one.kind,
+            ", ".join(f"`{label}`" for label in one.labels),
+            one.help,
+            ", ".join(alerts_of(one.name)),
+        ]
+        for one in METRICS
+    ]
+    return ["metric", "kind", "labels", "meaning", "alerts"], rows
+
+
+def alerts() -> Rows:
+    """Every alert: what it means and what to do."""
+    rows = [
+        [one.name, one.severity, f"{one.means}.", f"{one.todo}.", f"`{one.expr}`, for {one.holds_for}"]
+        for one in ALERTS
+    ]
+    return ["alert", "severity", "what it means", "what to do", "when"], rows
+
+
+def alert_rules() -> str:
+    """A file of rules for Prometheus."""
+    rules = [
+        {
+            "alert": one.name,
+            "expr": one.expr,
+            "for": one.holds_for,
+            "labels": {"severity": one.severity},
+            "annotations": {"summary": one.means, "description": one.todo},
+        }
+        for one in ALERTS
+    ]
+    groups = {"groups": [{"name": "tabletopic", "rules": rules}]}
+    return _HEAD + yaml.safe_dump(groups, sort_keys=False, width=116)
+
+
+# --- Grafana ----------------------------------------------------------------------------------------------
+
+
+def dashboard() -> str:
+    """A dashboard with a panel for each metric, to be imported."""
+    panels: list[dict[str, Any]] = []
+    at = 0
+    for group in Group:
+        shown = [one for one in METRICS if one.group is group]
+        panels.append(_placed({"type": "row", "title": group.value, "collapsed": False}, 0, at, _COLUMNS, 1))
+        at += 1
+        for number, one in enumerate(shown):
+            x, down = number % 2 * _WIDTH, number // 2 * _HEIGHT
+            panels.append(_placed(_panel(one), x, at + down, _WIDTH, _HEIGHT))
+        at += -(-len(shown) // 2) * _HEIGHT
+    for number, panel in enumerate(panels, 1):
+        panel["id"] = number
+    page = {
+        "uid": "tabletopic",
+        "title": "Table topics",
+        "description": "Written by python -m docs.generate from tabletopic_kernel/host/metrics/declared.py",
+        "tags": ["tabletopic"],
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": _variables()},
+        "panels": panels,
+    }
+    return json.dumps(page, indent=1) + "\n"
+
+
+def _placed(panel: dict[str, Any], x: int, y: int, w: int, h: int) -> dict[str, Any]:
+    return {**panel, "gridPos": {"x": x, "y": y, "w": w, "h": h}}
+
+
+def _variables() -> list[dict[str, Any]]:
+    def of_label(name: str, metric: str) -> dict[str, Any]:
+        query = f"label_values({metric}, {name})"
+        return {
+            "name": name,
+            "type": "query",
+            "datasource": _DATASOURCE,
+            "query": query,
+            "refresh": 2,
+            "multi": True,
+            "includeAll": True,
+            "allValue": ".*",
+            "current": {"text": "All", "value": "$__all"},
+        }
+
+    return [
+        {"name": "datasource", "type": "datasource", "query": "prometheus"},
+        of_label("instance", "tabletopic_topics"),
+        of_label("topic", "tabletopic_epoch"),
+    ]
+
+
+def _panel(one: Declared) -> dict[str, Any]:
+    targets = [
+        {"refId": chr(ord("A") + at), "expr": expr, "legendFormat": legend, "datasource": _DATASOURCE}
+        for at, (expr, legend) in enumerate(_queries(one))
+    ]
+    unit = _UNITS[one.unit]
+    if one.kind == "counter":
+        unit = "Bps" if one.unit == "bytes" else "cps"
+    return {
+        "type": "timeseries",
+        "title": _title(one),
+        "description": one.help,
+        "datasource": _DATASOURCE,
+        "targets": targets,
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+    }
+
+
+def _title(one: Declared) -> str:
+    words = one.name.removeprefix("tabletopic_").removesuffix(f"_{one.unit}").removesuffix("_timestamp")
+    title = words.replace("_", " ").capitalize()
+    if one.name.endswith("_timestamp_seconds"):
+        return f"Time since {title.lower()}"
+    return f"{title} per second" if one.kind == "counter" else title
+
+
+def _queries(one: Declared) -> list[tuple[str, str]]:
+    """Expressions with their legends."""
+    chosen = [f'{name}=~"${name}"' for name in ("instance", *({"topic"} & set(one.labels)))]
+    where = f"{{{', '.join(chosen)}}}"
+    by = one.labels or ("instance",)
+    legend = " ".join(f"{{{{{name}}}}}" for name in by)
+    if one.kind == "histogram":
+        rate = f"sum by (le) (rate({one.name}_bucket{where}[$__rate_interval]))"
+        return [(f"histogram_quantile({part}, {rate})", f"p{part * 100:.0f}") for part in (0.5, 0.95)]
+    if one.kind == "counter":
+        return [(f"sum by ({', '.join(by)}) (rate({one.sample}{where}[$__rate_interval]))", legend)]
+    value = f"max by ({', '.join(by)}) ({one.name}{where})"
+    if one.name.endswith("_timestamp_seconds"):
+        value = f"time() - {value}"
+    return [(f"{value} == 1" if "state" in one.labels else value, legend)]
