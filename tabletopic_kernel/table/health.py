@@ -15,7 +15,10 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 
 from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.engine_properties import maintains_itself
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
+from tabletopic_kernel.table.expiry import Retention, to_expire
 
 # A file below this share of the target costs a reader about as much as a whole one.
 SMALL_SHARE = 4
@@ -131,11 +134,38 @@ def table_health(topic: str, table: Table, next_work: Iterable[NextWork] = ()) -
 
 
 def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:
-    """What the table's owner will do, and why it will not."""
-    del table, now_ms
+    """What the table's owner will do, and why it will not.
+
+    Raises:
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
+    idle = None
     if settings.maintenance == "off":
-        return [NextWork("compact", False, "switched off"), NextWork("expire", False, "switched off")]
-    return []
+        idle = "switched off"
+    elif settings.maintenance == "auto" and maintains_itself(table.catalog.properties):
+        idle = "the catalog does it by itself"
+    if idle is not None:
+        return [NextWork("compact", due=False, why=idle), NextWork("expire", due=False, why=idle)]
+    return [_compaction(table), _expiry(table, settings, now_ms)]
+
+
+def _compaction(table: Table) -> NextWork:
+    plan = plan_compaction(table)
+    if plan.refused is not None:
+        return NextWork("compact", due=False, why=plan.refused)
+    if not plan.groups:
+        why = f"nothing to do: no partition has {MIN_FILES} small files of about a size"
+        return NextWork("compact", due=False, why=why)
+    files = sum(len(group.files) for group in plan.groups)
+    return NextWork("compact", due=True, why=f"{files:,} small files can become {len(plan.groups):,}")
+
+
+def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
+    gone = len(to_expire(table.metadata, Retention.of(settings), now_ms))
+    if gone:
+        return NextWork("expire", due=True, why=f"{gone:,} snapshots are older than the settings keep")
+    there = len(table.metadata.snapshots)
+    return NextWork("expire", due=False, why=f"nothing to do: all {there:,} snapshots are kept")
 
 
 def _files(table: Table) -> Iterator[DataFile]:

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table import compaction
 from tabletopic_kernel.table.health import next_work, table_health
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
@@ -73,3 +74,31 @@ def test_switched_off(table: TopicTable) -> None:
         ("compact", False, "switched off"),
         ("expire", False, "switched off"),
     ]
+
+
+def test_what_is_due_is_told_with_its_reason(
+    owned: tuple[TopicTable, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enough small files to put together, and snapshots that are older than the settings keep."""
+    monkeypatch.setattr(compaction, "MIN_FILES", 4)
+    table = _grown(owned, 5).table
+    now = table.metadata.last_updated_ms
+    settings = TopicSettings(keep_snapshots=1, time_travel_ms=60_000)
+    work = {one.work: (one.due, one.why) for one in next_work(table, settings, now)}
+    assert work == {
+        "compact": (True, "5 small files can become 1"),
+        "expire": (False, "nothing to do: all 6 snapshots are kept"),
+    }
+    later = next_work(table, settings, now + 3_600_000)[1]
+    assert (later.due, later.why) == (True, "5 snapshots are older than the settings keep")
+
+
+def test_a_catalog_that_maintains_its_tables_is_left_to_it(
+    owned: tuple[TopicTable, Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the settings say on."""
+    table = _grown(owned, 1).table
+    monkeypatch.setitem(table.catalog.properties, "rest.signing-name", "s3tables")
+    whys = {one.why for one in next_work(table, TopicSettings(), 0)}
+    assert whys == {"the catalog does it by itself"}
+    assert "nothing to do" in next_work(table, TopicSettings(maintenance="on"), 0)[0].why
