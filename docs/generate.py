@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 from docs import monitoring, openapi, type_examples
 from docs.type_examples import Example, shown
-from tabletopic_kernel.clients import engine_properties
+from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.faces.cli import app
 from tabletopic_kernel.faces.operations import OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.operation import CLI

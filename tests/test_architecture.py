@@ -181,10 +181,10 @@ def test_one_door_for_deleting_files() -> None:
         if (found := path.read_text(encoding="utf-8"))
     }
     assert {path: found for path, found in named.items() if found} == {
-        "clients/catalog.py": {"delete_files", "io.delete("},
+        "clients/catalog/catalog.py": {"delete_files", "io.delete("},
         "table/sweep.py": {"delete_files"},
-        "clients/cluster_probe.py": {"io.delete("},  # its own files, as the next
-        "clients/storage_probe.py": {"io.delete("},
+        "clients/spark/cluster_probe.py": {"io.delete("},  # its own files, as the next
+        "clients/storage/probe.py": {"io.delete("},
     }
 
 

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import pytest
 from pyspark import SparkContext
 
-from tabletopic_kernel.clients.registry import Registry
-from tabletopic_kernel.clients.spark_launch import launch
+from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.clients.spark.launch import launch
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.progress.events import (

@@ -16,7 +16,7 @@ from rich.console import Group
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.clients.catalog import list_files
+from tabletopic_kernel.clients.catalog.catalog import list_files
 from tabletopic_kernel.demo import proof, report
 from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.screen import Screen, StreamView

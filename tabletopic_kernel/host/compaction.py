@@ -23,8 +23,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.catalog import reachable
-from tabletopic_kernel.clients.engine_properties import maintains_itself
+from tabletopic_kernel.clients.catalog.catalog import reachable
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import ActionNeededError, StartOverError, TableTopicError

@@ -21,8 +21,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tabletopic_kernel.clients.catalog import reachable
-from tabletopic_kernel.clients.engine_properties import maintains_itself
+from tabletopic_kernel.clients.catalog.catalog import reachable
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services

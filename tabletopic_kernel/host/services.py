@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.pipeline.worker.turns import Turns

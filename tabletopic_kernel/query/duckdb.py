@@ -19,7 +19,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.clients.catalog import reachable
+from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.duckdb_connection import (
     connect,

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import duckdb
 
-from tabletopic_kernel.clients.engine_properties import duckdb_secret
+from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.query.shared import result_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import IcebergType
 
-from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.partitions import partition_spec

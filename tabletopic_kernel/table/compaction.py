@@ -30,7 +30,7 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 from pyparsing.exceptions import ParseException
 
-from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.errors import OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.plan import Replaced

@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import FileScanTask
 
-from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
+from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY, SCHEMA, dead_letter_identifier
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
 from tabletopic_kernel.model.ledger import Ledger, Offsets

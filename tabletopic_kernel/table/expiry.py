@@ -19,8 +19,8 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
-from tabletopic_kernel.clients.catalog import lends_keys, list_infos, reachable
-from tabletopic_kernel.clients.storage import live_files, manifests_of, sizes_of
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, list_infos, reachable
+from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings

@@ -14,8 +14,8 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 
-from tabletopic_kernel.clients.catalog import lends_keys, reachable
-from tabletopic_kernel.clients.engine_properties import maintains_itself
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
 from tabletopic_kernel.table.expiry import Retention, to_expire

@@ -10,7 +10,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StructType
 
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.columns.names import sanitize_names
 from tabletopic_kernel.model.columns.types import spell

@@ -12,8 +12,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from tabletopic_kernel.clients.catalog import reachable
-from tabletopic_kernel.clients.hive_locks import lock_trouble
+from tabletopic_kernel.clients.catalog.catalog import reachable
+from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.model.columns.partitions import (
     next_spec,
     partition_spec,

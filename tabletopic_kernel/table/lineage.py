@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.clients.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.evolution import METADATA
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.pipeline.write import REWRITTEN

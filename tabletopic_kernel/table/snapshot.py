@@ -34,11 +34,11 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 
-from tabletopic_kernel.clients.catalog import create_table, lends_keys, reachable
-from tabletopic_kernel.clients.hive_locks import lock_trouble
+from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
+from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
-from tabletopic_kernel.clients.storage import unreadable
+from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import (
     ActionNeededError,

@@ -25,8 +25,14 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel.clients.catalog import delete_files, lends_keys, list_files, list_infos, reachable
-from tabletopic_kernel.clients.storage import live_files, manifests_of
+from tabletopic_kernel.clients.catalog.catalog import (
+    delete_files,
+    lends_keys,
+    list_files,
+    list_infos,
+    reachable,
+)
+from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table.snapshot import ledger_of, newest_epoch, summary

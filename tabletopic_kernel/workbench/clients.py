@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tabletopic_kernel.clients.kafka.broker import Broker
-    from tabletopic_kernel.clients.registry import Registry
+    from tabletopic_kernel.clients.registry.registry import Registry
     from tabletopic_kernel.local.progress import Report
     from tabletopic_kernel.query.duckdb import DuckLake
 
@@ -193,7 +193,7 @@ class Clients:
     @property
     def registry(self) -> Registry:
         """The registry's client, for questions; they raise as ``broker`` where the embedded one is away."""
-        from tabletopic_kernel.clients.registry import Registry  # noqa: PLC0415
+        from tabletopic_kernel.clients.registry.registry import Registry  # noqa: PLC0415
 
         def check() -> None:
             self.servers.away().check("registry")
@@ -203,7 +203,7 @@ class Clients:
     @property
     def patient_registry(self) -> Registry:
         """The registry's client for those who wait until it is there."""
-        from tabletopic_kernel.clients.registry import Registry  # noqa: PLC0415
+        from tabletopic_kernel.clients.registry.registry import Registry  # noqa: PLC0415
 
         return self._once("patient registry", lambda: Registry(self.servers.registry))
 
@@ -217,7 +217,7 @@ class Clients:
 
     def open_catalog(self) -> Catalog:
         """A catalog object of one's own: they are not shared between threads."""
-        from tabletopic_kernel.clients.catalog import open_catalog  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.catalog import open_catalog  # noqa: PLC0415
 
         return open_catalog(self.servers.catalog)
 
@@ -234,8 +234,8 @@ class Clients:
 
     def _session(self, report: Report | None) -> SparkSession:
         """As ``spark``; jars that only queries need may be lacking, as table topics do without them."""
-        from tabletopic_kernel.clients.engine_properties import spark_extras  # noqa: PLC0415
-        from tabletopic_kernel.clients.spark import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.engine_properties import spark_extras  # noqa: PLC0415
+        from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
         from tabletopic_kernel.local.machine import logs_folder  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
@@ -275,8 +275,8 @@ class Clients:
         return session
 
     def _probe(self, session: SparkSession) -> None:
-        from tabletopic_kernel.clients.catalog import warehouse_location  # noqa: PLC0415
-        from tabletopic_kernel.clients.cluster_probe import check_shared_storage  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.catalog import warehouse_location  # noqa: PLC0415
+        from tabletopic_kernel.clients.spark.cluster_probe import check_shared_storage  # noqa: PLC0415
         from tabletopic_kernel.model.settings.cluster import local_warehouse  # noqa: PLC0415
 
         catalog = self.servers.catalog

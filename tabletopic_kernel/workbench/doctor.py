@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from tabletopic_kernel.clients.kafka.broker import Broker
-    from tabletopic_kernel.clients.storage_probe import Place
+    from tabletopic_kernel.clients.storage.probe import Place
     from tabletopic_kernel.local.stack import StackInfo
 
 Status = Literal["ok", "warn", "fail"]
@@ -302,7 +302,7 @@ def _rights(properties: Mapping[str, str]) -> str:
 
 
 def _registry(properties: Mapping[str, str]) -> str:
-    from tabletopic_kernel.clients.registry import Registry
+    from tabletopic_kernel.clients.registry.registry import Registry
 
     registry = Registry(properties)
     return f"{registry.url} answers, {_count(len(registry.check()), 'subject')}"
@@ -310,8 +310,8 @@ def _registry(properties: Mapping[str, str]) -> str:
 
 def _catalog(properties: Mapping[str, str]) -> str:
     """Open it, count what the user may see, and let a database take a change."""
-    from tabletopic_kernel.clients.catalog import catalog_name
-    from tabletopic_kernel.clients.storage_probe import open_impatient, try_changes, within_limit
+    from tabletopic_kernel.clients.catalog.catalog import catalog_name
+    from tabletopic_kernel.clients.storage.probe import open_impatient, try_changes, within_limit
 
     def look() -> str:
         catalog = open_impatient(properties)
@@ -324,7 +324,7 @@ def _catalog(properties: Mapping[str, str]) -> str:
 
 def _tables(catalog: Catalog) -> str:
     """How many tables there are, as far as the user may see them and a few seconds suffice."""
-    from tabletopic_kernel.clients.catalog import reachable
+    from tabletopic_kernel.clients.catalog.catalog import reachable
     from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 
     with reachable("the catalog"):
@@ -347,8 +347,8 @@ def _tables(catalog: Catalog) -> str:
 
 def _storage(servers: Servers) -> str:
     """Write, read and delete a small file where tables lie."""
-    from tabletopic_kernel.clients.engine_properties import catalog_type
-    from tabletopic_kernel.clients.storage_probe import try_folder, within_limit
+    from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
+    from tabletopic_kernel.clients.storage.probe import try_folder, within_limit
 
     place = within_limit(lambda: _place(servers))
     if place is None and catalog_type(servers.catalog) == "sql":
@@ -375,8 +375,8 @@ def _place(servers: Servers) -> Place | None:
     """Where tables lie: by default, or one that is there; None where only the catalog knows."""
     from pyiceberg.exceptions import NoSuchTableError
 
-    from tabletopic_kernel.clients.catalog import reachable
-    from tabletopic_kernel.clients.storage_probe import Place, default_place, open_impatient
+    from tabletopic_kernel.clients.catalog.catalog import reachable
+    from tabletopic_kernel.clients.storage.probe import Place, default_place, open_impatient
 
     catalog = open_impatient(servers.catalog)
     if (place := default_place(catalog)) is not None:

@@ -1,4 +1,7 @@
-"""The newest records of a topic, as the pipeline decodes them; and what the newest says of the settings."""
+"""The newest records of a topic, as the pipeline decodes them; and what the newest says of the settings.
+
+Longer than other modules, as values and keys of each format are decoded here for people to look at.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.reader import Reader
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.clients.registry.registry import (
+    RegisteredSchema,
+    Registry,
+    UnknownSchemaError,
+    find_schema,
+)
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE, Change
 from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts

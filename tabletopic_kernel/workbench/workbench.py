@@ -152,7 +152,7 @@ class Workbench(Clients):
             ActionNeededError: catalog or storage refuse what a table topic does there.
             RetryableError: broker, registry, catalog or storage do not answer.
         """
-        from tabletopic_kernel.clients.storage_probe import try_table  # noqa: PLC0415
+        from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
         from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
 
         check_table_topic(topic)
@@ -438,7 +438,7 @@ class Workbench(Clients):
             from tabletopic_kernel.query.athena import AthenaLake  # noqa: PLC0415
 
             return AthenaLake(self.servers.catalog, self.lake.tables).query(sql, params, limit)
-        from tabletopic_kernel.clients.engine_properties import spark_catalog  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog  # noqa: PLC0415
         from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
 
         spark_catalog(self.servers.catalog)  # raises where Spark has no way to it
@@ -475,7 +475,7 @@ class Workbench(Clients):
         Raises:
             UsageError: nothing can listen at the address.
         """
-        from tabletopic_kernel.clients.catalog import reachable  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415
         from tabletopic_kernel.host.metrics.watch import HostWatch  # noqa: PLC0415
 
         def ask_catalog() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.catalogs.lakes import LAKES, Lake

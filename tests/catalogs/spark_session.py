@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from tabletopic_kernel.clients.engine_properties import spark_catalog
-from tabletopic_kernel.clients.spark import give_keys
+from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
+from tabletopic_kernel.clients.spark.session import give_keys
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.query.spark import SparkLake

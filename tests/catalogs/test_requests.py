@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tests.catalogs.conftest import LakeRig
 from tests.host.rig import made_rig
 from tests.servers.aws import Aws

@@ -21,8 +21,8 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from tabletopic_kernel.clients import catalog as module
-from tabletopic_kernel.clients.catalog import create_table, open_catalog, reachable
+from tabletopic_kernel.clients.catalog import catalog as module
+from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog, reachable
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 
 

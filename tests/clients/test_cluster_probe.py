@@ -17,7 +17,8 @@ import psutil
 import pyspark
 import pytest
 
-from tabletopic_kernel.clients import cluster_probe, spark_launch
+from tabletopic_kernel.clients.spark import cluster_probe
+from tabletopic_kernel.clients.spark import launch as spark_launch
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
@@ -211,8 +212,8 @@ PROGRAM = """
 import json
 import sys
 from pathlib import Path
-from tabletopic_kernel.clients import cluster_probe
-from tabletopic_kernel.clients.spark import SparkPlace, start_spark
+from tabletopic_kernel.clients.spark import cluster_probe
+from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import SparkSettings
 from tabletopic_kernel.local.java import jvm
@@ -300,7 +301,7 @@ def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) ->
 STOPPED = """
 import sys
 from pathlib import Path
-from tabletopic_kernel.clients.spark import SparkPlace, forget, is_alive, start_spark
+from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark
 from tabletopic_kernel.model.settings.sections import SparkSettings
 from tabletopic_kernel.local.java import jvm
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tabletopic_kernel.clients.engine_properties import (
+from tabletopic_kernel.clients.catalog.engine_properties import (
     catalog_type,
     duckdb_secret,
     is_on_s3,

@@ -11,7 +11,7 @@ import pytest
 from botocore.stub import Stubber
 from moto.server import ThreadedMotoServer
 
-from tabletopic_kernel.clients.registry import Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 

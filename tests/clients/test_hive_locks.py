@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.hive_locks import lock_trouble
+from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.table.snapshot import TopicTable
 

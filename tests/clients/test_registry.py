@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.clients.login_gate import LoginGate
-from tabletopic_kernel.clients.registry import Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 KNOWN, GONE, NO_PAGE, CLOSED = (f"6da336d8-f1d3-0f98-4c47-d03ee8a14a1{digit}" for digit in range(4))
@@ -235,7 +235,7 @@ def test_what_a_registry_insists_on_is_what_it_has(
 ) -> None:
     """A text that has not even the form of a schema counts if it is the same a minute later, on both ways."""
     now = [1_000.0]
-    monkeypatch.setattr("tabletopic_kernel.clients.registry.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tabletopic_kernel.clients.registry.registry.time.monotonic", lambda: now[0])
     _serve(7, {"schema": "not avro"}, _version(7, "not avro"))
     for later in (0, 10, 59):
         now[0] = 1_000.0 + later

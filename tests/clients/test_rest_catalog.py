@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tabletopic_kernel.clients import rest_catalog
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog import rest_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import RetryableError
 
 

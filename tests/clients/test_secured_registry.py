@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 from tests.servers.certificates import STORE_PASSWORD, Authority
 from tests.servers.login_proxy import PASSWORD, TOKEN, USER, LoginProxy

@@ -12,8 +12,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients import spark
-from tabletopic_kernel.clients.spark import SparkPlace, start_spark
+from tabletopic_kernel.clients.spark import session as spark
+from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.sections import SparkSettings
 
@@ -114,7 +114,7 @@ import sys
 import subprocess
 import sys
 from pathlib import Path
-from tabletopic_kernel.clients.spark import SparkPlace, start_spark
+from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.settings.sections import SparkSettings
 

@@ -13,9 +13,9 @@ from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
 from pyiceberg.schema import Schema
 from sqlalchemy import event, text
 
-from tabletopic_kernel.clients import storage_probe
-from tabletopic_kernel.clients.catalog import open_catalog
-from tabletopic_kernel.clients.storage_probe import (
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.storage import probe as storage_probe
+from tabletopic_kernel.clients.storage.probe import (
     default_place,
     table_place,
     try_changes,

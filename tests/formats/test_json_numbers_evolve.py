@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog import open_catalog
-from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import TopicSettings

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel import formats
-from tabletopic_kernel.clients.catalog import open_catalog
-from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.rejection import NotRows, Refusal

@@ -12,7 +12,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load

@@ -18,7 +18,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from docs import type_examples
 from docs.type_examples import JSON_DEFINITIONS, PROTOBUF_TYPES, Example
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from tabletopic_kernel.clients.engine_properties import maintains_itself
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host import expiry
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.local import state
 from tabletopic_kernel.local.broker import Broker as BrokerServer
 from tabletopic_kernel.local.java.jars import Jars

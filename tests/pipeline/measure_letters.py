@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.formats.decoder import inferring_decoder, make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.json.decoder import payloads

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.wire import GUID_MAGIC, KEY_HEADER, VALUE_HEADER, SchemaKey, prefix
 from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.services import Services

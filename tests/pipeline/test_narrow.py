@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog import open_catalog
-from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro import decoder as decode_avro
 from tabletopic_kernel.formats.avro import exact as avro_exact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.clients import spark
+from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.source import SourceSpec, reader_options
 

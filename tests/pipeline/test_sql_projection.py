@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError

@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.pipeline.test_debezium import event, plain
 from tests.pipeline.whole_path import Path

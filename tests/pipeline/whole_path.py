@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.services import Services

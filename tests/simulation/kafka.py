@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tabletopic_kernel.clients.kafka.broker import TopicFacts
-from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 
 TOPIC = "clicks"
 CLUSTER = "cluster"

@@ -18,8 +18,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
-from tabletopic_kernel.clients.catalog import delete_files, list_files
-from tabletopic_kernel.clients.registry import UnknownSchemaError
+from tabletopic_kernel.clients.catalog.catalog import delete_files, list_files
+from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.host import listener, owner
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator

@@ -17,9 +17,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.kafka.broker import TopicFacts
-from tabletopic_kernel.clients.registry import RegisteredSchema
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.progress.events import ControlEvent

@@ -410,7 +410,7 @@ def _half_a_commit(coordinator: Coordinator, batch: StagedBatch) -> None:
 
 
 def _fresh_rig(monkeypatch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    from tabletopic_kernel.clients.catalog import open_catalog
+    from tabletopic_kernel.clients.catalog.catalog import open_catalog
 
     root = factory.mktemp("letters")
     catalog = open_catalog(

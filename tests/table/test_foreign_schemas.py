@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.errors import BadRecordError, RetryableError
 from tabletopic_kernel.model.progress.events import SchemaRefused

@@ -21,9 +21,9 @@ from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-from tabletopic_kernel.clients.catalog import create_table
+from tabletopic_kernel.clients.catalog.catalog import create_table
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tabletopic_kernel.formats.wire import KEY_HEADER, prefix

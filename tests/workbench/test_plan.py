@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.types import iceberg_schema_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients import engine_properties
+from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.server_questions import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.clients import spark
+from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.settings.sections import Settings

@@ -241,7 +241,7 @@ def _load() -> None:
     """What the first click on a switch needs, before it comes: some seconds of imports."""
     import pyiceberg.catalog.sql  # noqa: F401, PLC0415 - heavy
 
-    import tabletopic_kernel.clients.registry  # noqa: PLC0415 - the same
+    import tabletopic_kernel.clients.registry.registry  # noqa: PLC0415 - the same
     import tabletopic_kernel.workbench.plan  # noqa: F401, PLC0415 - the same
 
 

@@ -170,7 +170,7 @@ class TablePolls:
     def _ask_table(self, topic: str, now: float, now_ms: int) -> None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
 
-        from tabletopic_kernel.clients.catalog import reachable  # noqa: PLC0415 - the same
+        from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - the same
         from tabletopic_kernel.faces.live_dashboard.tables import commits_of, facts_of  # noqa: PLC0415 - the same
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415 - the same
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.clients.spark import SparkPlace, start_spark, warm_up
-from tabletopic_kernel.clients.spark_launch import java_option
+from tabletopic_kernel.clients.spark.launch import java_option
+from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark, warm_up
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.settings.sections import SparkSettings
 

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tabletopic_kernel.clients.spark import ARROW_RECORDS, new_checkpoint
+from tabletopic_kernel.clients.spark.session import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.redact import redact

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.clients.registry import RegisteredSchema, UnknownSchemaError, find_schema
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError, find_schema
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from tabletopic_kernel.clients.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.avro import schema as avro_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load, messages_of

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from pyiceberg.types import IcebergType
 
-from tabletopic_kernel.clients.registry import Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.columns.table_columns import key_type

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from tabletopic_kernel.clients import spark
+from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.faces.cli.commands import hosts as run
 from tabletopic_kernel.host.metrics.server import Address

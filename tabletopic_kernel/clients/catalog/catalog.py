@@ -23,10 +23,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy.exc import IntegrityError
 
-from tabletopic_kernel.clients.engine_properties import DEFAULT_NAME, catalog_type, is_on_s3
+from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type, is_on_s3
+from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import CATALOG
-from tabletopic_kernel.clients.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     RetryableError,
@@ -36,7 +36,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.steps import Step, reach
 
-_SMALL_FILES = "tabletopic_kernel.clients.small_files.SmallFileIO"
+_SMALL_FILES = "tabletopic_kernel.clients.storage.small_files.SmallFileIO"
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 _LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
 _TRIES = "glue.max-retries"

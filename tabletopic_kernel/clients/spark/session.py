@@ -1,4 +1,7 @@
-"""The Spark session that runs the workers."""
+"""The Spark session that runs the workers.
+
+Longer than other modules, as each of Spark's settings stands beside its reason.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.engine_properties import java_properties_of_aws, spark_catalog
-from tabletopic_kernel.clients.spark_launch import (
+from tabletopic_kernel.clients.catalog.engine_properties import java_properties_of_aws, spark_catalog
+from tabletopic_kernel.clients.spark.launch import (
     environment,
     java_escaped,
     java_option,

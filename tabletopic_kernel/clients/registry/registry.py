@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from tabletopic_kernel.clients.glue_schemas import GlueSchemas
 from tabletopic_kernel.clients.login_gate import LoginGate
-from tabletopic_kernel.clients.registry_answers import (
+from tabletopic_kernel.clients.registry.answers import (
     OddAnswerError,
     Worth,
     checked,
@@ -26,12 +25,13 @@ from tabletopic_kernel.clients.registry_answers import (
     kind_of,
     worth_of,
 )
-from tabletopic_kernel.clients.registry_errors import (
+from tabletopic_kernel.clients.registry.errors import (
     client_properties,
     explain_refusal,
     explain_silence,
     explain_unusable,
 )
+from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.redact import mask

@@ -26,7 +26,7 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
-from tabletopic_kernel.clients.catalog import open_catalog, reachable, warehouse_location
+from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, warehouse_location
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError

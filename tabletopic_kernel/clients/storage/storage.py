@@ -9,7 +9,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.clients.catalog import reachable
+from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.model.errors import RetryableError
 
 _READERS = 8  # most of the time of a read is the storage's

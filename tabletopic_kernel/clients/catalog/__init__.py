@@ -1,0 +1,1 @@
+"""Catalogs: opened by PyIceberg, and their properties for the engines."""

@@ -1,0 +1,1 @@
+"""Where tables lie: files, and whether they can be written."""
