@@ -479,8 +479,10 @@ class Workbench(Clients):
         from tabletopic_kernel.host.metrics.watch import HostWatch  # noqa: PLC0415
 
         def ask_catalog() -> None:
+            # Of a namespace that the host works in: it may have no right to list the others.
+            table = next((one.table for one in host.progress()), f"{TopicSettings().namespace}.")
             with reachable("the catalog"):
-                self.catalog.list_namespaces()
+                self.catalog.namespace_exists(table.rpartition(".")[0])
 
         return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, address)
 

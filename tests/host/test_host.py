@@ -255,3 +255,29 @@ def test_the_end_of_a_partition_is_told_again_and_again(host: Host) -> None:
     """Behind each later wish too: it means nothing then, and that of another's partition nothing at all."""
     _run(host, _make_desired(100), _end_of(PARTITION), _end_of(PARTITION + 7))
     assert [interval for interval, _ in FakeCoordinator.began] == [100]
+
+
+def test_whether_it_is_in_the_group(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its share on, while nothing keeps it out; who is told to stop is leaving."""
+    monkeypatch.setattr(host._thread, "is_alive", lambda: True)
+    assert not host.is_in_group
+    host._joined.set()
+    assert host.is_in_group
+    host.waits_for = "the broker does not let it in"
+    assert not host.is_in_group
+    assert not host.is_leaving
+    host._stop.set()
+    assert host.is_leaving
+
+
+def test_how_long_its_loop_is_silent(host: Host) -> None:
+    """A step that takes long shows, and the next poll ends it."""
+    seen: list[float] = []
+
+    def slow() -> None:
+        Clock.now_s += LONG_S
+        seen.append(host.silence_s)
+
+    _run(host, slow, lambda: seen.append(host.silence_s))
+    assert seen[0] >= LONG_S
+    assert host.silence_s == 0
