@@ -59,7 +59,7 @@ def scrape(url: str) -> dict[tuple[str, ...], float]:
 def test_a_host_that_is_watched(
     stack: StackInfo, bench: Workbench, hosts: Hosts, new_stream: Callable[..., Stream]
 ) -> None:
-    """The broker goes and comes back: pages and metrics say so, the host lives, and no record is lost."""
+    """Broker and registry go and come back: pages and metrics say so, the host lives, no record is lost."""
     hosts.exactly(0)
     host = hosts.start(quiet=False, options=("--metrics-port", "0", "--log-format", "json"))
     url = url_of(host)
@@ -84,12 +84,17 @@ def test_a_host_that_is_watched(
     assert [before["tabletopic_server_up", name] for name in ("broker", "registry", "catalog")] == [1, 1, 1]
 
     local = LocalStack(stack.state_dir)
-    assert local.down(["kafka"]) == ["kafka"]
-    wait_until("it is not ready", lambda: get(f"{url}/readyz")[0] == 503)
-    assert "broker" in get(f"{url}/readyz")[1]
+    assert set(local.down(["kafka", "registry"])) == {"kafka", "registry"}
+    reasons = wait_until(
+        "it names both",
+        lambda: found if {"broker", "registry"} <= set((found := get(f"{url}/readyz")[1]).split()) else None,
+    )
+    assert reasons is not None
+    assert "catalog" not in reasons
+    assert get(f"{url}/readyz")[0] == 503
     assert get(f"{url}/healthz") == (200, "ok\n")
     during = scrape(url)
-    assert during["tabletopic_server_up", "broker"] == 0
+    assert [during["tabletopic_server_up", name] for name in ("broker", "registry", "catalog")] == [0, 0, 1]
     assert during["tabletopic_end_offsets_age_seconds",] > 3
 
     local.up(die_with_parent=True)
