@@ -13,10 +13,12 @@ from itertools import pairwise, zip_longest
 from time import perf_counter
 from typing import Any, Protocol
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Question, Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
@@ -116,6 +118,13 @@ GROUP BY number"""
         Partition(number, ends.get(number, 0), ledger.get(number), *counted.get(number, (0, 0)))
         for number in sorted({*ends, *ledger, *counted})
     ]
+
+
+def files(table: Table) -> int:
+    """Data files that the table has, or had before they were compacted: any of its snapshots reads them."""
+    io = table.io
+    manifests = manifests_of(io, table.metadata.snapshots).values()
+    return len({path for _, paths in live_files(io, manifests) for path in paths})
 
 
 def checks(

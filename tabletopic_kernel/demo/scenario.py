@@ -178,7 +178,7 @@ class Demo:
         outcome.partitions = proof.partitions(ask, TOPIC, ends, table.ledger.next_offsets)
         on_disk = list_files(table.table, data_root(metadata), recursive=True)
         outcome.checks = proof.checks(
-            ask, TOPIC, tallies.events, outcome.partitions, int(str(table.figures()["files"])), len(on_disk)
+            ask, TOPIC, tallies.events, outcome.partitions, proof.files(table.table), len(on_disk)
         )
         screen.section("7. The proof: nothing lost, nothing twice", PROOF)
         screen.show(report.partition_table(outcome.partitions))

@@ -9,7 +9,9 @@ from urllib.parse import urlparse
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 
+from tabletopic_kernel.drill.foreign import reachable_files
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -24,10 +26,15 @@ def load(bench: Workbench, topic: str) -> Table:
 
 
 def ledgers(table: Table) -> list[tuple[Ledger, int]]:
-    """Every ledger of the history, oldest first, with the rows that the table had at that moment."""
+    """Every ledger of the history, oldest first, with the rows that the table had at that moment.
+
+    But for those of compactions, which have the ledger as it was.
+    """
     found = []
     for snapshot in sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0):
         summary = dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+        if snapshot.summary and snapshot.summary.operation is Operation.REPLACE:
+            continue
         if ledger := Ledger.from_summary(summary):
             found.append((ledger, int(summary["total-records"])))
     return found
@@ -129,9 +136,9 @@ def check_owners(bench: Workbench, topics: Iterable[str]) -> dict[tuple[str, int
 
 
 def unreferenced_files(table: Table) -> set[str]:
-    """Files in the table's data folder that no snapshot refers to (nothing ever deletes rows here)."""
+    """Files in the table's data folder that no snapshot refers to."""
     there = {str(path) for path in Path(urlparse(table.location()).path, "data").rglob("*") if path.is_file()}
-    referenced = {urlparse(task.file.file_path).path for task in table.scan().plan_files()}
+    referenced = {urlparse(path).path for path in reachable_files(table)}
     assert referenced <= there
     return there - referenced
 
