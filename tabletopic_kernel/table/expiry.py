@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow.fs as pafs
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -26,7 +29,15 @@ from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.table.snapshot import ledger_of, summary
-from tabletopic_kernel.table.sweep import Leavings, is_collected, metadata_root, normal_location
+from tabletopic_kernel.table.sweep import (
+    Leavings,
+    Removed,
+    is_collected,
+    metadata_root,
+    normal_location,
+    orphans_of,
+    removable,
+)
 from tabletopic_kernel.table.transaction import removal_of
 
 _OLD_MS = 3 * 86_400_000  # of a stray
@@ -147,6 +158,50 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
         if statistics.snapshot_id in ids:
             files[statistics.statistics_path] = statistics.file_size_in_bytes
     return Leavings(frozenset(ids), data, files)
+
+
+@dataclass(frozen=True)
+class ExpiryPlan:
+    """What would go of a table: ``snapshots`` with their times in ms, files and orphans with their bytes."""
+
+    table: str
+    snapshots: Mapping[int, int]
+    kept: int
+    files: Mapping[str, int]
+    outside: int
+    orphans: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        snapshots = {str(one): at for one, at in self.snapshots.items()}
+        return {**asdict(self), "snapshots": snapshots}
+
+
+def plan_expiry(
+    catalog: Catalog, identifier: tuple[str, ...], settings: TopicSettings, now_ms: int, *, orphans: bool
+) -> ExpiryPlan | None:
+    """What an expiry would do to a table now; reads only. None where there is no table.
+
+    Raises: as ``leavings``, and as ``strays`` where ``orphans`` are asked for.
+    """
+    try:
+        with reachable("the catalog"):
+            table = catalog.load_table(identifier)
+    except NoSuchTableError:
+        return None
+    metadata = table.metadata
+    ids = to_expire(metadata, Retention.of(settings), now_ms)
+    found = leavings(table, ids)
+    gone = removable(without(table, ids), found) if ids else Removed()
+    sizes = {**found.data, **found.metadata}
+    return ExpiryPlan(
+        ".".join(identifier),
+        {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots if one.snapshot_id in found.ids},
+        len(metadata.snapshots) - len(ids),
+        {path: sizes[path] for path in gone.paths},
+        gone.outside,
+        orphans_of(table, strays(table, now_ms)) if orphans else {},
+    )
 
 
 def strays(table: Table, now_ms: int) -> Leavings:

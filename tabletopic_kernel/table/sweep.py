@@ -257,6 +257,18 @@ def removable(table: Table, expired: Leavings) -> Removed:
     return Removed(len(left), sum(left.values()), outside, tuple(left))
 
 
+def orphans_of(table: Table, found: Leavings) -> dict[str, int]:
+    """What ``sweep_finished`` and ``remove_strays`` would remove, with its bytes; removes nothing."""
+    epochs, sizes = _listed(table, 0, newest_epoch(table.metadata))
+    candidates = _Candidates(str(table.metadata.table_uuid), epochs)
+    if epochs:
+        candidates.keep_reached(lambda: table)
+        candidates.keep_doubtful(".".join(table.name()))
+    others = {**found.data, **found.metadata}
+    gone = removable(table, found).paths
+    return {path: sizes[path] for path in candidates.epochs} | {path: others[path] for path in gone}
+
+
 def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int], int]:
     """Those of the files that lie in the table's own folders, with their bytes; how many do not.
 

@@ -11,7 +11,13 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Us
 from tabletopic_kernel.model.settings.sections import table_identifier
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
-    from tabletopic_kernel.model.progress.events import Compacted, ControlEvent, Replayed
+    from tabletopic_kernel.model.progress.events import (
+        Compacted,
+        ControlEvent,
+        Expired,
+        OrphansRemoved,
+        Replayed,
+    )
     from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
@@ -82,6 +88,12 @@ class TableTopic:
     def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
         """Put small files of the table together; see ``Workbench.compact``."""
         return self._workbench.compact(self.name, where, timeout_s=timeout_s)
+
+    def expire(
+        self, *, orphans: bool = False, timeout_s: float = 600
+    ) -> list[Expired | OrphansRemoved] | None:
+        """Expire old snapshots of the table now; see ``Workbench.expire``."""
+        return self._workbench.expire(self.name, orphans=orphans, timeout_s=timeout_s)
 
     # -- questions
 

@@ -42,9 +42,16 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
     from tabletopic_kernel.host.replay_plan import ReplayPlan
-    from tabletopic_kernel.model.progress.events import Compacted, ControlEvent, Replayed
+    from tabletopic_kernel.model.progress.events import (
+        Compacted,
+        ControlEvent,
+        Expired,
+        OrphansRemoved,
+        Replayed,
+    )
     from tabletopic_kernel.query.shared import Answer
     from tabletopic_kernel.table.compaction import CompactionPlan
+    from tabletopic_kernel.table.expiry import ExpiryPlan
     from tabletopic_kernel.table.schemas.writers import Candidate
     from tabletopic_kernel.table.snapshot import TopicTable
     from tabletopic_kernel.workbench.hosts import HostStatus
@@ -313,6 +320,54 @@ class Workbench(Clients):
         if found is None:
             raise UsageError(f"{topic} has no table yet")
         return found
+
+    def expire(
+        self, topic: str, *, orphans: bool = False, timeout_s: float = 600
+    ) -> list[Expired | OrphansRemoved] | None:
+        """Expire old snapshots of a topic's tables now; its host does it, and this waits.
+
+        Args:
+            topic: a table topic that a host runs.
+            orphans: remove files that no snapshot needs, too; those of others when older than three days.
+            timeout_s: how long to wait for the outcome.
+
+        Returns:
+            What became of the dead-letter table, if there is one, of the topic's own, and of orphans; None if
+            it is not over yet.
+
+        Raises:
+            UsageError: the topic is not enabled, or no host runs.
+        """
+        from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved  # noqa: PLC0415
+
+        asked = self.ask_for_maintenance(topic, "expire", orphans=orphans)
+        deadline = time.monotonic() + timeout_s
+        told: list[Expired | OrphansRemoved] = []
+        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+            if isinstance(event, Expired | OrphansRemoved) and event.request_id == asked.id:
+                told.append(event)
+                is_own = isinstance(event, Expired) and not event.dead_letters
+                if isinstance(event, OrphansRemoved) or (is_own and not orphans):
+                    return told
+        return None
+
+    def plan_expiry(self, topic: str, *, orphans: bool = False) -> list[ExpiryPlan]:
+        """What an expiry would remove of each table; nothing is changed. Arguments as ``expire``.
+
+        Raises:
+            UsageError: the topic is not enabled.
+            RetryableError, ActionNeededError: catalog or storage do not answer, or refuse it.
+        """
+        from tabletopic_kernel.model.dead_letter import dead_letter_identifier  # noqa: PLC0415
+        from tabletopic_kernel.table.expiry import plan_expiry  # noqa: PLC0415
+
+        settings, catalog = self.desired_topic(topic).settings, self.open_catalog()
+        own = table_identifier(topic, settings)
+        both = (
+            plan_expiry(catalog, one, settings, now_ms(), orphans=orphans)
+            for one in (own, dead_letter_identifier(own))
+        )
+        return [one for one in both if one is not None]
 
     def ask_for_maintenance(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ def append(world: World, dice: random.Random, table: Table) -> None:
 
 def expire(world: World, dice: random.Random, table: Table) -> None:
     """All snapshots that no ref holds, as PyIceberg does it: no file goes."""
-    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+    table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(world.now_ms / 1000, UTC)).commit()
 
 
 def expire_and_clean(world: World, dice: random.Random, table: Table) -> None:

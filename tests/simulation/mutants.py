@@ -16,10 +16,13 @@ from unittest import mock
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.clients.catalog.catalog import delete_files, list_files
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
+from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
+from tabletopic_kernel.host import expiry as host_expiry
 from tabletopic_kernel.host import listener, owner
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
@@ -30,11 +33,13 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
-from tabletopic_kernel.table import snapshot
+from tabletopic_kernel.table import expiry, snapshot
 from tabletopic_kernel.table.compaction import ReplaceFiles
 from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.expiry import without
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.sweep import Leavings, Removed, removable
 from tests.simulation import scenes
 from tests.simulation.schedule import Move
 from tests.simulation.store import place
@@ -101,6 +106,34 @@ def _swept(table: Table, after: int, before: int, flaw: str) -> None:
 def _epoch(snapshot: Any) -> int:
     ledger = Ledger.from_summary(dict(snapshot.summary.additional_properties) if snapshot.summary else {})
     return ledger.epoch if ledger else 0
+
+
+# -- expiry, right but for one flaw
+
+_to_expire, _remove_expired = host_expiry.to_expire, host_expiry.remove_expired
+
+
+def _ignores_refs(metadata: TableMetadata, retention: Any, now_ms: int) -> tuple[int, ...]:
+    main = {name: ref for name, ref in metadata.refs.items() if name == "main"}
+    return _to_expire(metadata.model_copy(update={"refs": main}), retention, now_ms)
+
+
+def _removes_unseen(table: Table, expired: Leavings, *, catalog: Catalog) -> Removed:
+    gone = [one for one in table.metadata.snapshots if one.snapshot_id in expired.ids]
+    for _, files in live_files(table.io, manifests_of(table.io, gone).values()):
+        delete_files(table, sorted(files))
+    return Removed()
+
+
+def _removes_as_planned(table: Table, expired: Leavings, *, catalog: Catalog) -> Removed:
+    planned = {one.snapshot_id for one in table.metadata.snapshots if one.manifest_list in expired.metadata}
+    found = removable(without(table, planned), expired)
+    return Removed(len(delete_files(table, list(found.paths))))
+
+
+def _removes_staged(table: Table, expired: Leavings, *, catalog: Catalog) -> Removed:
+    staged = dict.fromkeys(list_files(table, epochs_root(table.metadata), recursive=True), 0)
+    return _remove_expired(table, replace(expired, data={**expired.data, **staged}), catalog=catalog)
 
 
 # -- other rules
@@ -211,6 +244,22 @@ MUTANTS: dict[str, Patch] = {
         Owner, "sweep", _sweep("shared folder")
     ),
     "the sweep takes the epoch under way too": _put(Owner, "sweep", _sweep("own epoch")),
+    "expiry ignores refs": _put(host_expiry, "to_expire", _ignores_refs),
+    "expiry takes the way to the ledger": _put(expiry, "_of_ledger", lambda *_: ()),
+    "expiry takes young snapshots": _put(
+        host_expiry, "to_expire", lambda metadata, kept, now: _to_expire(metadata, kept, now + 3_000)
+    ),
+    "files of expired snapshots go unseen": _put(host_expiry, "remove_expired", _removes_unseen),
+    "files of expired snapshots go as they were planned": _put(
+        host_expiry, "remove_expired", _removes_as_planned
+    ),
+    "files go with expired snapshots that are staged": _put(host_expiry, "remove_expired", _removes_staged),
+    "files of snapshots go that are still there": _all(
+        _put(host_expiry, "remove_expired", _removes_as_planned),
+        _put(
+            TopicTable, "expire", lambda self, planned, choose: (frozenset(choose(self.table.metadata)), True)
+        ),
+    ),
     "nothing is swept": _put(
         Owner, "sweep", lambda self, _: setattr(self, "swept_epoch", self.ledger.epoch - 1)
     ),
@@ -275,6 +324,8 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "an outage of the registry makes letters": scenes.registry_away,
     "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,
     "a replay takes letters that are rows": scenes.replayed_twice,
+    "expiry takes the way to the ledger": scenes.appended_to_and_expired,
+    "files of expired snapshots go as they were planned": scenes.tagged_while_it_expires,
     "a request arrives wherever the head is": scenes.late_after_a_rollback,
     "only the head is searched for a commit": scenes.lost_and_built_upon,
     "settle always finds the commit": scenes.lost_and_not_done,

@@ -84,7 +84,9 @@ def lose_a_file(world: World, dice: random.Random) -> None:
     named = world.reader.tables.named()
     staged = [one for one in sorted(world.lake.store.files) if "/epoch-" in one and one not in named]
     if staged and dice.random() < 0.5:
-        world.lake.store.remove(dice.choice(staged))
+        name = dice.choice(staged)
+        world.lost.add(name)
+        world.lake.store.remove(name)
     elif staged:
         name = dice.choice(staged)
         world.lake.store.files[name] = world.lake.store.files[name][:100]
@@ -120,6 +122,13 @@ def replay(world: World, dice: random.Random) -> None:
 def compact(world: World, dice: random.Random) -> None:
     """%topic compact."""
     asked = MaintenanceRequest(id=f"compact-{world.now_ms}", asked_ms=world.now_ms, work="compact")
+    _wish(world, maintenance=asked)
+
+
+def expire(world: World, dice: random.Random) -> None:
+    """%topic expire."""
+    name, orphans = f"expire-{world.now_ms}", dice.random() < 0.3
+    asked = MaintenanceRequest(id=name, asked_ms=world.now_ms, work="expire", orphans=orphans)
     _wish(world, maintenance=asked)
 
 
@@ -186,6 +195,7 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "commit": commit,
     "replay": replay,
     "compact": compact,
+    "expire": expire,
     "alter": alter,
     "disable": disable,
     "enable": enable,

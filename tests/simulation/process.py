@@ -187,6 +187,7 @@ def has_work(coordinator: Coordinator) -> bool:
     """Whether a step would do anything: the thread in the real host looks each second."""
     by_time = coordinator._due() is not None or coordinator._can_replay() or coordinator._can_sweep()
     by_time |= coordinator._can_compact()
+    by_time |= coordinator._can_expire()
     return by_time or not coordinator._inbox.empty()
 
 

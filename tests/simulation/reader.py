@@ -54,6 +54,7 @@ class Reader:
 
     def look(self, *, foreign: bool = False) -> None:
         """Check everything; ``foreign``: the last act was a foreign writer's, who may break rows by right."""
+        self._staged_are_there()
         tables = [table for one in (MAIN, LETTERS, NEIGHBOUR) if (table := self.world.lake.look(one))]
         for table in tables:
             self._files_are_there(table)
@@ -90,6 +91,8 @@ class Reader:
     def committed(self, before: Table | None, after: Table, who: str | None) -> None:
         """The product made this commit of ``before``: the owner's rights, and the way of its ledger."""
         head = after.current_snapshot()
+        if before is not None and before.metadata.table_uuid == after.metadata.table_uuid:
+            self._expired(before, after, who)
         if head is None or head.snapshot_id in self.snapshots_seen:
             return
         self.snapshots_seen.add(head.snapshot_id)
@@ -117,6 +120,23 @@ class Reader:
             self.claimed[uuid, ledger.epoch] = who
         elif self.claimed.get((uuid, ledger.epoch), who) != who:
             raise BrokenError("I5 who does not own the epoch commits", f"{who} under {ledger.epoch}")
+
+    def _expired(self, before: Table, after: Table, who: str | None) -> None:
+        """The product took snapshots out of a table: none young or named, none that the protocol reads."""
+        refs = {name: ref.snapshot_id for name, ref in before.metadata.refs.items()}
+        if lost := refs.keys() - after.metadata.refs.keys():
+            raise BrokenError("I10 a branch or tag goes with a snapshot", f"{min(lost)}, by {who}")
+        kept = {one.snapshot_id for one in after.metadata.snapshots}
+        gone = [one for one in before.metadata.snapshots if one.snapshot_id not in kept]
+        if not gone:
+            return
+        youngest = max(one.timestamp_ms for one in gone)
+        if youngest > self.world.now_ms - self.world.settings.time_travel_ms:
+            raise BrokenError("I10 a young snapshot expires", f"{youngest}, by {who}")
+        if self.tables.has_way_to_ledger(before) and not self.tables.has_way_to_ledger(after):
+            raise BrokenError("I8 the way to the ledger expires", f"by {who}")
+        if self.tables.highest_epoch(before) != self.tables.highest_epoch(after):
+            raise BrokenError("I5 the snapshot of the highest epoch expires", f"by {who}")
 
     def _newest_claim(self, uuid: str) -> int:
         """The highest epoch that the table ever had: a rollback takes its ledger away, not the claim."""
@@ -230,6 +250,20 @@ class Reader:
         for name, size in self.tables.data(head) if head else ():
             if len(files[name]) != size:
                 raise BrokenError("I2 a committed file is not what was staged", f"{name}: {len(files[name])}")
+
+    def _staged_are_there(self) -> None:
+        """What the owner of the newest epoch has staged, and may commit, but for what circumstances took."""
+        files = self.world.lake.store.files
+        for process in self.world.processes.values():
+            running = process.running if process.alive else None
+            owner = running._owner if running else None
+            if running is None or owner is None or owner.table is None or owner.ledger.epoch != self.epoch:
+                continue
+            for batch in running._staged.now():
+                for file in batch.files:
+                    name = place(file.file_path)
+                    if name not in files and name not in self.world.lost:
+                        raise BrokenError("I10 a staged file is gone", f"{name}, of {process.name}")
 
     # -- records
 

@@ -195,6 +195,49 @@ def nothing_but_files(seed: int = 0) -> list[Move]:
     ]
 
 
+def appended_to_and_expired(seed: int = 0) -> list[Move]:
+    """Others append while no record comes, until the ledger is far below the head; then A expires."""
+    return [
+        *begin(seed),
+        *[Move("foreign", "append", at) for at in range(4)],
+        *wait(),
+        Move("people", "expire", seed),
+        *go_on("A", 20, seed + 1),
+    ]
+
+
+def tagged_while_it_expires(seed: int = 0) -> list[Move]:
+    """A has collected what would go; then somebody tags such a snapshot, whose files others rewrote."""
+    return [
+        *begin(seed),
+        *(move for at in range(3) for move in (*produce(seed + at), *go_on("A", 8, seed + at))),
+        *(
+            move
+            for at in range(3)
+            for move in (
+                Move("foreign", "rewrite", at),
+                *produce(seed + 4 + at),
+                *go_on("A", 8, seed + 4 + at),
+            )
+        ),
+        *wait(20),
+        Move("people", "expire", seed),
+        *_looked("A"),
+        *[Move("foreign", "tag", at) for at in range(6)],
+        *go_on("A", 20, seed + 1),
+    ]
+
+
+def _looked(host: str) -> list[Move]:
+    """It begins to expire, and knows what would go."""
+    return [Move(host, "poll"), *[Move(host, "step", at) for at in range(3)], Move(host, "task")]
+
+
+def wait(moves: int = 130) -> list[Move]:
+    """Nothing happens for a minute and a half."""
+    return [Move("circumstances", "late requests arrive", at) for at in range(moves)]
+
+
 def overtaken(seed: int = 0) -> list[Move]:
     """A's commit stands still while B takes the topic over."""
     return [

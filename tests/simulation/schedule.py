@@ -7,7 +7,7 @@ taken away change nothing in the others.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tabletopic_kernel.model.steps import Step
@@ -21,6 +21,7 @@ ORDERS = {
     "commit": 3,
     "replay": 7,
     "compact": 8,
+    "expire": 8,
     "alter": 2,
     "disable": 1,
     "enable": 4,
@@ -51,6 +52,7 @@ class Setting:
     shares_folder: bool = False
     on_sqlite: bool = True
     lenient: bool = False  # of the catalog that is not on SQLite: old sequence numbers are taken
+    expires: bool = False  # by itself each quarter of a minute, too
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def setting_of(seed: int) -> Setting:
     spelling = dice.choice([one for some in SPELLINGS.values() for one in some])
     on_gap: Literal["stop", "go_on"] = "go_on" if dice.random() < 0.5 else "stop"
     chances = [dice.random() < chance for chance in (0.15, 0.1, 0.2)]
-    return Setting(seed, spelling, on_gap, *chances)
+    expires = random.Random(f"expires {seed}").random() < 0.5
+    return replace(Setting(seed, spelling, on_gap, *chances), expires=expires)
 
 
 # Where a fault may strike, and how.
@@ -93,6 +96,7 @@ _LEADS_TO: dict[str, dict[tuple[str, str], float]] = {
     "storage list": {("circumstances", "rebalance"): 25},
 }
 _LEADS_TO |= {step: {("people", "compact"): 30} for step in (Step.COMPACT, Step.COMPACTED)}
+_LEADS_TO |= {step: {("people", "expire"): 30} for step in (Step.EXPIRE, Step.EXPIRED)}
 _LEADS_TO |= {Step.MARKED: _LEADS_TO[Step.REPLAY], Step.REPLAYED: _LEADS_TO[Step.REPLAY]}
 _LEADS_TO |= dict.fromkeys(
     ("storage delete", "spark", Step.SWEEP, Step.DELETE, Step.SWEPT, Step.DRAIN, "broker facts"),

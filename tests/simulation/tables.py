@@ -93,6 +93,15 @@ class Tables:
         kept = _tagged(table)
         return LedgerRead.of(kept) if kept else None
 
+    def has_way_to_ledger(self, table: Table) -> bool:
+        """Whether an ancestor of the head has a ledger."""
+        return any(LedgerRead.of(one) for one in _ancestors(table))
+
+    def highest_epoch(self, table: Table) -> int:
+        """Of all snapshots."""
+        ledgers = map(LedgerRead.of, table.metadata.snapshots)
+        return max((one.epoch for one in ledgers if one is not None), default=0)
+
     def is_behind_its_ledger(self, table: Table) -> bool:
         """Whether only the tag has kept a ledger, of a snapshot that can be no ancestor of the head.
 

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from pyiceberg.table import Table
+from pyiceberg.table import Table, snapshots
 
-from tabletopic_kernel.host import compaction, coordinator
+from tabletopic_kernel.host import compaction, coordinator, expiry
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
@@ -72,6 +73,7 @@ class World:
         self.table_is_foreign = False
         self.folder_moved = False
         self.may_stop = False  # somebody did what only a person can decide on (I8)
+        self.lost: set[str] = set()  # staged files that circumstances took away
         self.strays: set[str] = set()  # staged by processes that had lost the topic
         self.left_behind: set[str] = set()  # files of tables that foreign writers dropped
         self.shared_folder = f"{setting.spelling}/shared"
@@ -82,7 +84,8 @@ class World:
             metadata_columns=("metadata",),
             on_gap=setting.on_gap,
             table_properties={"write.data.path": self.shared_folder} if setting.shares_folder else {},
-        )
+            keep_snapshots=1,
+        ).model_copy(update={"time_travel_ms": 3_000})  # less than people may: a history takes minutes
         self.wish: DesiredTopic | None = DesiredTopic(topic="clicks", settings=self.settings)
         self._moves: deque[Move] = deque()
         self._deletions = 0
@@ -104,6 +107,10 @@ class World:
             patches.enter_context(mock.patch.object(coordinator, "Worker", make))
             patches.enter_context(mock.patch.object(compaction, "run_task", self._rewrite))
             patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 6))
+            clock = SimpleNamespace(time=lambda: self.now_ms / 1000)
+            patches.enter_context(mock.patch.object(snapshots, "time", clock))
+            if self.setting.expires:
+                patches.enter_context(mock.patch.multiple(expiry, _FIRST_MS=8_000, _EVERY_MS=15_000))
             patches.enter_context(noting_steps(self))
             patches.enter_context(self._watched())
             try:

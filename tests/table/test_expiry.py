@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from tabletopic_kernel.model.errors import (
     StartOverError,
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import sweep as door
-from tabletopic_kernel.table.expiry import Retention, leavings, to_expire, without
+from tabletopic_kernel.table.expiry import Retention, leavings, plan_expiry, to_expire, without
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import Removed, normal_location, remove_expired
 from tests.table.histories import place_of
@@ -541,3 +543,25 @@ def test_without_a_race_files_may_go(life: Life, monkeypatch: pytest.MonkeyPatch
 
     _flaky(life, change_first)
     assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, True)
+
+
+def test_a_plan_of_an_expiry_reads_only(life: Life) -> None:
+    """By the topic's settings, for the table that the catalog has; none where there is no table."""
+    drop_rows(life)
+    table, there = life.foreign(), files_below(life.foreign())
+    old = place_of(table.location()) / "metadata" / "x-m0.avro"
+    left = write_rows(life.table, 2, epoch=1)
+    old.write_bytes(b"abc")
+    os.utime(old, (1, 1))
+    life.table.claim(life.ledger.claimed(2, "second"), life.ledger)
+    settings = TopicSettings(time_travel_ms=60_000, keep_snapshots=1)
+    now = table.metadata.last_updated_ms + 3_600_000
+    plan = plan_expiry(table.catalog, table.name(), settings, now, orphans=True)
+    assert plan is not None
+    assert len(plan.snapshots) + plan.kept == len(life.metadata().snapshots)
+    assert plan.kept == 1
+    assert set(map(place_of, plan.files)) < there
+    assert sum(plan.files.values()) == sum(place_of(path).stat().st_size for path in plan.files)
+    assert set(map(place_of, plan.orphans)) == {old, *(place_of(one.file_path) for one in left)}
+    assert files_below(life.foreign()) > there
+    assert plan_expiry(table.catalog, ("default", "none"), settings, now, orphans=False) is None

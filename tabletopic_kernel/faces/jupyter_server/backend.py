@@ -84,6 +84,7 @@ class Backend:
             "enable": self._enable,
             "replay": self._replay,
             "compact": self._compact,
+            "expire": self._expire,
             "sample": self._send_sample,
             "settings-schema": self._settings_schema,
         }
@@ -174,6 +175,10 @@ class Backend:
     def _compact(self, topic: str, where: str | None) -> dict[str, str]:
         """As ``_replay``."""
         return {"request_id": self._workbench.ask_for_compaction(topic, where).id}
+
+    def _expire(self, topic: str, orphans: bool) -> dict[str, str]:
+        """As ``_replay``."""
+        return {"request_id": self._workbench.ask_for_maintenance(topic, "expire", orphans=orphans).id}
 
     def _start_stack(self) -> None:
         """Begin to start the local stack."""

@@ -199,6 +199,23 @@ class RequestId(_Open):
     request_id: str
 
 
+class ExpiryOfTable(_Open):
+    """What would go of a table."""
+
+    table: str
+    snapshots: Annotated[dict[str, int], _says("When each was made, in ms, by id")]
+    kept: Annotated[int, _says("Snapshots that stay")]
+    files: Annotated[dict[str, int], _says("Bytes by location")]
+    outside: Annotated[int, _says("Files that stay, as they lie in no folder of the table's own")]
+    orphans: Annotated[dict[str, int], _says("Bytes by location; empty unless asked for")]
+
+
+class ExpiryPlanAnswer(_Open):
+    """What an expiry would remove, of the topic's table and of its dead letters."""
+
+    tables: list[ExpiryOfTable]
+
+
 class Schema(_Open):
     """Columns of the table, and the registered versions of the topic's schema."""
 

@@ -21,6 +21,7 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.shared import Answer, TableRead
 from tabletopic_kernel.table.compaction import CompactionPlan, Group
+from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
 
@@ -124,6 +125,19 @@ class FakeWorkbench:
         file = DataFile.from_args(record_count=5, file_size_in_bytes=1_000)
         group = Group("day=2026-01-01", (file, file))
         return CompactionPlan((group,), files=7, left={"with deleted rows": 1})
+
+    def expire(
+        self, topic: str, *, orphans: bool, timeout_s: float
+    ) -> list[events.Expired | events.OrphansRemoved] | None:
+        """As ``replay``."""
+        self._ask("expire", (topic, orphans, timeout_s))
+        return [one for one in self.told if isinstance(one, events.Expired | events.OrphansRemoved)] or None
+
+    def plan_expiry(self, topic: str, *, orphans: bool) -> list[ExpiryPlan]:
+        """Two snapshots, two files, and an orphan."""
+        self._ask("plan_expiry", (topic, orphans))
+        files, strays = {"file:/a": 1_000, "file:/b": 2_000}, {"file:/c": 5} if orphans else {}
+        return [ExpiryPlan(f"default.{topic}", {1: 1_000, 2: 2_000}, 20, files, 3, strays)]
 
     def table_of(self, topic: str) -> str:
         """The table's name."""

@@ -25,6 +25,7 @@ from tabletopic_kernel.model.settings.sections import (
     TopicSettings,
 )
 from tabletopic_kernel.table.compaction import CompactionPlan, Group
+from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
@@ -153,6 +154,16 @@ class FakeWorkbench:
         self.desired_topic(topic)
         self._check("compact", topic, where)
         return MaintenanceRequest(id="c1", asked_ms=1, work="compact", where=where)
+
+    def plan_expiry(self, topic: str, *, orphans: bool) -> list[ExpiryPlan]:
+        self.desired_topic(topic)
+        self._check("plan_expiry", topic, orphans)
+        return [ExpiryPlan("default.clicks", {1: 1_000}, 20, {"file:/a": 1_000}, 0, {})]
+
+    def ask_for_maintenance(self, topic: str, work: Any, *, orphans: bool) -> MaintenanceRequest:
+        self.desired_topic(topic)
+        self._check(work, topic, orphans)
+        return MaintenanceRequest(id="m1", asked_ms=1, work=work, orphans=orphans)
 
     def ask_for_replay(self, topic: str, where: str | None) -> ReplayRequest:
         self.desired_topic(topic)

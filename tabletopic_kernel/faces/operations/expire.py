@@ -1,0 +1,163 @@
+"""The operation that expires old snapshots of a table, and its plan."""
+
+# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations.operation import (
+    CLI,
+    JSON,
+    MAGIC,
+    REST,
+    TOPIC,
+    TYPED,
+    Argument,
+    Kind,
+    Message,
+    Operation,
+    Route,
+)
+from tabletopic_kernel.faces.operations.topics import PANEL
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
+    from tabletopic_kernel.table.expiry import ExpiryPlan
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+    Outcome = Sequence[Expired | OrphansRemoved] | Sequence[ExpiryPlan]
+
+_ORPHANS = Argument(
+    "orphans",
+    "Remove files that no snapshot needs, too: of others, when older than 3 days",
+    Kind.FLAG,
+    False,
+    faces=TYPED | REST,
+)
+
+
+def _expire(workbench: Workbench, topic: str, orphans: bool, dry_run: bool, timeout: float) -> Outcome:
+    if dry_run:
+        return workbench.plan_expiry(topic, orphans=orphans)
+    told = workbench.expire(topic, orphans=orphans, timeout_s=timeout)
+    if told is None:
+        raise RetryableError(
+            f"after {timeout:g} s the expiry of {topic} still runs; see `tabletopic events {topic}`"
+        )
+    if error := next((one.error for one in told if one.error), None):
+        raise ActionNeededError(error)
+    return told
+
+
+def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
+    """What an expiry did, or what it would do: a line or two for each table."""
+    from tabletopic_kernel.faces.render.words import clock, event_text, size
+    from tabletopic_kernel.table.expiry import ExpiryPlan
+
+    lines = []
+    for one in outcome:
+        if not isinstance(one, ExpiryPlan):
+            lines.append(Message("{text}", {"text": event_text(one)}))
+            continue
+        removed = f"{len(one.files):,} files, {size(sum(one.files.values()))}"
+        values = {"table": one.table, "count": f"{len(one.snapshots):,}", "kept": f"{one.kept:,}"}
+        lines.append(
+            Message(
+                "{table}: {count} snapshots would expire, {kept} stay; {removed} would go",
+                values | {"removed": removed},
+            )
+        )
+        if one.snapshots:
+            ends = {"first": clock(min(one.snapshots.values())), "last": clock(max(one.snapshots.values()))}
+            lines.append(Message("  they are from {first} to {last}", ends))
+        if one.outside:
+            lines.append(
+                Message(
+                    "  {outside} files stay, as they lie in no folder of the table's own",
+                    {"outside": f"{one.outside:,}"},
+                )
+            )
+        if one.orphans:
+            orphans = f"{len(one.orphans):,} orphans, {size(sum(one.orphans.values()))}"
+            lines.append(Message("  {orphans} would go", {"orphans": orphans}))
+    return lines
+
+
+def _json(outcome: Outcome) -> dict[str, Any]:
+    from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
+    from tabletopic_kernel.table.expiry import ExpiryPlan
+
+    plans = [one.to_json() for one in outcome if isinstance(one, ExpiryPlan)]
+    if plans:
+        return {"tables": plans}
+    told = {"dead_letters", "snapshots", "kept", "files", "bytes", "outside"}
+    expired = [one.model_dump(include=told) for one in outcome if isinstance(one, Expired)]
+    orphans = next((one for one in outcome if isinstance(one, OrphansRemoved)), None)
+    found = orphans.model_dump(include={"files", "bytes"}) if orphans is not None else None
+    return {"tables": expired, "orphans": found}
+
+
+OPERATIONS = (
+    Operation(
+        "expire",
+        "Expire old snapshots of a table now, and remove the files that only they needed",
+        _expire,
+        (
+            TOPIC,
+            _ORPHANS,
+            Argument("dry_run", "Report what would go; change nothing", Kind.FLAG, False),
+            Argument(
+                "timeout",
+                "How long to wait for the outcome, e.g. 30s",
+                Kind.SECONDS,
+                "10m",
+                ("--timeout", "--wait"),
+                metavar="DURATION",
+                faces=CLI,
+            ),
+            Argument(
+                "timeout",
+                "Give up after this long  (10m)",
+                Kind.SECONDS,
+                "10m",
+                metavar="DURATION",
+                faces=MAGIC,
+            ),
+            JSON,
+        ),
+        changes=True,
+        render=_lines,
+        to_json=_json,
+        returns="`tables`: for each `dead_letters`, `snapshots`, `kept`, `files`, `bytes`, `outside`; "
+        "`orphans`: `files`, `bytes`. With `--dry-run` `tables`: for each `table`, `snapshots` (id → ms), "
+        "`kept`, `files` and `orphans` (location → bytes), `outside`",
+        panel=PANEL,
+        details="""\
+The topic's host does it. It keeps what time_travel and keep_snapshots say,
+and whatever a branch or a tag names. The table's owner does so each hour by
+itself, unless maintenance is off. See docs/maintenance.md.""",
+        example="tabletopic expire clicks --orphans --dry-run",
+        magic="%topic expire",
+        route=Route(
+            "post",
+            "topics/{topic}/expire",
+            202,
+            lambda: answers.RequestId,
+            notes="The topic's host does it; `Expired` events with this id report the outcome, that of the "
+            "topic's own table after that of its dead letters, and `OrphansRemoved` last.",
+        ),
+    ),
+    Operation(
+        "plan-expire",
+        "Show which snapshots and files would go; nothing is changed",
+        lambda workbench, topic, orphans: workbench.plan_expiry(topic, orphans=orphans),
+        (TOPIC, _ORPHANS),
+        to_json=_json,
+        route=Route("post", "topics/{topic}/expire/plan", answer=lambda: answers.ExpiryPlanAnswer),
+    ),
+)
