@@ -139,8 +139,10 @@ class Arena:
         return ".".join(table_identifier(topic, self.settings(topic)))
 
     def settings(self, topic: str) -> TopicSettings:
-        """Those of the plan of one of the topics."""
-        return TopicSettings(**self.streams[topic].plan.settings)
+        """Those of the plan of one of the topics; snapshots are kept so shortly that some expire."""
+        return TopicSettings(
+            **{"time_travel_ms": 60_000, "keep_snapshots": 3, **self.streams[topic].plan.settings}
+        )
 
     def verdict(self, topic: str, ends: Mapping[int, int]) -> TopicVerdict:
         """What is found of a topic that ends there; raises what the catalog raises."""

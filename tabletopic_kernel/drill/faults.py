@@ -240,6 +240,11 @@ def _compact(arena: Arena, topic: str) -> str:
     return "asked for a compaction"
 
 
+def _expire(arena: Arena, topic: str) -> str:
+    arena.workbench.ask_for_maintenance(topic, "expire")
+    return "asked for an expiry"
+
+
 def _evolve(arena: Arena, _: str) -> str:
     return f"orders: version {arena.streams['orders'].evolve()} of the schema"
 
@@ -324,6 +329,7 @@ _DOINGS: dict[Fault, Doing] = {
     Fault.DISABLE: _disable,
     Fault.REPLAY: _replay,
     Fault.COMPACT: _compact,
+    Fault.EXPIRE: _expire,
     Fault.EVOLVE: _evolve,
     Fault.ADD_PARTITION: _add_partition,
     Fault.RETENTION: _retention,

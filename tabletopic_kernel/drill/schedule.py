@@ -46,6 +46,7 @@ class Fault(StrEnum):
     DISABLE = "disable"  # and enable
     REPLAY = "replay"
     COMPACT = "compact"
+    EXPIRE = "expire"
     EVOLVE = "evolve"  # a new version of the schema
     ADD_PARTITION = "add_partition"
     RETENTION = "retention"  # the oldest records are deleted, up to what the table has
@@ -59,7 +60,7 @@ GROUPS: dict[str, tuple[Fault, ...]] = {
     "catalog": (F.LOCK_CATALOG, F.SLOW_CATALOG, F.REFUSE_COMMITS),
     "disk": (F.FILL_DISK,),
     "foreign": tuple(one for one in F if one.startswith("foreign_")),
-    "orders": (F.PAUSE, F.ALTER, F.COMMIT, F.DISABLE, F.REPLAY, F.COMPACT),
+    "orders": (F.PAUSE, F.ALTER, F.COMMIT, F.DISABLE, F.REPLAY, F.COMPACT, F.EXPIRE),
     "topics": (F.EVOLVE, F.ADD_PARTITION, F.RETENTION, F.GAP),
 }
 # After these a host, or what it needs, must start again: at most one in a round, and not in every one.
@@ -76,6 +77,7 @@ PROVOKED_BY: dict[Step, Fault] = {
     **dict.fromkeys((Step.EVOLVE, Step.EVOLVED, Step.DISCARD), F.EVOLVE),
     **dict.fromkeys((Step.REPLAY, Step.MARKED, Step.REPLAYED), F.REPLAY),
     **dict.fromkeys((Step.COMPACT, Step.COMPACTED), F.COMPACT),
+    **dict.fromkeys((Step.EXPIRE, Step.EXPIRED), F.EXPIRE),
 }
 # By which topic a step is provoked where that counts: by the one whose schemas change and whose letters may
 # become rows, or by all of them.

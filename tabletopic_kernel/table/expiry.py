@@ -23,6 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, list_infos, reachable
+from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
@@ -223,7 +224,7 @@ def strays(table: Table, now_ms: int) -> Leavings:
     metadata, root = table.metadata, metadata_root(table.metadata)
     nothing = Leavings(frozenset())
     there = list_infos(table, root, recursive=True)
-    if not is_collected(metadata) or not _is_alone(table, there):
+    if keeps_versions(table.catalog.properties) or not is_collected(metadata) or not _is_alone(table, there):
         return nothing
     old = {path: info.size or 0 for path, info in there.items() if _is_old(info, now_ms)}
     named = {path: size for path, size in old.items() if path.endswith(_METADATA)}

@@ -32,6 +32,7 @@ from tabletopic_kernel.clients.catalog.catalog import (
     list_infos,
     reachable,
 )
+from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
@@ -127,8 +128,22 @@ class Removed:
 
 
 def is_collected(metadata: TableMetadata) -> bool:
-    """Whether the table's files may be removed at all: ``gc.enabled`` is false where others share them."""
-    return metadata.properties.get(_GC, "true").strip().lower() != "false"
+    """Whether files that no snapshot reaches may be removed: not where others share them, as ``gc.enabled``
+    that is false says, nor where the catalog keeps versions of its own (``keeps_versions``).
+    """
+    properties = metadata.properties
+    return properties.get(_GC, "true").strip().lower() != "false" and not keeps_versions(properties)
+
+
+def _collected(table: Table, catalog: Catalog) -> Table:
+    """The table as the catalog has it now, if it is the same and its files may be removed."""
+    fresh = _same(table, catalog)
+    if not is_collected(fresh.metadata) or keeps_versions(catalog.properties):
+        raise StartOverError(
+            f"files of {'.'.join(table.name())} stay: gc.enabled is false, or the catalog keeps versions of "
+            "tables itself"
+        )
+    return fresh
 
 
 def metadata_root(metadata: TableMetadata) -> str:
@@ -208,12 +223,10 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
     """
 
     def newest() -> Table:
-        fresh = _same(table, catalog or table.catalog)
-        name = ".".join(table.name())
+        fresh = _collected(table, catalog or table.catalog)
         if any(one.snapshot_id in expired.ids for one in fresh.metadata.snapshots):
+            name = ".".join(table.name())
             raise StartOverError(f"{name} has snapshots that were to expire: their files stay")
-        if not is_collected(fresh.metadata):
-            raise StartOverError(f"files of {name} are not to be removed: gc.enabled is false")
         return fresh
 
     own, outside = own_files(table.metadata, expired)
@@ -232,20 +245,17 @@ def remove_strays(table: Table, found: Leavings, *, catalog: Catalog | None = No
     Raises: as ``sweep``.
     """
 
-    def newest() -> Table:
-        fresh = _same(table, catalog or table.catalog)
-        if not is_collected(fresh.metadata):
-            raise StartOverError(f"files of {'.'.join(table.name())} are to stay: gc.enabled is false")
-        return fresh
-
     own, _ = own_files(table.metadata, found)
     candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
-    return _remove(table, candidates, own, newest)
+    return _remove(table, candidates, own, lambda: _collected(table, catalog or table.catalog))
 
 
 def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Removed:
     """As ``sweep``, of all epochs before, those that were swept too: expiry may have left files of these."""
-    return _swept(table, 0, before_epoch, lambda: _ended(table, catalog, before_epoch))
+    fresh = _same(table, catalog)
+    if not is_collected(fresh.metadata) or keeps_versions(catalog.properties):
+        return Removed()
+    return _swept(fresh, 0, before_epoch, lambda: _ended(table, catalog, before_epoch))
 
 
 def removable(table: Table, expired: Leavings) -> Removed:

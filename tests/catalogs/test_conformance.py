@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
+from collections.abc import Callable
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -15,13 +18,14 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import list_files, open_catalog
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import LostOwnershipError
 from tabletopic_kernel.model.ledger import TAG, StagedOffsets
-from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings
+from tabletopic_kernel.model.progress.events import Expired
+from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.layout import lay_out
@@ -173,6 +177,40 @@ def test_a_next_owner_removes_what_nobody_committed(rig: LakeRig) -> None:
         zombie.commit((), zombie.ledger, next_commit(zombie.ledger, late))
     rig.committed(new, 3, 5, epoch=2)
     assert (rows(rig), rig.offset()) == ([0, 0, 1, 1, 2], 5)
+
+
+def test_old_snapshots_expire(rig: LakeRig, lake: Lake) -> None:
+    """They go from the metadata, and what only they reached from the storage; rows and ledger stay."""
+    tasks: list[Callable[[], None]] = []
+    rig.spawn = lambda _, work: tasks.append(work)
+    rig.now_ms = int(time.time() * 1000) + 3_600_000
+    settings: dict[str, Any] = {"commit_interval_ms": "1s", "time_travel_ms": 60_000, "keep_snapshots": 1}
+    coordinator = rig.running(**settings)
+    for start in (0, 2, 4):
+        rig.committed(coordinator, start, start + 2)
+    if lake.keeps_history:  # a foreign writer's rewrite, so that data files are left
+        foreign = open_catalog(rig.catalog.properties).load_table(rig.identifier)
+        foreign.overwrite(foreign.scan().to_arrow())
+        rig.committed(coordinator, 6, 8)
+    before = rows(rig)
+    there = set(list_files(rig.table.table, rig.table.table.location(), recursive=True))
+    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="expire"))
+    for _ in range(5):
+        coordinator.step()
+        while tasks:
+            tasks.pop(0)()
+    (told,) = [event for event in rig.control.written if isinstance(event, Expired)]
+    gone = there - set(list_files(rig.table.table, rig.table.table.location(), recursive=True))
+    assert told.error is None
+    assert (rows(rig), len(rig.table.table.metadata.snapshots)) == (before, 1)
+    if not lake.keeps_history:  # older versions are in its own history, and with them their files
+        assert (told.snapshots, told.files, gone) == (0, 0, set())
+        return
+    assert told.snapshots >= 4
+    assert told.files >= 7
+    assert sum(path.endswith(".parquet") for path in gone) == 3
+    rig.committed(coordinator, 8, 10)
+    assert len(rows(rig)) == len(before) + 2
 
 
 def test_others_drop_the_table(rig: LakeRig) -> None:

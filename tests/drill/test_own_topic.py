@@ -100,7 +100,12 @@ def test_nothing_happens_to_servers_that_are_not_the_drills() -> None:
     """The registry is the person's; its schemas stay, and no step waits for another one."""
     assert OWN_FAULTS.isdisjoint({Fault.KILL_REGISTRY, Fault.FREEZE_REGISTRY, *GROUPS["topics"]})
     assert {Fault.KILL_HOST, Fault.STOP_HOST, Fault.FREEZE_HOST} <= OWN_FAULTS
-    assert not {PROVOKED_BY.get(step) for step in OWN_STEPS} - {Fault.ALTER, Fault.COMPACT, None}
+    assert not {PROVOKED_BY.get(step) for step in OWN_STEPS} - {
+        Fault.ALTER,
+        Fault.COMPACT,
+        Fault.EXPIRE,
+        None,
+    }
 
 
 def test_hosts_get_the_registry_with_its_login(tmp_path: Path) -> None:

@@ -240,6 +240,17 @@ def maintains_itself(properties: Mapping[str, str]) -> bool:
     return properties.get("rest.signing-name") == "s3tables" or arn.startswith("arn:aws:s3tables:")
 
 
+def keeps_versions(properties: Mapping[str, str]) -> bool:
+    """Whether the catalog has versions of tables that metadata does not tell of, as Nessie has.
+
+    Files that no snapshot reaches may be in use there: on another branch of the catalog, or in its history.
+
+    >>> keeps_versions({"nessie.is-nessie-catalog": "true"}), keeps_versions({"type": "rest"})
+    (True, False)
+    """
+    return any(key.startswith("nessie.") for key in properties)
+
+
 def _keys_of(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     names = {
         "KEY_ID": "AWS_ACCESS_KEY_ID",
