@@ -391,6 +391,28 @@ def test_files_of_a_table_that_shares_them_stay(life: Life) -> None:
     assert all(place_of(path).exists() for path in found.data)
 
 
+def test_a_catalog_with_versions_of_its_own_keeps_its_files(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nessie's branches and history need files that metadata does not tell of."""
+    drop_rows(life)
+    found = life.collect()
+    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    catalog = life.table.table.catalog
+    life.table.claim(life.ledger.claimed(2, "second"), life.ledger)
+    with monkeypatch.context() as patch:
+        patch.setitem(catalog.properties, "nessie.is-nessie-catalog", "true")
+        with pytest.raises(StartOverError, match="keeps versions"):
+            remove_expired(life.table.table, found)
+        assert door.sweep_finished(life.foreign(), before_epoch=2, catalog=catalog) == Removed()
+    assert all(place_of(path).exists() for path in found.data)
+    assert door.sweep_finished(life.foreign(), before_epoch=2, catalog=catalog).files > 0
+    life.judge()
+    with life.foreign().transaction() as change:
+        change.set_properties({"nessie.commit.id": "1"})
+    assert life.expirable() == set()
+
+
 def test_files_elsewhere_stay(life: Life, tmp_path: Path) -> None:
     """Another table's file, of which rows were added; a shared data folder's, of another table's epochs."""
     taken = place_of(write_rows(life.table, 2, epoch=1)[0].file_path)
