@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.clients import catalog as catalog_client
+from tabletopic_kernel.clients.catalog import catalog as catalog_client
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import HostWatch
 from tabletopic_kernel.model.errors import RetryableError
