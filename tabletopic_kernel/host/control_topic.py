@@ -34,7 +34,8 @@ class ControlLog:
         self._met = ConnectionErrors()
         self._gate = LoginGate()
         self._lock = threading.Lock()
-        self._producer: Producer | None = self._made()
+        # Made for the first event: while a host waits for its broker nobody would hear of a refusal.
+        self._producer: Producer | None = None
         self._listeners: list[Callable[[ControlEvent], None]] = []
         self.dropped = 0
 
@@ -66,15 +67,23 @@ class ControlLog:
             except (BufferError, KafkaException):  # the second: it is known that the user may not write there
                 self.dropped += 1
             if self._met.is_hopeless():
-                self.dropped += len(self._producer)
-                self._producer = None
-                self._gate.met(explain_silence(self._properties, self._met, "no answer"))
+                self._let_go(explain_silence(self._properties, self._met, "no answer"))
+
+    def rest(self, error: Exception) -> None:
+        """Log in no more for a minute: another client of this host was refused, which is ``error``."""
+        with self._lock:
+            self._let_go(error)
 
     def close(self) -> None:
         """Wait a moment for what is on its way."""
         with self._lock:
             if self._producer is not None:
                 self._producer.flush(5)
+
+    def _let_go(self, error: Exception) -> None:
+        self.dropped += len(self._producer or ())
+        self._producer = None
+        self._gate.met(error)
 
     def _made(self) -> Producer:
         self._met.forget()

@@ -155,13 +155,20 @@ class Host:
         try:
             while self._find_topics():
                 self._take_part()
-                # Stopped, or refused: a consumer would log in again and again, which locks accounts.
-                self._stop.wait(REFUSED_S)
+                if not self._stop.is_set():
+                    self._rest()
         except Exception as error:
             _LOG.exception("host %s", self.id)
             self.error = error
         finally:
             self._services.control.close()
+
+    def _rest(self) -> None:
+        """After a refused login: no client of this host logs in for a minute, used or not."""
+        error = explain_silence(self._services.broker.properties, self._met, "no answer")
+        self._services.broker.rest(error)
+        self._services.control.rest(error)
+        self._stop.wait(REFUSED_S)
 
     def _take_part(self) -> None:
         """Be a member of the group until it is stopped, or the broker lets it in no more."""

@@ -158,6 +158,7 @@ class FakeBroker:
     )
     properties: dict[str, str] = field(default_factory=lambda: {"bootstrap.servers": "nowhere:1"})
     trouble: list[Exception] = field(default_factory=list)
+    rests: list[Exception] = field(default_factory=list)
 
     def facts(self, topic: str) -> TopicFacts:
         """What the test set, after the troubles it set."""
@@ -169,6 +170,10 @@ class FakeBroker:
     def topic_id(self, topic: str) -> str:
         """As in the facts."""
         return self.facts(topic).topic_id
+
+    def rest(self, error: Exception) -> None:
+        """Log in no more."""
+        self.rests.append(error)
 
     def change(self, **more: Any) -> None:
         """Change the facts."""
@@ -195,6 +200,7 @@ class FakeControl:
     """Keeps what was written."""
 
     written: list[ControlEvent] = field(default_factory=list)
+    rests: list[Exception] = field(default_factory=list)
 
     def write(self, event: ControlEvent) -> None:
         """Keep an event."""
@@ -202,6 +208,10 @@ class FakeControl:
 
     def close(self) -> None:
         """Nothing is on its way."""
+
+    def rest(self, error: Exception) -> None:
+        """Keep why."""
+        self.rests.append(error)
 
     def types(self) -> list[str]:
         """Types of what was written, in order."""

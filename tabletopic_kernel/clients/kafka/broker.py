@@ -360,11 +360,15 @@ class Broker:
 
     def _explain(self, request: str) -> RetryableError:
         error = explain_silence(self.properties, self._met, request)
+        self.rest(error)
+        return error
+
+    def rest(self, error: Exception) -> None:
+        """Log in no more for a minute if ``error``, which any client of the cluster met, is a refusal."""
         self._gate.met(error)
         if not self._gate.is_open:
             with self._lock:
                 self._admin = None
-        return error
 
     def _renew(self, worn_out: AdminClient) -> None:
         """Another client, where the broker answers one.
