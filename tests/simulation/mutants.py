@@ -321,6 +321,7 @@ MUTANTS |= {
 
 # What chance meets too rarely: the schedule that shows it.
 SCENES: dict[str, Callable[[], list[Move]]] = {
+    "a compaction does not look whether its files are still there": scenes.rewritten_twice,
     "an outage of the registry makes letters": scenes.registry_away,
     "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,
     "a replay takes letters that are rows": scenes.replayed_twice,

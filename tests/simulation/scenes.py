@@ -238,6 +238,22 @@ def wait(moves: int = 130) -> list[Move]:
     return [Move("circumstances", "late requests arrive", at) for at in range(moves)]
 
 
+def rewritten_twice(seed: int = 0) -> list[Move]:
+    """A has put small files together; before that is committed, somebody else does the same with some."""
+    return [
+        *begin(seed),
+        *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
+        Move("people", "compact"),
+        fault("A", "compacted", "slow", 1),
+        Move("A", "poll"),
+        *(
+            move
+            for at in range(12)
+            for move in (Move("A", "run", seed * 1_000 + 900 + at), Move("foreign", "rewrite", at))
+        ),
+    ]
+
+
 def overtaken(seed: int = 0) -> list[Move]:
     """A's commit stands still while B takes the topic over."""
     return [
