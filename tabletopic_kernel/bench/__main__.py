@@ -14,7 +14,14 @@ from rich.console import Console
 from rich.table import Table as Screen
 
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
-from tabletopic_kernel.bench.measure import cpu_of_path, floor, freshness_ms, running_host, seconds_of_batches
+from tabletopic_kernel.bench.measure import (
+    cpu_of_path,
+    floor,
+    freshness_ms,
+    rewriting,
+    running_host,
+    seconds_of_batches,
+)
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import TableTopicError
@@ -40,6 +47,7 @@ class Result:
     cpu_us_jvm: float
     cpu_us_python: float
     floor_us_per_record: float
+    rewrite_us_per_row: float
     records_per_second: float
     freshness_records: int
     freshness_p50_ms: float | None
@@ -110,6 +118,7 @@ def _measure(
         cpu_us_jvm=round(jvm, 2),
         cpu_us_python=round(python, 2),
         floor_us_per_record=round(floor(workbench, load, records // 4), 2),
+        rewrite_us_per_row=round(rewriting(workbench, load), 2),
         records_per_second=round(rate),
         freshness_records=len(waits),
         freshness_p50_ms=p50,
@@ -133,6 +142,7 @@ def _screen(result: Result) -> Screen:
     screen.add_row("  of it in the JVM", f"{result.cpu_us_jvm} µs", "")
     screen.add_row("  of it in Python", f"{result.cpu_us_python} µs", "")
     screen.add_row("floor: decode + Parquet, one process", f"{result.floor_us_per_record} µs", "")
+    screen.add_row("compaction, per row", f"{result.rewrite_us_per_row} µs", "≤ 1.9 µs")
     screen.add_row("records per second, wall clock", f"{result.records_per_second:,.0f}", "")
     if result.freshness_p50_ms is not None and result.freshness_p99_ms is not None:
         screen.add_row("record to queryable at 500/s, median", f"{result.freshness_p50_ms:,.0f} ms", "")

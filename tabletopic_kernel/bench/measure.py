@@ -31,12 +31,15 @@ from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import Committed, FilesStaged
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
 _RECORDS = 2_000
 _BATCHES = 5
+_SMALL_FILES, _ROWS_OF_SMALL_FILE = 50, 8_000
 _BATCHES_LIMIT_S = 300.0
 
 
@@ -188,6 +191,27 @@ def floor(workbench: Workbench, load: Load, records: int) -> float:
         held.append(conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target))
     writer.write(pa.Table.from_batches(held))
     return 1e6 * (time.process_time() - began) / (turns * len(values))
+
+
+def rewriting(workbench: Workbench, load: Load) -> float:
+    """CPU µs per row of putting 50 files of 8,000 rows together, in this process."""
+    table = TopicTable.load(workbench.catalog, table_identifier(load.topic, TopicSettings()), load.topic)
+    assert table is not None
+    return cpu_of_rewriting(table.plan(), load)
+
+
+def cpu_of_rewriting(plan: TablePlan, load: Load) -> float:
+    """See ``rewriting``; ``plan``: of a table with the columns of the load."""
+    writer = DataFileWriter(plan.metadata, plan.io_properties, epoch=999)
+    target = file_schema(writer.schema)
+    columns = Schema(*(one for one in writer.schema.fields if not one.name.startswith("_kafka_")))
+    values = pa.array([value for _, value in load.records[:_ROWS_OF_SMALL_FILE]], pa.binary())
+    rows, _refused = load.decoder(columns).decode(values)
+    few = conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target)
+    files = [file for _ in range(_SMALL_FILES) for file in writer.write(pa.Table.from_batches([few]))]
+    small = tuple(SmallFile(file.file_path, file.record_count) for file in files)
+    result = RewriteTask(plan, 999, small, files[0].partition).run()
+    return 1e6 * result.cpu_s / result.rows
 
 
 def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:

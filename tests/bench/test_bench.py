@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
-from pyiceberg.schema import Schema
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import StringType
 
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
+from tabletopic_kernel.bench import measure
 from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
+from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.table.snapshot import TopicTable
 
 
 @pytest.mark.parametrize("what", FORMATS)
@@ -35,3 +41,15 @@ def test_every_format_tells_the_same_events(what: Format) -> None:
         assert price is None or float(row["price"]) == float(price)
         if not is_text:
             assert round(row["event_time"].timestamp() * 1000) == event.value["event_time"]
+
+
+def test_what_a_compaction_costs_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In files of a table with the columns of the load; the figure is a time, and a small one."""
+    monkeypatch.setattr(measure, "_SMALL_FILES", 2)
+    encode = encoder("avro", 7)
+    load = Load("load", "avro", 7, [(e.key, encode(e.value)) for e in Clickstream(7, "v1").events(500)])
+    schema = assign_fresh_schema_ids(load.decoder(Schema()).iceberg_schema)
+    catalog = open_catalog({"type": "sql", "uri": "sqlite:///:memory:", "warehouse": f"file://{tmp_path}"})
+    table = create_table(catalog, ("default", "load"), schema, PartitionSpec(), {})
+    assert 0 < measure.cpu_of_rewriting(TopicTable(table).plan(), load) < 10_000
+    catalog.close()
