@@ -13,7 +13,7 @@ from pyiceberg.types import StringType
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
 from tabletopic_kernel.bench import measure
 from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
-from tabletopic_kernel.clients.catalog import create_table, open_catalog
+from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.table.snapshot import TopicTable
 
 
