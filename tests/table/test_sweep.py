@@ -205,12 +205,15 @@ def test_an_epoch_of_which_nothing_is_in_use_stays(owned: Any, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut off"])
-def test_nothing_goes_while_a_manifest_cannot_be_read(owned: Any, damage: str) -> None:
-    """Who cannot read all that the table reaches has no proof."""
+@pytest.mark.parametrize("what", ["manifest", "list"])
+def test_nothing_goes_while_a_manifest_cannot_be_read(owned: Any, damage: str, what: str) -> None:
+    """Who cannot read all that the table reaches has no proof: neither a manifest, nor the list of them."""
     table, ledger = owned
     files, left, _ = taken_over(table, ledger)
     snapshot = table.table.metadata.snapshots[-1]
     manifest = place_of(snapshot.manifests(table.table.io)[0].manifest_path)
+    if what == "list":
+        manifest = place_of(snapshot.manifest_list)
     if damage == "gone":
         manifest.unlink()
     else:  # as a reader sees it: a whole file without entries

@@ -21,11 +21,25 @@ def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, Manifes
 
     Raises:
         FileNotFoundError: the list of a snapshot is gone.
+        RetryableError: a list names fewer files than its snapshot has.
         OSError: the storage does not answer.
     """
     with ThreadPoolExecutor(_READERS, "manifest lists") as pool:
-        lists = pool.map(lambda snapshot: snapshot.manifests(io), snapshots)
+        lists = pool.map(lambda snapshot: _manifests(io, snapshot), snapshots)
         return {manifest.manifest_path: manifest for found in lists for manifest in found}
+
+
+def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests of a snapshot if its list is whole: readers take a cut between two blocks for its end."""
+    found = snapshot.manifests(io)
+    figures = snapshot.summary.additional_properties if snapshot.summary else {}
+    expected = sum(int(figures.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))
+    listed = sum((one.added_files_count or 0) + (one.existing_files_count or 0) for one in found)
+    if listed < expected:
+        raise RetryableError(
+            f"the manifest list {snapshot.manifest_list} names {listed} of {expected} files; it is damaged"
+        )
+    return found
 
 
 def live_files(
