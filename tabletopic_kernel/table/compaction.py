@@ -7,8 +7,9 @@ partition spec, with no delete file that may apply.
 
 Why a compaction neither loses nor revives a row: right before it is committed, in metadata loaded for that,
 each file that goes must still be part of the head, so nobody has deleted or rewritten its rows as a whole;
-and the head may have no delete file that it did not have when the files were chosen, so nobody has deleted
-some of them. The request asserts that head (I3). Otherwise the compaction is given up and planned again.
+no file may be there twice, so nobody has added its rows again; and the head may have no delete file that it
+did not have when the files were chosen, so nobody has deleted some of them. The request asserts that head
+(I3). Otherwise the compaction is given up and planned again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.delete_file_index import PATH_FIELD_ID
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
-from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.typedef import EMPTY_DICT, Record
 from pyparsing.exceptions import ParseException
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
@@ -39,6 +40,7 @@ MIN_FILES = 32  # small files of a partition and a tier that are due to be put t
 _TIER = 8  # how much larger the files of a tier are than those of the tier below
 _SMALL = 4  # a file is small below the target size divided by that
 _GROUP_BYTES = 128 * 1024**2  # read by one task
+_Partition = tuple[str, tuple[bool, ...]]  # in words, and which of its values are null
 _SUPPORTED_VERSION = 2  # rows of version 3 have ids, which PyIceberg cannot keep
 
 
@@ -127,7 +129,7 @@ def plan_compaction(
     chosen, left = head.small_files(wanted)
     target = _target_bytes(table)
     groups: list[Group] = []
-    for partition, files in sorted(chosen.items()):
+    for (partition, _), files in sorted(chosen.items()):
         picked = _due(files, target) if due_only else files
         found = [Group(partition, tuple(one)) for one in _packed(picked, min(target, _GROUP_BYTES))]
         groups += [one for one in found if len(one.files) > 1]
@@ -156,6 +158,7 @@ class _Head:
                 (self.data if is_data else self._deletes).append(entry)
         self.data.sort(key=lambda one: (_number(one), one.data_file.file_path))
         self.delete_files = frozenset(one.data_file.file_path for one in self._deletes)
+        self.paths = {one.data_file.file_path for one in self.data}
 
     def refused(self) -> str | None:
         """Why none of its files may be touched; None: some may."""
@@ -163,11 +166,18 @@ class _Head:
             return f"tables of format version {self._table.metadata.format_version} are not compacted here"
         if any(one.data_file.content is DataFileContent.EQUALITY_DELETES for one in self._deletes):
             return "the table has equality deletes, which only the engine that wrote them can apply"
+        if self.has_twice:
+            return "the table has a file twice, and whoever takes it away takes both"
         return None
 
-    def small_files(self, wanted: set[str] | None) -> tuple[dict[str, list[DataFile]], dict[str, int]]:
+    @property
+    def has_twice(self) -> bool:
+        """Whether a data file, and so its rows, was added more than once."""
+        return len(self.paths) < len(self.data)
+
+    def small_files(self, wanted: set[str] | None) -> tuple[dict[_Partition, list[DataFile]], dict[str, int]]:
         """Small files that may be touched, by partition; and how many may not, by reason."""
-        chosen: dict[str, list[DataFile]] = {}
+        chosen: dict[_Partition, list[DataFile]] = {}
         left: dict[str, int] = {}
         spec, schema = self._table.spec(), self._table.schema()
         for entry in self.data:
@@ -180,7 +190,9 @@ class _Head:
                 left = added(left, {why: 1})
                 continue
             partition = "" if spec.is_unpartitioned() else spec.partition_to_path(file.partition, schema)
-            chosen.setdefault(partition, []).append(file)
+            # Null and the text "null" read the same.
+            nulls = tuple(value is None for value in _values(file.partition))
+            chosen.setdefault((partition, nulls), []).append(file)
         return chosen, left
 
     def _why_not(self, entry: ManifestEntry) -> str | None:
@@ -193,9 +205,15 @@ class _Head:
             return "encrypted"
         if file.sort_order_id:
             return "sorted by others"
+        if any(value != value for value in _values(file.partition)):  # nothing tells which deletes apply
+            return "in a partition of NaN"
         if any(_may_apply(delete, entry) for delete in self._deletes):
             return "with deleted rows"
         return None
+
+
+def _values(partition: Record) -> list[Any]:
+    return [partition[at] for at in range(len(partition))]
 
 
 def _number(entry: ManifestEntry) -> int:
@@ -251,9 +269,10 @@ def check_replaced(table: Table, replaced: Replaced) -> None:
         raise OutdatedError(f"the partitions of {name} were changed while its files were put together")
     with reachable("the storage", lent=lends_keys(table)):
         head = _Head(table)
-    there = {entry.data_file.file_path for entry in head.data}
-    if gone := [file for file in replaced.files if file.file_path not in there]:
+    if gone := [file for file in replaced.files if file.file_path not in head.paths]:
         raise OutdatedError(f"another program has rewritten or deleted {len(gone)} files of {name} meanwhile")
+    if head.has_twice:
+        raise OutdatedError(f"another program has added files of {name} once more meanwhile")
     if head.delete_files - replaced.delete_files:
         raise OutdatedError(f"another program has deleted rows of {name} meanwhile")
 

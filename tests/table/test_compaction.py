@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -551,6 +552,43 @@ def test_equality_deletes_stop_all_compaction(lake: Lake) -> None:
     assert plan.groups == ()
     assert plan.refused is not None
     assert "equality deletes" in plan.refused
+
+
+def test_a_file_that_was_added_twice_stops_all_compaction(lake: Lake) -> None:
+    """Its rows are there twice, and to replace it once would take both away; also where it comes late."""
+    plan = lake.plan()
+    made = lake.rewrite(plan.groups[0])
+    lake.table.add_files([lake.files()[0].file_path], check_duplicate_files=False)
+    before = lake.rows()
+    with pytest.raises(OutdatedError, match="once more"):
+        lake.commit(plan.groups[0], made, plan.delete_files)
+    assert lake.rows() == before
+    assert len(before) == 10
+    assert lake.plan().groups == ()
+    assert "a file twice" in (lake.plan().refused or "")
+
+
+def test_null_is_not_the_text_null(catalog: Catalog) -> None:
+    """Two partitions that read the same."""
+    lake = Lake(catalog, Schema(NestedField(1, "s", StringType(), required=False)), ("s",))
+    for _ in range(3):
+        lake.append({"s": [None, "null", ""]})
+    before = lake.rows()
+    lake.compact()
+    assert lake.rows() == before
+    assert len(lake.files()) == 3
+
+
+def test_partitions_of_nan_stay(catalog: Catalog) -> None:
+    """NaN equals nothing, so nobody can tell which deletes are of its partition; others go on."""
+    lake = Lake(catalog, Schema(NestedField(1, "d", DoubleType(), required=False)), ("d",))
+    for _ in range(2):
+        lake.append({"d": [math.nan, 0.0, -0.0, None, math.inf]})
+    before = lake.rows()
+    plan = lake.compact()
+    assert plan.left == {"in a partition of NaN": 2}
+    assert str(lake.rows()) == str(before)
+    assert len(lake.files()) == 6
 
 
 def test_rows_that_do_not_add_up_are_not_committed(lake: Lake) -> None:
