@@ -28,7 +28,7 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.delete_file_index import PATH_FIELD_ID
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
-from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.typedef import EMPTY_DICT
 from pyparsing.exceptions import ParseException
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
@@ -191,29 +191,27 @@ class _Head:
                 continue
             partition = "" if spec.is_unpartitioned() else spec.partition_to_path(file.partition, schema)
             # Null and the text "null" read the same.
-            nulls = tuple(value is None for value in _values(file.partition))
+            nulls = tuple(value is None for value in _values(file))
             chosen.setdefault((partition, nulls), []).append(file)
         return chosen, left
 
     def _why_not(self, entry: ManifestEntry) -> str | None:
         file = entry.data_file
-        if file.file_format != FileFormat.PARQUET:
-            return f"{file.file_format.value} files"
-        if file.spec_id != self._table.metadata.default_spec_id:
-            return "in partitions of before"
-        if file.key_metadata is not None:
-            return "encrypted"
-        if file.sort_order_id:
-            return "sorted by others"
-        if any(value != value for value in _values(file.partition)):  # nothing tells which deletes apply
-            return "in a partition of NaN"
-        if any(_may_apply(delete, entry) for delete in self._deletes):
-            return "with deleted rows"
-        return None
+        reasons = (
+            (file.file_format != FileFormat.PARQUET, f"{file.file_format.value} files"),
+            (file.spec_id != self._table.metadata.default_spec_id, "in partitions of before"),
+            (file.key_metadata is not None, "encrypted"),
+            (bool(file.sort_order_id), "sorted by others"),
+            # It equals nothing, so nobody can tell which deletes are of its partition.
+            (any(isinstance(v, float) and math.isnan(v) for v in _values(file)), "in a partition of NaN"),
+            (any(_may_apply(delete, entry) for delete in self._deletes), "with deleted rows"),
+        )
+        return next((why for is_so, why in reasons if is_so), None)
 
 
-def _values(partition: Record) -> list[Any]:
-    return [partition[at] for at in range(len(partition))]
+def _values(file: DataFile) -> list[Any]:
+    """Of the file's partition."""
+    return [file.partition[at] for at in range(len(file.partition))]
 
 
 def _number(entry: ManifestEntry) -> int:

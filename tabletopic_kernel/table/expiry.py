@@ -214,7 +214,8 @@ def strays(table: Table, now_ms: int) -> Leavings:
       table's uuid, and its newest is there too. Another table in the folder would have its own there.
     - Data files, where the former holds, both lie below the table's location, and no metadata lies among
       the data. Not in folders of epochs: those of this table are for the sweep, and others are not its own.
-    - The storage tells when it was written. A commit names its files within three days of that, or never.
+    - The storage tells when it was written, three days before what it wrote there last: a host whose clock is
+      ahead takes nothing for old. A commit names its files within three days, or never.
 
     What is named is among them: who removes them looks that up.
 
@@ -226,6 +227,7 @@ def strays(table: Table, now_ms: int) -> Leavings:
     there = list_infos(table, root, recursive=True)
     if keeps_versions(table.catalog.properties) or not is_collected(metadata) or not _is_alone(table, there):
         return nothing
+    now_ms = min(now_ms, max(info.mtime_ns or 0 for info in there.values()) // 1_000_000)
     old = {path: info.size or 0 for path, info in there.items() if _is_old(info, now_ms)}
     named = {path: size for path, size in old.items() if path.endswith(_METADATA)}
     folder, location = data_root(metadata), normal_location(metadata.location)

@@ -214,10 +214,10 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
     so nobody can make one of them a branch, a tag or the head again. What any snapshot of that metadata
     reaches is kept, as in ``sweep``, and it is loaded again right before each thousand files. A file that is
     staged, or of a commit under way, was in no snapshot yet, so it is none of these: names of staged files
-    are new, and nothing is expired while it is open whether a commit arrived. Only files below the table's
-    own folders go; another table's that rows were taken from with their files lie elsewhere. Doubt deletes
-    nothing: a table that is another one, snapshots that are still there or again, ``gc.enabled`` that is
-    false, a manifest that cannot be read.
+    are new, and nothing is expired while it is open whether a commit arrived. Only files in the table's own
+    folders go, which ``own_files`` tells from those that other tables may have. Doubt deletes nothing: a
+    table that is another one, snapshots that are still there or again, ``gc.enabled`` that is false, a
+    manifest that cannot be read.
 
     Raises: as ``sweep``.
     """
@@ -282,22 +282,27 @@ def orphans_of(table: Table, found: Leavings) -> dict[str, int]:
 def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int], int]:
     """Those of the files that lie in the table's own folders, with their bytes; how many do not.
 
-    Folders of epochs below another uuid are another table topic's that has the same ``write.data.path``.
+    Folders of epochs below another uuid are another table topic's that has the same ``write.data.path``. Data
+    files that lie in no epoch's folder are this table's only below its location, where it has its data: its
+    ``write.data.path`` elsewhere, and other folders below its location, may be of other tables, too.
     """
-    place = normal_location(metadata.location)
-    own_epochs = f"/{metadata.table_uuid}/"
-    data, of_metadata = (
-        (place, normal_location(data_root(metadata))),
-        normal_location(metadata_root(metadata)),
-    )
-    found: dict[str, int] = {}
-    for files, roots in ((expired.data, data), (expired.metadata, (of_metadata,))):
-        for path, size in files.items():
-            normal = normal_location(path)
-            others = _OTHERS.search(normal) is not None and own_epochs not in normal
-            if not others and any(normal.startswith(f"{root}/") for root in roots):
-                found[path] = size
+    place, folder = normal_location(metadata.location), normal_location(data_root(metadata))
+    own_epoch = re.compile(rf"/{re.escape(str(metadata.table_uuid))}/epoch-\d+/")
+    below = tuple(f"{root}/" for root in {f"{place}/data", folder} if root.startswith(f"{place}/"))
+    of_metadata = f"{normal_location(metadata_root(metadata))}/"
+    found = {path: size for path, size in expired.metadata.items() if _lies(path, of_metadata)}
+    for path, size in expired.data.items():
+        if own_epoch.search(normal_location(path)):
+            is_own = _lies(path, f"{place}/", f"{folder}/")
+        else:
+            is_own = _lies(path, *below) and not _OTHERS.search(normal_location(path))
+        if is_own:
+            found[path] = size
     return found, len(expired.data) + len(expired.metadata) - len(found)
+
+
+def _lies(path: str, *roots: str) -> bool:
+    return normal_location(path).startswith(roots)
 
 
 def _remove(

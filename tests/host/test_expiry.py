@@ -300,6 +300,22 @@ def test_orphans_of_others_go_when_asked(rig: Rig) -> None:
     owner.commit()
 
 
+def test_a_clock_that_is_ahead_makes_nothing_old(rig: Rig) -> None:
+    """Another writer's files, which it is about to commit, by the clock of the storage."""
+    owner = Owner(rig, keep_snapshots=100)
+    owner.commit(2)
+    rig.now_ms = 10**15
+    table = rig.table.table
+    young = [
+        place_of(table.location()) / "metadata" / "x-m0.avro",
+        place_of(data_root(table.metadata)) / "00000-0-x.parquet",
+    ]
+    for path in young:
+        path.write_bytes(b"abc")
+    assert owner.ask(orphans=True)[-1].files == 0
+    assert all(path.exists() for path in young)
+
+
 @pytest.mark.parametrize("case", ["another's metadata", "damaged metadata", "gc is off", "it lies elsewhere"])
 def test_orphans_in_a_folder_that_may_be_shared_stay(rig: Rig, case: str) -> None:
     """Nobody can tell whose they are."""

@@ -414,12 +414,21 @@ def test_a_catalog_with_versions_of_its_own_keeps_its_files(
 
 
 def test_files_elsewhere_stay(life: Life, tmp_path: Path) -> None:
-    """Another table's file, of which rows were added; a shared data folder's, of another table's epochs."""
+    """Rows that were added with the files of other tables, in a folder of theirs or in a shared one."""
     taken = place_of(write_rows(life.table, 2, epoch=1)[0].file_path)
     shared = tmp_path / "shared"
     other = "0f8fad5b-d9cb-469f-a165-70867728950e"
-    names = [tmp_path / "elsewhere.parquet", shared / other / "epoch-00000001" / "x.parquet"]
-    own = [shared / "own.parquet", shared / str(life.metadata().table_uuid) / "epoch-00000001" / "y.parquet"]
+    place = place_of(life.metadata().location)
+    names = [
+        tmp_path / "elsewhere.parquet",
+        shared / other / "epoch-00000001" / "x.parquet",
+        shared / "00000-0-other.parquet",
+        place / "copy" / "data" / "00000-0-other.parquet",
+    ]
+    own = [
+        place / "data" / "00000-0-own.parquet",
+        shared / str(life.metadata().table_uuid) / "epoch-00000001" / "y.parquet",
+    ]
     with life.foreign().transaction() as change:
         change.set_properties({"write.data.path": f"file://{shared}"})
     for path in (*names, *own):
@@ -428,7 +437,7 @@ def test_files_elsewhere_stay(life: Life, tmp_path: Path) -> None:
     life.foreign().add_files([f"file://{path}" for path in (*names, *own)])
     drop_rows(life)
     removed = life.expire()
-    assert removed.outside == 2
+    assert removed.outside == len(names)
     assert all(path.exists() for path in names)
     assert not any(path.exists() for path in own)
 
