@@ -42,7 +42,7 @@ from tabletopic_kernel.table.snapshot import TopicTable, summary
 _LOG = logging.getLogger(__name__)
 _POOL = "compaction"  # of Spark's scheduler: all topics of a host share it
 _LOOK_MS = 60_000  # between two looks at the files of a table
-_TRIES = 3  # rounds for somebody who asked, while others change the table
+_TRIES = 3  # of a round that others overtake, or whose groups cannot be rewritten
 # Records of a batch by which the topic is not behind: its worker began it as its interval was over.
 _CALM_RECORDS = 200_000
 
@@ -75,6 +75,7 @@ class _Round:
     groups: deque[Group] | None = None
     delete_files: frozenset[str] = frozenset()
     tries: int = 0
+    error: str | None = None  # of a group that could not be rewritten
     event: dict[str, Any] = field(default_factory=dict)
 
     def count(self, batch: StagedBatch) -> None:
@@ -158,7 +159,7 @@ class Compactions:
         elif one.groups:
             work = partial(self._rewrite, owner, one.groups.popleft(), one.delete_files, owner.ledger.epoch)
         else:
-            self._end(None)
+            self._end(one.error)
             return
         self._busy = True
         self._services.allowance.take()
@@ -246,7 +247,9 @@ class Compactions:
             self._busy = False
             return None
         if done.error is not None:
-            self._end(done.error)
+            one.error, one.tries, self._busy = one.error or done.error, one.tries + 1, False
+            if one.groups is None or one.tries >= _TRIES:  # else it may be that group's files alone
+                self._end(one.error)
             return None
         if (plan := done.plan) is not None:
             one.groups, one.delete_files = deque(plan.groups), plan.delete_files

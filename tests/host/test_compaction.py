@@ -340,6 +340,29 @@ def test_an_error_of_a_task_is_told_and_stops_nobody(
     assert (files(rig), coordinator.state) == ([10] * 4, State.RUNNING)
 
 
+def test_a_group_that_cannot_be_rewritten_does_not_keep_the_others(
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bad file would end all compaction of its table for ever."""
+    coordinator = with_files(rig)
+    bytes_of_two = 2 * max(task.file.file_size_in_bytes for task in rig.table.table.scan().plan_files())
+    monkeypatch.setattr(compaction, "_GROUP_BYTES", bytes_of_two)
+    run, calls = host_compaction.run_task, []
+
+    def fails(*args: Any) -> RewriteResult:
+        calls.append(args)
+        if len(calls) == 1:
+            raise RuntimeError("a bad file")
+        return run(*args)
+
+    monkeypatch.setattr(host_compaction, "run_task", fails)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert files(rig) == [10, 10, 20]
+    assert (outcome(rig).files_before, rig.rows(), coordinator.state) == (2, 40, State.RUNNING)
+    assert "a bad file" in (outcome(rig).error or "")
+
+
 def test_rows_wait_for_their_own_commit(rig: Rig, threads: Threads) -> None:
     """Of rows before, a compaction, and rows after, each is a snapshot of its own, in that order."""
     coordinator = with_files(rig)
