@@ -71,7 +71,9 @@ class Jupyter:
         """Its children that are ours, by what they do."""
         found = {}
         for one in psutil.Process(self.process.pid).children():
-            words = one.cmdline()
+            words: list[str] = []
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended since
+                words = one.cmdline()
             for name in ("serve", "tabletopic_kernel.faces.live_dashboard"):
                 if name in words:
                     found[name.rsplit(".", 1)[-1]] = one
