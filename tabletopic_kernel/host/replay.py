@@ -22,15 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, LessThanOrEqual
-from pyiceberg.expressions.parser import parse
-from pyiceberg.expressions.visitors import bind
 from pyiceberg.table import FileScanTask
-from pyparsing.exceptions import ParseException
 
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.model.dead_letter import SCHEMA
-from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
@@ -38,6 +35,7 @@ from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
 from tabletopic_kernel.pipeline.write import Refusals
+from tabletopic_kernel.table.conditions import read_condition
 
 # Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.
 _ROUND_LETTERS = 50_000
@@ -60,19 +58,12 @@ def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
         UsageError: ``where`` is no condition on the columns of a dead-letter table.
     """
     then = LessThanOrEqual(term="at", value=asked_ms * 1000)
-    if where is None or not where.strip():
-        return then
-    try:
-        condition = parse(where)
-        bind(SCHEMA, condition, case_sensitive=True)
-    except (ParseException, ValueError, TypeError) as error:
-        # What the parser expected there is pages of grammar.
-        position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
-        raise UsageError(
-            f"cannot read --where {where!r}: {position}. Write conditions on the dead letters' columns, for "
-            "example reason = 'unknown_schema' and offset >= 100"
-        ) from error
-    return And(condition, then)
+    how = (
+        "Write conditions on the dead letters' columns, for example reason = 'unknown_schema' and "
+        "offset >= 100"
+    )
+    condition = read_condition(where, SCHEMA, how)
+    return then if condition is None else And(condition, then)
 
 
 class Replay:

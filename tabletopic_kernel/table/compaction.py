@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.parser import parse
-from pyiceberg.expressions.visitors import bind
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
@@ -29,12 +27,12 @@ from pyiceberg.table.delete_file_index import PATH_FIELD_ID
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
-from pyparsing.exceptions import ParseException
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
-from tabletopic_kernel.model.errors import OutdatedError, UsageError
+from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.table.conditions import read_condition
 
 MIN_FILES = 32  # small files of a partition and a tier that are due to be put together
 _TIER = 8  # how much larger the files of a tier are than those of the tier below
@@ -86,23 +84,11 @@ class CompactionPlan:
 
 
 def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:
-    """A condition on the columns of a table; None for none.
-
-    Raises:
-        UsageError: it cannot be read, or names other columns.
-    """
-    if where is None or not where.strip():
-        return None
-    try:
-        condition = parse(where)
-        bind(schema, condition, case_sensitive=True)
-    except (ParseException, ValueError, TypeError) as error:
-        position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
-        raise UsageError(
-            f"cannot read --where {where!r}: {position}. Write conditions on the columns of the table, for "
-            "example event_time >= '2026-01-01T00:00:00+00:00'"
-        ) from error
-    return condition
+    """A condition on the columns of a table; None for none. Raises as ``read_condition``."""
+    how = (
+        "Write conditions on the columns of the table, for example event_time >= '2026-01-01T00:00:00+00:00'"
+    )
+    return read_condition(where, schema, how)
 
 
 def plan_compaction(

@@ -242,11 +242,15 @@ class Workbench(Clients):
         from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
 
         asked = self.ask_for_replay(topic, where)
-        deadline = time.monotonic() + timeout_s
-        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+        for event in self._events_within(timeout_s, topic, asked.asked_ms):
             if isinstance(event, Replayed) and event.replay_id == asked.id:
                 return event
         return None
+
+    def _events_within(self, timeout_s: float, topic: str, since_ms: int) -> Iterator[ControlEvent]:
+        """What a host tells of a request that was made then, until the time is over."""
+        deadline = time.monotonic() + timeout_s
+        return self.events(topic, since_ms, lambda: time.monotonic() < deadline)
 
     def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayRequest:
         """Ask for a replay and do not wait: a ``Replayed`` event with the wish's ``id`` tells its outcome.
@@ -288,8 +292,7 @@ class Workbench(Clients):
         from tabletopic_kernel.model.progress.events import Compacted  # noqa: PLC0415
 
         asked = self.ask_for_compaction(topic, where)
-        deadline = time.monotonic() + timeout_s
-        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+        for event in self._events_within(timeout_s, topic, asked.asked_ms):
             if isinstance(event, Compacted) and event.request_id == asked.id:
                 return event
         return None
@@ -341,9 +344,8 @@ class Workbench(Clients):
         from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved  # noqa: PLC0415
 
         asked = self.ask_for_maintenance(topic, "expire", orphans=orphans)
-        deadline = time.monotonic() + timeout_s
         told: list[Expired | OrphansRemoved] = []
-        for event in self.events(topic, asked.asked_ms, lambda: time.monotonic() < deadline):
+        for event in self._events_within(timeout_s, topic, asked.asked_ms):
             if isinstance(event, Expired | OrphansRemoved) and event.request_id == asked.id:
                 told.append(event)
                 is_own = isinstance(event, Expired) and not event.dead_letters

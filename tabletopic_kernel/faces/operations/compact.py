@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.faces.operations import answers
 from tabletopic_kernel.faces.operations.operation import (
-    CLI,
     JSON,
-    MAGIC,
     REST,
     TOPIC,
     TYPED,
@@ -21,6 +19,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
+    wait_for_outcome,
 )
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -119,23 +118,7 @@ OPERATIONS = (
             TOPIC,
             _WHERE,
             Argument("dry_run", "Report which files would be; change nothing", Kind.FLAG, False),
-            Argument(
-                "timeout",
-                "How long to wait for the outcome, e.g. 30s",
-                Kind.SECONDS,
-                "10m",
-                ("--timeout", "--wait"),
-                metavar="DURATION",
-                faces=CLI,
-            ),
-            Argument(
-                "timeout",
-                "Give up after this long  (10m)",
-                Kind.SECONDS,
-                "10m",
-                metavar="DURATION",
-                faces=MAGIC,
-            ),
+            *wait_for_outcome("10m"),
             JSON,
         ),
         changes=True,

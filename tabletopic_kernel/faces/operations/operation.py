@@ -201,6 +201,21 @@ ANY_TOPIC = Argument(
 JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI)
 
 
+def wait_for_outcome(default: str) -> tuple[Argument, Argument]:
+    """How long who asked a host for something waits for its event: ``--wait`` in a shell."""
+    typed = Argument(
+        "timeout",
+        "How long to wait for the outcome, e.g. 30s",
+        Kind.SECONDS,
+        default,
+        ("--wait",),
+        metavar="DURATION",
+        faces=CLI,
+    )
+    help_text = f"Give up after this long  ({default})"
+    return typed, Argument("timeout", help_text, Kind.SECONDS, default, metavar="DURATION", faces=MAGIC)
+
+
 def limit(default: int, noun: str) -> tuple[Argument, Argument]:
     """How many of the newest: ``-n`` where people type, ``limit`` in a query of REST."""
     typed = Argument("limit", f"How many {noun}", Kind.NUMBER, default, ("-n",), metavar="N", least=1)

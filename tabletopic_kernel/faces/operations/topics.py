@@ -24,6 +24,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
+    wait_for_outcome,
 )
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
@@ -328,23 +329,7 @@ REPLAY = (
             TOPIC,
             _WHERE,
             Argument("dry_run", "Report what would happen; change nothing", Kind.FLAG, False),
-            Argument(
-                "timeout",
-                "How long to wait for the outcome, e.g. 30s",
-                Kind.SECONDS,
-                "2m",
-                ("--wait",),
-                metavar="DURATION",
-                faces=CLI,
-            ),
-            Argument(
-                "timeout",
-                "Give up after this long  (5m)",
-                Kind.SECONDS,
-                "5m",
-                metavar="DURATION",
-                faces=MAGIC,
-            ),
+            *wait_for_outcome("5m"),
             JSON,
         ),
         changes=True,

@@ -20,7 +20,7 @@ def outcome(**more: Any) -> Compacted:
 def test_it_tells_what_became_of_the_files(run: Callable[..., Any], fake: Any) -> None:
     """Before and after; the condition and the patience are handed on."""
     fake.told = [outcome()]
-    ended = run("compact", "clicks", "--where", "a > 7", "--timeout", "3s")
+    ended = run("compact", "clicks", "--where", "a > 7", "--wait", "3s")
     assert ended.code == 0
     assert "40 files became 2: 1,000 rows" in ended.out
     assert fake.asked[-1] == ("compact", ("clicks", "a > 7", 3.0))
@@ -56,6 +56,6 @@ def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any)
     assert ended.code == 1
     assert "the catalog does not answer (40 files had become 2 before)" in ended.err
     fake.told = []
-    ended = run("compact", "clicks", "--timeout", "0")
+    ended = run("compact", "clicks", "--wait", "0")
     assert ended.code == 1
     assert "still runs" in ended.err

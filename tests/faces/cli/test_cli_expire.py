@@ -19,7 +19,7 @@ def test_it_tells_what_went(run: Callable[..., Any], fake: Any) -> None:
     """Of each table, and of orphans; what was asked for and the patience are handed on."""
     orphans = OrphansRemoved(topic="clicks", at_ms=1, request_id="r", files=3, bytes=5_000)
     fake.told = [outcome(dead_letters=True, snapshots=1), outcome(), orphans]
-    ended = run("expire", "clicks", "--orphans", "--timeout", "3s")
+    ended = run("expire", "clicks", "--orphans", "--wait", "3s")
     assert ended.code == 0
     assert "1 snapshots of the dead-letter table" in ended.out
     assert "700 snapshots, 20 are kept; removed 1,400 files, 3.8 MiB" in ended.out
@@ -57,6 +57,6 @@ def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any)
     assert ended.code == 1
     assert "another writer was first" in ended.err
     fake.told = []
-    ended = run("expire", "clicks", "--timeout", "0")
+    ended = run("expire", "clicks", "--wait", "0")
     assert ended.code == 1
     assert "still runs" in ended.err

@@ -1,0 +1,29 @@
+"""Conditions on the columns of a table as people write them, in the language of PyIceberg's expressions."""
+
+from __future__ import annotations
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.schema import Schema
+from pyparsing.exceptions import ParseException
+
+from tabletopic_kernel.model.errors import UsageError
+
+
+def read_condition(where: str | None, schema: Schema, how: str) -> BooleanExpression | None:
+    """The condition that ``where`` states; None for none. ``how``: what an error says to write instead.
+
+    Raises:
+        UsageError: it cannot be read, or names other columns.
+    """
+    if where is None or not where.strip():
+        return None
+    try:
+        condition = parse(where)
+        bind(schema, condition, case_sensitive=True)
+    except (ParseException, ValueError, TypeError) as error:
+        # What the parser expected there is pages of grammar.
+        position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
+        raise UsageError(f"cannot read --where {where!r}: {position}. {how}") from error
+    return condition
