@@ -156,7 +156,7 @@ def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
     if isinstance(event, OrphansRemoved):
         return f"removed {removed} that no snapshot needs{ended}"
     of = " of the dead-letter table" if event.dead_letters else ""
-    return f"{event.snapshots:,} snapshots{of}, {event.kept:,} are kept; removed {removed}{ended}"
+    return f"{event.snapshots:,} snapshots{of} expired, {event.kept:,} are kept; removed {removed}{ended}"
 
 
 def _counts(counts: dict[str, int]) -> str:

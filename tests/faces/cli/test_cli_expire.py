@@ -22,7 +22,7 @@ def test_it_tells_what_went(run: Callable[..., Any], fake: Any) -> None:
     ended = run("expire", "clicks", "--orphans", "--wait", "3s")
     assert ended.code == 0
     assert "1 snapshots of the dead-letter table" in ended.out
-    assert "700 snapshots, 20 are kept; removed 1,400 files, 3.8 MiB" in ended.out
+    assert "700 snapshots expired, 20 are kept; removed 1,400 files, 3.8 MiB" in ended.out
     assert "3 files, 4.9 KiB that no snapshot needs" in ended.out
     assert fake.asked[-1] == ("expire", ("clicks", True, 3.0))
 
