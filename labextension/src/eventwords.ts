@@ -62,7 +62,9 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
       return replayedText(event, trans);
     case 'Compacted':
       return withError(
-        trans.__('%1 files are %2 now', count(event.files_before), count(event.files)),
+        event.files_before === 0
+          ? trans.__('no small files to put together')
+          : trans.__('%1 files are %2 now', count(event.files_before), count(event.files)),
         event.error
       );
     case 'Expired':

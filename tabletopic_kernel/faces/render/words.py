@@ -146,6 +146,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
 
 def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
     ended = f"; ended early: {event.error}" if event.error else ""
+    if isinstance(event, Compacted) and not event.files_before:
+        return event.error or "no small files to put together"
     if isinstance(event, Compacted):
         sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
         return (

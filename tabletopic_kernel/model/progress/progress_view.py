@@ -289,7 +289,8 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
                 topic, event, event.error or f"{event.rows:,} letters are rows now, {stayed:,} stay letters"
             )
         case events.Compacted():
-            _note(topic, event, event.error or f"{event.files_before:,} files are {event.files:,} now")
+            done = f"{event.files_before:,} files are {event.files:,} now"
+            _note(topic, event, event.error or (done if event.files_before else "no small files"))
         case events.Expired() | events.OrphansRemoved():
             _note(topic, event, event.error or f"{event.files:,} files removed")
         case events.GapDetected():
