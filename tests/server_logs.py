@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -32,11 +33,22 @@ def _told(arguments: dict[str, object]) -> Iterator[str]:
     for name in _FIXTURES:
         stack = arguments.get(name)
         if isinstance(stack, StackInfo):
-            lives = {one: psutil.pid_exists(pid) for one, pid in stack.pids.items()}
+            lives = {one: _state(pid) for one, pid in stack.pids.items()}
             free = psutil.virtual_memory().available >> 20
-            told = [f"{name}: alive {lives}, {free} MiB free, {_oom_kills()} processes killed for memory"]
+            told = [f"{name}: {lives}, {free} MiB free, {_oom_kills()} processes killed for memory"]
             logs = sorted(Path(stack.state_dir, "logs").glob("*"))
             yield "\n".join(told + [f"--- {log.name}\n{tail(log, _LINES)}" for log in logs if log.is_file()])
+
+
+def _state(pid: int) -> str:
+    """How a server is, and how it ended where that can still be asked: nobody has taken its exit yet."""
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # another process started it
+        ended = None
+    if ended is not None:
+        return f"{pid} ended, {'exit code' if ended.si_code == os.CLD_EXITED else 'signal'} {ended.si_status}"
+    return f"{pid} {psutil.Process(pid).status()}" if psutil.pid_exists(pid) else f"{pid} gone"
 
 
 def _oom_kills() -> str:
