@@ -22,6 +22,7 @@ from tabletopic_kernel.drill.own_topic import CopyStream, OwnTopic, judge_copies
 from tabletopic_kernel.drill.streams import PLANS, Stream
 from tabletopic_kernel.drill.tables import Sampler
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
+from tabletopic_kernel.local import processes
 from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
@@ -244,12 +245,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 def signal_tree(pid: int, number: signal.Signals) -> int:
     """Send a signal to a process and all below it; to how many."""
-    sent = 0
-    for process in tree(pid):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(number)
-            sent += 1
-    return sent
+    return sum(processes.send(process, number) for process in tree(pid))
 
 
 def java_of(host: HostProcess) -> list[psutil.Process]:

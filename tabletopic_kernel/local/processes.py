@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -112,6 +113,19 @@ def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
     return found
 
 
+def send(process: psutil.Process, number: int) -> bool:
+    """Send a signal to a process that may have ended; whether it was there.
+
+    Once psutil has seen that a process is gone, it no longer looks whether another has the pid by now, and
+    would signal that one. Raises psutil.AccessDenied.
+    """
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.is_running():
+            process.send_signal(number)
+            return True
+    return False
+
+
 def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
     """Ask each to end, wait for all together, kill what is left after ``timeout_s``.
 
@@ -125,8 +139,7 @@ def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
             handles.append(handle)
     left = _wait_for(handles, timeout_s)
     for handle in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            handle.kill()
+        send(handle, signal.SIGKILL)
     _wait_for(left, 10)
     _reap()
 
@@ -240,7 +253,7 @@ class ProcessTree:
         for process in late:
             with contextlib.suppress(psutil.Error):
                 names.append(f"{process.name()} ({process.pid})")
-                process.kill()
+                send(process, signal.SIGKILL)
         psutil.wait_procs(late, timeout=5)
         return names
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,6 +60,20 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
 def test_stopping_what_is_gone_is_no_error(tmp_path: Path) -> None:
     """Between the look and the signal a process may end by itself."""
     processes.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
+
+
+def test_a_process_that_is_gone_gets_no_signal_in_the_name_of_its_pid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """psutil sends one where it has seen that the process it knew is gone."""
+    child = subprocess.Popen(["true"])
+    process = psutil.Process(child.pid)
+    child.wait()
+    assert not process.is_running()
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    assert not processes.send(process, signal.SIGKILL)
+    assert sent == []
 
 
 def test_a_process_is_in_a_session_of_its_own(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from tabletopic_kernel.local.processes import send
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -102,13 +103,13 @@ class HostProcess:
         frozen: set[psutil.Process] = set()
         while new := self._look() - frozen:  # a process that was about to start another one
             for process in new:
-                _send(process, signal.SIGSTOP)
+                send(process, signal.SIGSTOP)
             frozen |= new
 
     def thaw(self) -> None:
         """SIGCONT: it goes on where it was."""
         for process in self._tree:
-            _send(process, signal.SIGCONT)
+            send(process, signal.SIGCONT)
 
     def left(self) -> list[str]:
         """What still runs of this host: children that outlived it."""
@@ -117,7 +118,7 @@ class HostProcess:
     def end(self) -> None:
         """Leave nothing of it, however it is."""
         for process in self._look():
-            _send(process, signal.SIGKILL)
+            send(process, signal.SIGKILL)
         self._process.wait()
 
     def last_words(self) -> str:
@@ -185,11 +186,6 @@ class Hosts:
         """Leave none."""
         for host in self.everyone:
             host.end()
-
-
-def _send(process: psutil.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(number)
 
 
 def _runs(process: psutil.Process) -> bool:
