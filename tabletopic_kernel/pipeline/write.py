@@ -3,9 +3,6 @@
 Data files are split by partition, written as Parquet and described. PyIceberg's Parquet writer does the work
 (compression, row groups, column metrics); its projection onto the table's schema is left out, because it
 turns null lists of structs into empty ones.
-
-Longer than other modules, as all that makes a data file, be its rows new, refused or put together, is to be
-read in one place.
 """
 
 from __future__ import annotations
@@ -18,11 +15,9 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -34,6 +29,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.pipeline.conform import conform
+from tabletopic_kernel.pipeline.divide import Partition, divided
 
 
 def epochs_root(metadata: TableMetadata) -> str:
@@ -105,7 +101,7 @@ class DataFileWriter:
             RetryableError: the storage did not take it.
         """
         try:
-            return [self._write_file((part,), key) for key, part in self._partitions(table)]
+            return [self._write_file((part,), key) for key, part in self._divided(table)]
         except OSError as error:
             found = sort_error(error, STORAGE)
             why = found.reason if found else plain(error)
@@ -131,11 +127,14 @@ class DataFileWriter:
 
         return self._write_file(of_one_partition(), key)
 
-    def _only(self, table: pa.Table) -> tuple[PartitionKey | None, pa.Table]:
-        (found,) = self._partitions(table)
+    def _only(self, table: pa.Table) -> tuple[Partition | None, pa.Table]:
+        (found,) = self._divided(table)
         return found
 
-    def _write_file(self, parts: Iterable[pa.Table], key: PartitionKey | None) -> DataFile:
+    def _divided(self, table: pa.Table) -> Iterator[tuple[Partition | None, pa.Table]]:
+        return divided(table, self.metadata.spec(), self.schema)
+
+    def _write_file(self, parts: Iterable[pa.Table], key: Partition | None) -> DataFile:
         model = FileFormatFactory.get(FileFormat.PARQUET)
         locations = load_location_provider(self.metadata.location, self.metadata.properties)
         path = locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
@@ -157,55 +156,6 @@ class DataFileWriter:
         )
         file.spec_id = self.spec_id  # from_args leaves it out, and so does pickle
         return file
-
-    def _partitions(self, table: pa.Table) -> Iterator[tuple[PartitionKey | None, pa.Table]]:
-        """The rows of each partition: one sort by partition values, then slices."""
-        spec = self.metadata.spec()
-        if spec.is_unpartitioned():
-            yield None, table
-            return
-        names = [str(position) for position in range(len(spec.fields))]
-        keys = pa.table(
-            [
-                field.transform.pyarrow_transform(self.schema.find_field(field.source_id).field_type)(
-                    _column(table, self.schema.find_column_name(field.source_id) or "")
-                )
-                for field in spec.fields
-            ],
-            names=names,
-        )
-        distinct = keys.group_by(names, use_threads=False).aggregate([])
-        if len(distinct) == 1:
-            slices = [(0, len(table))]
-            ordered, ordered_keys = table, keys
-        else:
-            order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
-            ordered, ordered_keys = table.take(order), keys.take(order)
-            slices = _runs(ordered_keys)
-        for start, stop in slices:
-            values = [
-                PartitionFieldValue(field=field, value=ordered_keys[name][start].as_py())
-                for field, name in zip(spec.fields, names, strict=True)
-            ]
-            key = PartitionKey(field_values=values, partition_spec=spec, schema=self.schema)
-            yield key, ordered.slice(start, stop - start)
-
-
-def _column(table: pa.Table, path: str) -> pa.ChunkedArray:
-    head, *rest = path.split(".")
-    column = table[head]
-    return pc.struct_field(column, rest) if rest else column
-
-
-def _runs(keys: pa.Table) -> list[tuple[int, int]]:
-    """Start and stop of every run of equal rows in a sorted table."""
-    changed = np.zeros(len(keys), dtype=bool)
-    changed[0] = True
-    for column in keys.columns:
-        codes = column.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
-        changed[1:] |= codes[1:] != codes[:-1]
-    starts = np.flatnonzero(changed).tolist()
-    return list(zip(starts, [*starts[1:], len(keys)], strict=True))
 
 
 # Arrow bytes held before a file is written: bounds the memory of a task whatever the batch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -41,97 +41,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
-from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.plan import Replaced
-from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, SmallFile, read_result
-from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
-from tabletopic_kernel.table.compaction import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.pipeline.write import REWRITTEN
 from tabletopic_kernel.table.snapshot import TopicTable, summary
-from tests.table.samples import IDENTIFIER, TOPIC
-
-Rows = dict[str, Sequence[Any]]
-LEDGER = Ledger(TOPIC, "cluster", "topic-id", {0: 0}, 1, "claim")
-
-
-class Lake:
-    """A table topic's table, its ledger, and who appends to it."""
-
-    def __init__(self, catalog: Catalog, schema: Schema, by: tuple[str, ...] = (), **settings: Any) -> None:
-        self.catalog = catalog
-        spec = partition_spec(by, schema) if by else PartitionSpec()
-        options = TopicSettings(partition_by=by, **settings)
-        self.topic = TopicTable.create(catalog, IDENTIFIER, schema, spec, TOPIC, options)
-        self.topic.claim(LEDGER, None)
-        self.ledger = LEDGER
-
-    @property
-    def table(self) -> Table:
-        """As it is now."""
-        return self.catalog.load_table(IDENTIFIER)
-
-    def append(self, rows: Rows) -> None:
-        """A commit of the topic with these rows."""
-        self.topic.reload()
-        count = len(next(iter(rows.values())))
-        plan = self.topic.plan()
-        writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
-        target = file_schema(writer.schema)
-        columns = {name: pa.array(values, target.field(name).type) for name, values in rows.items()}
-        files = writer.write(pa.Table.from_batches([conform(columns, count, target)]))
-        end = self.ledger.next_offsets[0] + count
-        after = self.ledger.advanced(
-            StagedOffsets({0: self.ledger.next_offsets[0]}, {0: end}), str(uuid.uuid4())
-        )
-        self.topic.commit(files, self.ledger, after)
-        self.ledger = after
-
-    def plan(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
-        """What would be put together."""
-        table = self.table
-        return plan_compaction(table, where=rows_where(where, table.schema()), due_only=due_only)
-
-    def rewrite(self, group: Group) -> RewriteResult:
-        """A group's rows in new files, as a task hands them over."""
-        files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
-        task = RewriteTask(self.topic.plan(), 1, files, group.files[0].partition)
-        (batch,) = task(iter(()))
-        return read_result(batch["result"][0].as_py())
-
-    def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
-        """Let them take the place of the group."""
-        old = tuple(file for file in group.files if file.file_path in set(made.replaced))
-        after = replace(self.ledger, commit_id=str(uuid.uuid4()))
-        self.topic.commit(made.files, self.ledger, after, replaced=Replaced(old, delete_files))
-        self.ledger = after
-
-    def compact(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
-        """All of it."""
-        plan = self.plan(where, due_only=due_only)
-        for group in plan.groups:
-            self.commit(group, self.rewrite(group), plan.delete_files)
-        return plan
-
-    def files(self) -> list[DataFile]:
-        """Of the head."""
-        return [task.file for task in self.table.scan().plan_files()]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Of the head."""
-        return sorted(self.table.scan().to_arrow().to_pylist(), key=str)
-
-    def raw(self) -> list[dict[str, Any]]:
-        """Of the head, as they lie in the files; PyIceberg makes empty lists of null ones."""
-        found = [row for file in self.files() for row in _read(file.file_path).to_pylist()]
-        return sorted(found, key=str)
-
-
-def _read(path: str) -> pa.Table:
-    return pq.ParquetFile(path.removeprefix("file://")).read()
-
+from tests.table.lake import Lake, Rows, read_file
 
 ALL = Schema(
     NestedField(1, "n", IntegerType(), required=True),
@@ -236,7 +150,7 @@ def test_rows_stand_in_the_order_of_their_commits(catalog: Catalog) -> None:
     for at in range(6):
         lake.append({"a": [2 * at, 2 * at + 1]})
     lake.compact()
-    assert _read(lake.files()[0].file_path)["a"].to_pylist() == list(range(12))
+    assert read_file(lake.files()[0].file_path)["a"].to_pylist() == list(range(12))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +217,7 @@ def test_versions_of_the_schema_are_put_together_apart(catalog: Catalog) -> None
     lake.compact()
     assert lake.rows() == before
     assert sorted(file.record_count for file in lake.files()) == [2, 2, 2]
-    names = sorted(tuple(_read(file.file_path).schema.names) for file in lake.files())
+    names = sorted(tuple(read_file(file.file_path).schema.names) for file in lake.files())
     assert names == [("a", "new"), ("a", "new", "c"), ("a", "old")]
 
 

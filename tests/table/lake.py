@@ -1,0 +1,110 @@
+"""A table topic's table with partitions and rows of the test's own choice, and its compactions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, SmallFile, read_result
+from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.compaction import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.snapshot import TopicTable
+from tests.table.samples import IDENTIFIER, TOPIC
+
+Rows = Mapping[str, Sequence[Any] | pa.Array]
+LEDGER = Ledger(TOPIC, "cluster", "topic-id", {0: 0}, 1, "claim")
+
+
+class Lake:
+    """A table topic's table, its ledger, and who appends to it."""
+
+    def __init__(self, catalog: Catalog, schema: Schema, by: tuple[str, ...] = (), **settings: Any) -> None:
+        self.catalog = catalog
+        spec = partition_spec(by, schema) if by else PartitionSpec()
+        options = TopicSettings(partition_by=by, **settings)
+        self.topic = TopicTable.create(catalog, IDENTIFIER, schema, spec, TOPIC, options)
+        self.topic.claim(LEDGER, None)
+        self.ledger = LEDGER
+
+    @property
+    def table(self) -> Table:
+        """As it is now."""
+        return self.catalog.load_table(IDENTIFIER)
+
+    def append(self, rows: Rows) -> None:
+        """A commit of the topic with these rows."""
+        self.topic.reload()
+        count = len(next(iter(rows.values())))
+        plan = self.topic.plan()
+        writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
+        target = file_schema(writer.schema)
+        columns = {
+            name: values if isinstance(values, pa.Array) else pa.array(values, target.field(name).type)
+            for name, values in rows.items()
+        }
+        files = writer.write(pa.Table.from_batches([conform(columns, count, target)]))
+        end = self.ledger.next_offsets[0] + count
+        after = self.ledger.advanced(
+            StagedOffsets({0: self.ledger.next_offsets[0]}, {0: end}), str(uuid.uuid4())
+        )
+        self.topic.commit(files, self.ledger, after)
+        self.ledger = after
+
+    def plan(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
+        """What would be put together."""
+        table = self.table
+        return plan_compaction(table, where=rows_where(where, table.schema()), due_only=due_only)
+
+    def rewrite(self, group: Group) -> RewriteResult:
+        """A group's rows in new files, as a task hands them over."""
+        files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
+        task = RewriteTask(self.topic.plan(), 1, files, group.files[0].partition)
+        (batch,) = task(iter(()))
+        return read_result(batch["result"][0].as_py())
+
+    def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
+        """Let them take the place of the group."""
+        old = tuple(file for file in group.files if file.file_path in set(made.replaced))
+        after = replace(self.ledger, commit_id=str(uuid.uuid4()))
+        self.topic.commit(made.files, self.ledger, after, replaced=Replaced(old, delete_files))
+        self.ledger = after
+
+    def compact(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
+        """All of it."""
+        plan = self.plan(where, due_only=due_only)
+        for group in plan.groups:
+            self.commit(group, self.rewrite(group), plan.delete_files)
+        return plan
+
+    def files(self) -> list[DataFile]:
+        """Of the head."""
+        return [task.file for task in self.table.scan().plan_files()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Of the head."""
+        return sorted(self.table.scan().to_arrow().to_pylist(), key=str)
+
+    def raw(self) -> list[dict[str, Any]]:
+        """Of the head, as they lie in the files; PyIceberg makes empty lists of null ones."""
+        found = [row for file in self.files() for row in read_file(file.file_path).to_pylist()]
+        return sorted(found, key=str)
+
+
+def read_file(path: str) -> pa.Table:
+    """All that is in a data file."""
+    return pq.ParquetFile(path.removeprefix("file://")).read()
