@@ -63,8 +63,14 @@ class _Topic:
     commit_asked_ms: int = 0
     replay_id: str | None = None
     maintenance_id: str | None = None
+    run: str = "on"  # or paused, as last ordered
     reported: State | None = None
     reopen: DesiredTopic | None = None
+
+    @property
+    def requests(self) -> tuple[int, str | None, str | None]:
+        """What was acted on last."""
+        return self.commit_asked_ms, self.replay_id, self.maintenance_id
 
 
 class Host:
@@ -328,36 +334,46 @@ class Host:
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
         if topic is None or running is None:
-            self._open(name, partition, desired)
+            # Old requests are not repeated.
+            replay_id = desired.replay.id if desired.replay else None
+            maintenance_id = desired.maintenance.id if desired.maintenance else None
+            known = _Topic(partition, None, desired.commit_asked_ms, replay_id, maintenance_id)
+            self._open(name, known, desired)
         elif running.settings != desired.settings or running.has_died:
             self._close_all([name])
-            self._keep(name, _Topic(partition, reopen=desired))
-        elif desired.commit_asked_ms > topic.commit_asked_ms:
-            # No more than that: it must not resume a topic that failed.
+            self._keep(name, replace(topic, coordinator=None, reopen=desired))
+        elif not self._carry_out(desired, topic, running) or desired.run != topic.run:
+            # A request alone must not resume a topic that failed.
+            topic.run = desired.run
+            running.order(Event.PAUSE if desired.run == "paused" else Event.RESUME)
+
+    @staticmethod
+    def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
+        """Hand over all requests that are new, as a message may have several; whether there was one."""
+        before = topic.requests
+        if desired.commit_asked_ms > topic.commit_asked_ms:
             topic.commit_asked_ms = desired.commit_asked_ms
             running.commit_now()
-        elif desired.replay is not None and desired.replay.id != topic.replay_id:
+        if desired.replay is not None and desired.replay.id != topic.replay_id:
             topic.replay_id = desired.replay.id
             running.replay(desired.replay)
-        elif desired.maintenance is not None and desired.maintenance.id != topic.maintenance_id:
+        if desired.maintenance is not None and desired.maintenance.id != topic.maintenance_id:
             topic.maintenance_id = desired.maintenance.id
             running.maintain(desired.maintenance)
-        else:
-            running.order(Event.PAUSE if desired.run == "paused" else Event.RESUME)
+        return topic.requests != before
 
     def _open_again(self) -> None:
         """Closing may have taken so long that the topic is another host's; only a poll notices."""
         for name, topic in list(self._topics.items()):
             if topic.reopen is not None:
-                self._open(name, topic.partition, topic.reopen)
+                self._open(name, topic, topic.reopen)
 
-    def _open(self, name: str, partition: int, desired: DesiredTopic) -> None:
+    def _open(self, name: str, known: _Topic, desired: DesiredTopic) -> None:
         coordinator = Coordinator(name, desired.settings, self._services)
-        # Old requests are not repeated.
-        replay_id = desired.replay.id if desired.replay else None
-        maintenance_id = desired.maintenance.id if desired.maintenance else None
-        self._keep(name, _Topic(partition, coordinator, desired.commit_asked_ms, replay_id, maintenance_id))
+        topic = replace(known, coordinator=coordinator, run=desired.run, reported=None, reopen=None)
+        self._keep(name, topic)
         coordinator.start(paused=desired.run == "paused")
+        self._carry_out(desired, topic, coordinator)
 
     def _keep(self, name: str, topic: _Topic) -> None:
         with self._lock:

@@ -15,8 +15,14 @@ from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.settings_topic import parse_desired
+from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
+from tabletopic_kernel.model.settings.sections import (
+    DesiredTopic,
+    MaintenanceRequest,
+    ReplayRequest,
+    TopicSettings,
+)
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3
@@ -27,10 +33,27 @@ class FakeCoordinator:
     """Takes long to close, and keeps whether its topic was this host's as it began."""
 
     began: list[tuple[int, bool]] = []  # noqa: RUF012 - reset by the fixture
+    orders: list[object] = []  # noqa: RUF012 - reset by the fixture
     has_died = False
 
     def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
         self.topic, self.settings, self._services = topic, settings, services
+
+    def order(self, event: Event) -> None:
+        """Keep it."""
+        FakeCoordinator.orders.append(event)
+
+    def commit_now(self) -> None:
+        """Keep it."""
+        FakeCoordinator.orders.append("commit")
+
+    def replay(self, request: ReplayRequest) -> None:
+        """Keep its id."""
+        FakeCoordinator.orders.append(request.id)
+
+    def maintain(self, request: MaintenanceRequest) -> None:
+        """Keep its id."""
+        FakeCoordinator.orders.append(request.id)
 
     def start(self, *, paused: bool) -> None:
         """Ask as a coordinator does that takes the table."""
@@ -122,6 +145,7 @@ class Consumer:
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """One that holds its partition."""
     monkeypatch.setattr(FakeCoordinator, "began", [])
+    monkeypatch.setattr(FakeCoordinator, "orders", [])
     monkeypatch.setattr(Clock, "now_s", 0.0)
     monkeypatch.setattr(module, "Coordinator", FakeCoordinator)
     monkeypatch.setattr(module, "time", Clock)
@@ -173,6 +197,49 @@ def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
     assert FakeCoordinator.began
     kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
     assert kept == {}
+
+
+_COMMIT: dict[str, Any] = {"commit_asked_ms": 7}
+_REPLAY: dict[str, Any] = {"replay": ReplayRequest(id="replay", asked_ms=7)}
+_COMPACT: dict[str, Any] = {"maintenance": MaintenanceRequest(id="compact", asked_ms=7, work="compact")}
+
+
+@pytest.mark.parametrize(
+    ("change", "orders"),
+    [
+        ({}, [Event.RESUME]),
+        ({"run": "paused"}, [Event.PAUSE]),
+        (_COMMIT, ["commit"]),
+        (_REPLAY, ["replay"]),
+        (_REPLAY | _COMPACT, ["replay", "compact"]),
+        (_COMMIT | _REPLAY | _COMPACT, ["commit", "replay", "compact"]),
+        (_COMMIT | _COMPACT | {"run": "paused"}, ["commit", "compact", Event.PAUSE]),
+    ],
+)
+def test_all_that_a_message_asks_for_is_done(
+    host: Host, change: dict[str, Any], orders: list[object]
+) -> None:
+    """Once, be it one request or several; and a request does not resume a topic that failed."""
+    _run(host, Message(DesiredTopic(topic="clicks")), Message(DesiredTopic(topic="clicks", **change)))
+    assert FakeCoordinator.orders == orders
+
+
+def test_requests_with_new_settings_are_carried_out(host: Host) -> None:
+    """By the run that takes them up; those that the run before has carried out are old."""
+    first = DesiredTopic(topic="clicks", **_REPLAY)
+    settings = TopicSettings(commit_interval_ms=2_000)
+    second = DesiredTopic(topic="clicks", settings=settings, **_REPLAY, **_COMPACT)
+    _run(host, Message(DesiredTopic(topic="clicks")), Message(first), Message(second), lambda: None)
+    assert [interval for interval, _ in FakeCoordinator.began] == [5_000, 2_000]
+    assert FakeCoordinator.orders == ["replay", "compact"]
+
+
+def test_a_request_is_carried_out_once(host: Host) -> None:
+    """Read again, or kept by a later message, it is an old one."""
+    asked = DesiredTopic(topic="clicks", **_REPLAY)
+    both = DesiredTopic(topic="clicks", **_REPLAY, **_COMPACT)
+    _run(host, Message(DesiredTopic(topic="clicks")), Message(asked), Message(both), Message(both))
+    assert FakeCoordinator.orders == ["replay", "compact", Event.RESUME]
 
 
 class AwayAtFirst(FakeBroker):
