@@ -9,6 +9,9 @@ SIDEBAR := tabletopic_kernel/labextension/package.json
 PYTHON ?=
 ARGS ?=
 
+# A shell may forbid caches of bytecode; then each of the hundreds of processes of a run compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo up down lab test test-servers check simulate bench drill lock clean
 .DEFAULT_GOAL := help
 

@@ -23,6 +23,11 @@ from tests.leftovers import (  # noqa: F401
     nothing_stays_of_a_test,
     temporary_files_of_the_run,
 )
+from tests.savings import (  # noqa: F401
+    catalogs_do_not_wait_for_the_disk,
+    extensions_are_verified_once,
+    pytest_collection_finish,
+)
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 # How long an example takes says more of the machine than of the code. A run says the same of the same code:

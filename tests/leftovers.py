@@ -56,6 +56,8 @@ _STATELESS = {
     "testrun_uid",
     "record_testsuite_property",
     "temporary_files_of_the_run",
+    "catalogs_do_not_wait_for_the_disk",
+    "extensions_are_verified_once",
     "nothing_stays",
     "nothing_stays_of_a_module",
     "nothing_stays_of_a_test",

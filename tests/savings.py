@@ -1,0 +1,50 @@
+"""What costs a run minutes and proves nothing: taken out here, for all tests of this process."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+
+def pytest_collection_finish() -> None:
+    """What collecting made stays until the end: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _without_sync(connection: Any, _: object) -> None:
+    """A catalog of a test need not outlive a power failure: SQLite waits for the disk at each commit."""
+    if type(connection).__module__.startswith("sqlite3"):
+        connection.execute("PRAGMA synchronous=OFF")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def catalogs_do_not_wait_for_the_disk() -> Iterator[None]:
+    """SQLite's, in this process; servers and hosts have their own."""
+    event.listen(Engine, "connect", _without_sync)
+    yield
+    event.remove(Engine, "connect", _without_sync)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def extensions_are_verified_once() -> Iterator[None]:
+    """DuckDB hashes 84 MB of extensions for each connection to a lake: in a run it does so for the first."""
+    real, lakes = duckdb.connect, itertools.count()
+
+    def connect(*args: Any, **more: Any) -> duckdb.DuckDBPyConnection:
+        config = more.get("config", {})
+        if config.get("temp_directory") and next(lakes):
+            more["config"] = {**config, "allow_unsigned_extensions": "true"}
+        return real(*args, **more)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(duckdb, "connect", connect)
+    yield
+    patch.undo()
