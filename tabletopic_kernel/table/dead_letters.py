@@ -22,7 +22,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
 from tabletopic_kernel.model.ledger import Ledger, Offsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
-from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -231,7 +231,8 @@ class DeadLetters:
     def _write(self, dead_letters: pa.Table, epoch: int) -> list[DataFile]:
         plan = self.plan()
         assert plan is not None
-        return DataFileWriter(plan.metadata, plan.io_properties, epoch).write(dead_letters)
+        writer = DataFileWriter(plan.metadata, plan.io_properties, epoch, suffix=REWRITTEN)
+        return writer.write(dead_letters)
 
     def _check(self, owned: Ledger) -> None:
         if self.epoch > owned.epoch:

@@ -31,9 +31,11 @@ _Places = set[tuple[int, int]]  # partition, offset
 def has_newest_rows(table: Table, kept: Snapshot) -> bool:
     """Whether the newest rows of ``kept`` are rows of the head; False also where nobody can tell.
 
-    A file that both have has its rows in both. Others are read, two numbers a row: rewritten rows keep their
-    ``_kafka_metadata``. Rows that the owner has put together are older than their file: that they are there
-    says nothing of the newest ones.
+    A file that both have from the same commit has its rows in both. Others are read, two numbers a row:
+    rewritten rows keep their ``_kafka_metadata``. Rows that somebody has put together, the owner or another
+    program, are older than their file: that they are there says nothing of the newest ones, which older
+    commits brought. So the commits of the kept snapshot are looked at from the newest on, until one that
+    brought new rows is whole.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -41,19 +43,19 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
     head = table.metadata.current_snapshot()
     assert head is not None
     with reachable("the storage", lent=lends_keys(table)):
-        there = {file.file_path: file for _, file in _files(table, head)}
+        there = {(number, file.file_path): file for number, file in _files(table, head)}
         before = sorted(_files(table, kept), key=lambda one: -one[0])
-        known = {file.file_path for _, file in before}
-        new = [file for path, file in there.items() if path not in known]
-        for _, group in groupby(before, key=lambda one: one[0]):
-            missing = [file for _, file in group if file.file_path not in there]
+        known = {(number, file.file_path) for number, file in before}
+        new = [file for key, file in there.items() if key not in known]
+        for number, group in groupby(before, key=lambda one: one[0]):
+            missing = [file for _, file in group if (number, file.file_path) not in there]
             if not missing:
                 return True
             column = _numbers(table)
             if column is None:
                 return False
             wanted = {place for places in _places(table, missing, column) for place in places}
-            is_new = bool(wanted) and not all(file.file_path.endswith(REWRITTEN) for file in missing)
+            is_new = bool(wanted) and any(_is_new(table, file) for file in missing)
             for places in _places(table, new, column) if wanted else ():
                 wanted -= places
                 if not wanted:
@@ -64,6 +66,12 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
                 return True
             # They were another program's rows, or older ones in a new file, and say nothing.
     return True
+
+
+def _is_new(table: Table, file: DataFile) -> bool:
+    """Whether an owner staged the file for new rows: others write none into a folder of an epoch."""
+    is_staged = f"/{table.metadata.table_uuid}/epoch-" in file.file_path
+    return is_staged and not file.file_path.endswith(REWRITTEN)
 
 
 def _files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, DataFile]]:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host.coordinator import Coordinator
@@ -24,6 +26,8 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, TablePlan
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.lineage import has_newest_rows
+from tabletopic_kernel.table.snapshot import summary
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.samples import answer_lost, never_arrived, refused
 
@@ -417,3 +421,31 @@ def _fresh_rig(monkeypatch: pytest.MonkeyPatch, factory: pytest.TempPathFactory)
         {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
     )
     yield made_rig(catalog, monkeypatch)
+
+
+def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
+    """After a rollback they are there and newer ones are not: their newest file proves nothing (I8)."""
+    coordinator = running(rig)
+    for start, bad in ((0, {1, 2}), (4, {7})):
+        stage(rig, coordinator, start, start + 4, bad)
+        commit(rig, coordinator)
+    owner = coordinator._owner
+    assert owner is not None
+    first = next(
+        one for one in rig.catalog.real.load_table(LETTERS).metadata.snapshots if _letters_in(one) == 2
+    )
+    letters = owner.dead_letters
+    (task,) = letters.tasks(EqualTo("offset", 1))
+    letters.replace([task.file], [letters.read(task, EqualTo("offset", 2))], owner.ledger, None)
+    assert dead_letters(rig) == [2, 7]
+    table = rig.catalog.real.load_table(LETTERS)
+    kept = table.metadata.current_snapshot()
+    assert kept is not None
+    assert has_newest_rows(table, kept)
+    table.manage_snapshots().set_current_snapshot(snapshot_id=first.snapshot_id).commit()
+    assert dead_letters(rig) == [1, 2]
+    assert not has_newest_rows(table.refresh(), kept)
+
+
+def _letters_in(snapshot: Snapshot) -> int:
+    return int(summary(snapshot).get("total-records", 0))

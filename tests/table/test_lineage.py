@@ -16,14 +16,14 @@ from pyiceberg.table import Table
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.errors import ActionNeededError
-from tabletopic_kernel.model.ledger import TAG, Ledger, StagedOffsets
+from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction import plan_compaction
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
 
 Act = Callable[[Table], object]
@@ -94,7 +94,7 @@ def _next_owner(catalog: Catalog, ledger: Ledger, acts: Sequence[Act]) -> None:
     found = TopicTable.load(catalog, IDENTIFIER, TOPIC)
     assert found is not None
     assert found.ledger == ledger
-    found.claim(ledger.claimed(2, "next owner"), ledger)
+    found.claim(ledger.claimed(ledger.epoch + 1, "next owner"), ledger)
     assert catalog.load_table(IDENTIFIER).metadata.refs[TAG]
 
 
@@ -192,3 +192,73 @@ def test_after_a_compaction_who_appends_or_rewrites_stops_nobody(
     table.reload()
     after = _puts_together(table, ledgers[-1])
     _next_owner(catalog, after, acts)
+
+
+def _rewrites_old_rows(table: Table) -> None:
+    """All but those of the newest commit, into one file."""
+    rows = table.scan(row_filter="a < 20").to_arrow()
+    table.overwrite(rows, overwrite_filter="a < 20")
+
+
+def _rolls_back_to(ledger: Ledger) -> Act:
+    """To the snapshot of a commit of ours."""
+
+    def act(table: Table) -> None:
+        (snapshot,) = [
+            one.snapshot_id
+            for one in table.metadata.snapshots
+            if summary(one).get(f"{PREFIX}commit-id") == ledger.commit_id
+        ]
+        table.manage_snapshots().set_current_snapshot(snapshot_id=snapshot).commit()
+
+    return act
+
+
+def _claims(table: TopicTable, ledger: Ledger) -> Ledger:
+    """Another owner's, after what others did: the tag keeps its snapshot then."""
+    table.reload()
+    after = ledger.claimed(2, "claim after a rewrite")
+    table.claim(after, ledger)
+    return after
+
+
+def _commits(table: TopicTable, ledger: Ledger) -> Ledger:
+    """A commit without rows of ours, as of records that ask for none."""
+    table.reload()
+    after = next_commit(ledger, StagedBatch(StagedOffsets({0: 30}, {0: 31}, {0: 1}), (), 0, 0.1))
+    table.commit((), ledger, after)
+    return after
+
+
+@pytest.mark.parametrize("ours", [_claims, _commits])
+@pytest.mark.parametrize("then", [_appends, _rewrites])
+def test_rows_that_others_rewrote_prove_nothing(
+    owned: tuple[TopicTable, list[Ledger]],
+    catalog: Catalog,
+    ours: Callable[[TopicTable, Ledger], Ledger],
+    then: Act,
+) -> None:
+    """The newest file of the kept ledger is another program's, of old rows; the newest rows are gone (I8)."""
+    table, ledgers = owned
+    _rewrites_old_rows(catalog.load_table(IDENTIFIER))
+    after = ours(table, ledgers[-1])
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        _next_owner(catalog, after, [_rolls_back_to(ledgers[2]), then, _expires])
+
+
+@pytest.mark.parametrize("ours", [_claims, _commits])
+@pytest.mark.parametrize(
+    "acts", [[_appends, _expires], [_rewrites, _expires], [_appends, _rewrites, _expires]]
+)
+@pytest.mark.parametrize("rewrites", [_rewrites, _rewrites_old_rows])
+def test_after_a_rewrite_by_others_who_appends_or_rewrites_stops_nobody(
+    owned: tuple[TopicTable, list[Ledger]],
+    catalog: Catalog,
+    rewrites: Act,
+    acts: Sequence[Act],
+    ours: Callable[[TopicTable, Ledger], Ledger],
+) -> None:
+    """Every row of the kept ledger is there, in whatever file (I9)."""
+    table, ledgers = owned
+    rewrites(catalog.load_table(IDENTIFIER))
+    _next_owner(catalog, ours(table, ledgers[-1]), acts)
