@@ -25,7 +25,13 @@ from tabletopic_kernel.faces.operations import OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.operation import CLI
 from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import LocalSettings, Settings, SparkSettings, TopicSettings
+from tabletopic_kernel.model.settings.sections import (
+    AthenaSettings,
+    LocalSettings,
+    Settings,
+    SparkSettings,
+    TopicSettings,
+)
 from tabletopic_kernel.workbench.server_questions import CATALOG, KAFKA, REGISTRY, STORAGE, Question, Way
 
 ROOT = Path(__file__).parents[1]
@@ -121,7 +127,7 @@ def _first_sentence(text: str | None) -> str:
 def general_settings() -> str:
     """The settings of a process: the state folder, the Spark session, the embedded servers."""
     fields = [("state_dir", Settings.model_fields["state_dir"])]
-    for section, model in (("spark", SparkSettings), ("local", LocalSettings)):
+    for section, model in (("spark", SparkSettings), ("athena", AthenaSettings), ("local", LocalSettings)):
         fields += [(f"{section}.{name}", field) for name, field in model.model_fields.items()]
     rows = [_row(name, field, f"TABLETOPIC_{name.upper().replace('.', '__')}") for name, field in fields]
     return table(["key", "type", "default", "meaning", "variable"], [row[:3] + row[4:] for row in rows])

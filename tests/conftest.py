@@ -179,3 +179,12 @@ def quiet_stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -
     local = LocalStack(tmp_path_factory.mktemp("quiet"))
     yield local.up(die_with_parent=True)
     local.down()
+
+
+@pytest.fixture(scope="session")
+def trino(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The engine that stands for Athena, one for the whole run: use names of catalogs of your own."""
+    from tests.athena.trino import Trino
+
+    with Trino(tmp_path_factory.mktemp("trino")) as started:
+        yield started

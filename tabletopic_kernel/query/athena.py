@@ -1,42 +1,97 @@
 """SQL over the catalog's tables by Amazon Athena, through PyAthena, which is an extra of its own.
 
-Athena reads tables of a Glue catalog. Where its results go, and in which workgroup it runs, PyAthena takes
-from ``AWS_ATHENA_S3_STAGING_DIR`` and ``AWS_ATHENA_WORK_GROUP``; credentials are AWS's usual ones.
+Athena reads tables of Glue and of S3 Tables. PyAthena's plain cursor takes rows from Athena in pages, with
+nulls apart from empty text; its Arrow cursor reads Athena's CSV file and makes one of the two.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.shared import Answer, TableRead, respelled
 
-_INSTALL = 'Athena needs PyAthena: pip install "pyathena[arrow]", then restart the kernel'
-# The sorts of errors that every DB API module has (PEP 249); the first is the person's.
-_WRONG_SQL = ("ProgrammingError", "DataError", "NotSupportedError")
+_INSTALL = "Athena needs PyAthena: pip install 'tabletopic[athena]', then restart the kernel"
+# Of Athena's messages about a statement: where in it, or which sort of mistake it is.
+_WRONG_SQL = re.compile(
+    r"\bline \d+:\d+: |\bSYNTAX_ERROR\b|\bFAILED: |\b(?:DIVISION_BY_ZERO|INVALID_\w+|"
+    r"NUMERIC_VALUE_OUT_OF_RANGE|NOT_SUPPORTED|\w+_NOT_FOUND|TYPE_MISMATCH): "
+)
+_POLL_INTERVAL_S = 0.5
+_PAGE_ROWS = 1000  # the most that Athena gives at a time
+_TABLE_BUCKET = re.compile(r"arn:[\w-]+:s3tables:[\w-]*:\d*:bucket/([\w.-]+)")
+_GLUE_CATALOG = "AwsDataCatalog"
+# Values that stay as Athena writes them: its text of nested ones does not tell the types inside.
+_AS_TEXT = ("array", "map", "row", "json", "time", "time with time zone")
+_TYPES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamp with time zone": pa.timestamp("us", "UTC"),
+    "varbinary": pa.binary(),
+}
 
 
 class Cursor(Protocol):
-    """What is used of PyAthena's ArrowCursor."""
+    """What is used of PyAthena's cursor."""
+
+    description: Sequence[tuple[Any, ...]] | None
+    data_scanned_in_bytes: int | None
 
     def execute(self, operation: str, parameters: dict[str, Any] | None = None) -> Any:
-        """Run a statement to its end; ``parameters`` fill ``%(name)s``."""
+        """Run a statement to its end; ``parameters`` fill ``%(name)s``. Ctrl-C cancels it."""
 
-    def as_arrow(self) -> pa.Table:
-        """All rows."""
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        """The next rows, at most so many."""
+        ...
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
         ...
 
 
+def data_catalog(catalog: Mapping[str, str]) -> str | None:
+    """Athena's name of a catalog: of PyIceberg's properties; None where they do not tell.
+
+    >>> data_catalog({"type": "glue"})
+    'AwsDataCatalog'
+    >>> data_catalog({"type": "rest", "warehouse": "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"})
+    's3tablescatalog/lake'
+    >>> data_catalog({"rest.signing-name": "glue", "warehouse": "111122223333:s3tablescatalog/lake"})
+    's3tablescatalog/lake'
+    """
+    warehouse = catalog.get("warehouse", "")
+    if bucket := _TABLE_BUCKET.fullmatch(warehouse):
+        return f"s3tablescatalog/{bucket[1]}"
+    if catalog.get("rest.signing-name") == "glue":
+        return warehouse.partition(":")[2] or _GLUE_CATALOG
+    return _GLUE_CATALOG if catalog.get("type") == "glue" else None
+
+
 class AthenaLake:
-    """Queries by Athena; ``tables`` tells which tables a text names, and how fresh they are.
+    """Queries by Athena; a table is called ``table`` (in ``namespace``) or ``namespace.table``.
 
     Args:
-        catalog: PyIceberg's properties; the type must be ``glue``.
-        tables: see ``DuckLake.tables``.
+        catalog: PyIceberg's properties.
+        tables: the catalog's tables that a text names, and how fresh they are; see ``DuckLake.tables``.
+        settings: workgroup, place of results and Athena's name of the catalog.
+        namespace: the database of names without one.
         cursor: makes a cursor; PyAthena's unless another one is given.
 
     Raises:
@@ -47,19 +102,27 @@ class AthenaLake:
         self,
         catalog: Mapping[str, str],
         tables: Callable[[str], tuple[TableRead, ...]],
+        settings: AthenaSettings | None = None,
+        namespace: str = "default",
         cursor: Callable[[], Cursor] | None = None,
     ) -> None:
-        if catalog.get("type") != "glue":
+        self._settings = settings or AthenaSettings()
+        name = self._settings.catalog or data_catalog(catalog)
+        if name is None:
             raise SettingsError(
-                f"Athena reads tables of a Glue catalog, and [catalog] type is {catalog.get('type')!r}; "
-                "use the engine duckdb or spark"
+                "Athena reads tables of Glue and of S3 Tables, and [catalog] is neither; use the engine "
+                "duckdb or spark, or name Athena's data catalog by [athena] catalog"
             )
+        self._data_catalog = name
         self._catalog = catalog
         self._tables = tables
+        self._namespace = namespace
         self._cursor = cursor or self._pyathena
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Athena's SQL.
+
+        Types are Athena's. Nested values are text, as Athena gives them; instants are in UTC.
 
         Raises:
             UsageError: Athena refused the statement.
@@ -73,30 +136,82 @@ class AthenaLake:
                 cursor.execute(respelled(text.replace("%", "%%"), "%({})s".format), dict(params))
             else:
                 cursor.execute(text)
-            rows = cursor.as_arrow()
+            rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit + 1)
         except Exception as error:  # botocore's and PyAthena's have no base class in common
             raise _sorted(error) from error
-        truncated = limit is not None and rows.num_rows > limit
-        return Answer(rows.slice(0, limit), self._tables(text), truncated)
+        truncated = limit is not None and len(rows) > limit
+        return Answer(
+            _arrow(cursor.description or (), rows[:limit]),
+            self._tables(text),
+            truncated,
+            cursor.data_scanned_in_bytes,
+        )
 
     def _pyathena(self) -> Cursor:
         try:
             # By name: it is an extra that few have, and no part of what is type-checked.
             connect = importlib.import_module("pyathena").connect
-            arrow_cursor = importlib.import_module("pyathena.arrow.cursor").ArrowCursor
+            converter = importlib.import_module("pyathena.converter").DefaultTypeConverter()
+            formatter = importlib.import_module("pyathena.formatter").DefaultParameterFormatter()
         except ImportError as error:
             raise ActionNeededError(_INSTALL) from error
-        region = self._catalog.get("glue.region") or self._catalog.get("client.region")
-        given = {"region_name": region} if region else {}
+        for name in _AS_TEXT:
+            converter.remove(name)
+        formatter.set(datetime, lambda _, __, value: _literal(value))
+        # It prints each refused statement with a page of trace, beside raising it.
+        logging.getLogger("pyathena").setLevel(logging.CRITICAL)
         try:
-            made: Cursor = connect(cursor_class=arrow_cursor, schema_name="default", **given).cursor()
-        except Exception as error:  # no region, no place for results: its message says which
+            made: Cursor = connect(
+                catalog_name=self._data_catalog,
+                schema_name=self._namespace,
+                work_group=self._settings.workgroup or os.environ.get("AWS_ATHENA_WORK_GROUP", "primary"),
+                s3_staging_dir=self._settings.output_location,
+                poll_interval=_POLL_INTERVAL_S,
+                converter=converter,
+                formatter=formatter,
+                **_session(self._catalog),
+            ).cursor(arraysize=_PAGE_ROWS)
+        except Exception as error:  # no region, no such profile: its message says which
             raise _sorted(error) from error
         return made
 
 
+def _session(catalog: Mapping[str, str]) -> dict[str, str]:
+    """Region and keys of ``[catalog]`` as boto3's session takes them; what is not there is AWS's to find."""
+    given = {
+        "region_name": ("glue.region", "client.region", "rest.signing-region"),
+        "aws_access_key_id": ("glue.access-key-id", "client.access-key-id"),
+        "aws_secret_access_key": ("glue.secret-access-key", "client.secret-access-key"),
+        "aws_session_token": ("glue.session-token", "client.session-token"),
+        "profile_name": ("glue.profile-name", "client.profile-name"),
+    }
+    found = {ours: next(filter(None, map(catalog.get, names)), None) for ours, names in given.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _literal(value: datetime) -> str:
+    """A time as SQL; PyAthena's own has no zone.
+
+    >>> _literal(datetime(2026, 1, 31, 12, tzinfo=UTC)), _literal(datetime(2026, 1, 31, 12))
+    ("TIMESTAMP '2026-01-31 12:00:00.000000 UTC'", "TIMESTAMP '2026-01-31 12:00:00.000000'")
+    """
+    zone = "" if value.tzinfo is None else " UTC"
+    clock = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    return f"TIMESTAMP '{clock.isoformat(' ', 'microseconds')}{zone}'"
+
+
+def _arrow(description: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """The rows as Arrow, by Athena's types; names may occur twice."""
+    types = [_type(name, precision, scale) for _, name, _, _, precision, scale, *_ in description]
+    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
+    return pa.Table.from_arrays(columns, names=[column[0] for column in description])
+
+
+def _type(name: str, precision: int, scale: int) -> pa.DataType:
+    return pa.decimal128(precision, scale) if name == "decimal" else _TYPES.get(name, pa.string())
+
+
 def _sorted(error: Exception) -> UsageError | ActionNeededError:
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if kinds.intersection(_WRONG_SQL) or "FAILED: " in str(error) or "SYNTAX_ERROR" in str(error):
+    if _WRONG_SQL.search(str(error)):
         return UsageError(f"Athena refused it: {error}")
     return ActionNeededError(f"Athena could not do it: {error}")

@@ -100,11 +100,15 @@ class TableRead:
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of a query and the tables it read. ``truncated``: there are more rows than were asked for."""
+    """Rows of a query and the tables it read. ``truncated``: there are more rows than were asked for.
+
+    ``scanned_bytes``: what an engine that is paid by it has read; None where nobody counts.
+    """
 
     rows: pa.Table
     tables: tuple[TableRead, ...] = ()
     truncated: bool = False
+    scanned_bytes: int | None = None
 
 
 def no_such_table(name: str, known: Iterable[str]) -> str:

@@ -476,7 +476,7 @@ class Workbench(Clients):
         Args:
             sql: as the engine writes it; ``$name`` stands for a value of ``params``.
             engine: DuckDB answers sooner; Spark also writes and knows Iceberg's procedures; Athena reads
-                tables of a Glue catalog.
+                tables of Glue and of S3 Tables.
             at: a snapshot id or a time to travel to; in Spark and Athena it is part of the SQL.
             params: values for ``$name``; DuckDB also takes a sequence, for ``?``.
             limit: fetch no more rows than this.
@@ -494,7 +494,8 @@ class Workbench(Clients):
         if engine == "athena":
             from tabletopic_kernel.query.athena import AthenaLake  # noqa: PLC0415
 
-            return AthenaLake(self.servers.catalog, self.lake.tables).query(sql, params, limit)
+            athena = AthenaLake(self.servers.catalog, self.lake.tables, self.settings.athena)
+            return athena.query(sql, params, limit)
         from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog  # noqa: PLC0415
         from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
 

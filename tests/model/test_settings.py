@@ -103,7 +103,8 @@ def test_repr_hides_secrets() -> None:
     ) == (
         "Settings(state_dir='.tabletopic', kafka={'sasl.password': '***', 'client.id': 'me'}, registry={}, "
         "catalog={'uri': 'x://***@h'}, spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
-        "shared_network=False), local=LocalSettings(login='auto'), topics={})"
+        "shared_network=False), athena=AthenaSettings(workgroup=None, output_location=None, catalog=None), "
+        "local=LocalSettings(login='auto'), topics={})"
     )
 
 

@@ -1,15 +1,15 @@
-"""Athena through a cursor that answers from memory; the service itself is not tried here."""
+"""Athena through a cursor that answers from memory; tests/athena asks a server."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.shared import TableRead
@@ -24,6 +24,8 @@ class Cursor:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.told: list[tuple[str, dict[str, Any] | None]] = []
+        self.description = [("n", "integer", None, None, 10, 0, "UNKNOWN")]
+        self.data_scanned_in_bytes = 4096
 
     def execute(self, operation: str, parameters: dict[str, Any] | None = None) -> None:
         """Run a statement."""
@@ -31,14 +33,18 @@ class Cursor:
         if self.error is not None:
             raise self.error
 
-    def as_arrow(self) -> pa.Table:
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        """The first rows."""
+        return self.fetchall()[:size]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows."""
-        return pa.table({"n": [1, 2, 3]})
+        return [(1,), (2,), (3,)]
 
 
 def athena(cursor: Cursor) -> AthenaLake:
     """Athena with that cursor."""
-    return AthenaLake(GLUE, lambda _: READ, lambda: cursor)
+    return AthenaLake(GLUE, lambda _: READ, cursor=lambda: cursor)
 
 
 def test_values_are_given_beside_the_text() -> None:
@@ -49,6 +55,7 @@ def test_values_are_given_beside_the_text() -> None:
     assert answer.rows.num_rows == 2
     assert answer.truncated
     assert answer.tables == READ
+    assert answer.scanned_bytes == 4096
 
 
 def test_without_values_the_text_stays() -> None:
@@ -67,15 +74,16 @@ def test_wrong_sql_is_wrong_use() -> None:
 
 
 def test_another_catalog_is_refused() -> None:
-    """Athena sees Glue's tables and no others."""
+    """Athena sees Glue's tables and those of S3 Tables; a federated one of another kind can be named."""
     with pytest.raises(SettingsError, match="use the engine duckdb"):
         AthenaLake({"type": "sql"}, lambda _: ())
+    AthenaLake({"type": "sql"}, lambda _: (), AthenaSettings(catalog="federated"))
 
 
 def test_a_missing_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has no PyAthena reads what to install."""
     monkeypatch.setitem(sys.modules, "pyathena", None)
-    with pytest.raises(ActionNeededError, match=r"pip install \"pyathena\[arrow\]\""):
+    with pytest.raises(ActionNeededError, match=r"pip install 'tabletopic\[athena\]'"):
         AthenaLake(GLUE, lambda _: ()).query("SELECT 1")
 
 

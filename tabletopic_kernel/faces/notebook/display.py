@@ -23,7 +23,7 @@ from IPython.display import DisplayHandle, display
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid, cut
 from tabletopic_kernel.faces.render.values import is_number, rows_of, text, unique_names
-from tabletopic_kernel.faces.render.words import age, clock
+from tabletopic_kernel.faces.render.words import age, clock, size
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
 from tabletopic_kernel.model.redact import redact
 
@@ -185,13 +185,15 @@ class LakeResult:
         return self._grid().html()
 
     def freshness(self) -> list[str]:
-        """For each table that was read, its snapshot and how old that is."""
-        return [
+        """For each table that was read, its snapshot and how old that is; what was scanned, if that costs."""
+        scanned = self._answer.scanned_bytes
+        read = [
             f"{read.table}: no snapshot yet"
             if (at_ms := read.snapshot_ms) is None
             else f"{read.table}: snapshot {read.snapshot_id} of {clock(at_ms)}, {age(at_ms)}"
             for read in self._answer.tables
         ]
+        return read if scanned is None else [*read, f"scanned {size(scanned)}"]
 
     def _grid(self) -> Grid:
         rows = self._answer.rows

@@ -325,14 +325,14 @@ QUERY = Operation(
         ),
         Argument(
             "engine",
-            "DuckDB is fast and reads only; Spark also writes; Athena reads tables of a Glue catalog",
+            "DuckDB is fast and reads only; Spark also writes; Athena reads tables of Glue and S3 Tables",
             default="duckdb",
             choices=ENGINES,
             faces=CLI,
         ),
         Argument(
             "engine",
-            "DuckDB is fast and reads only; Spark also writes; Athena reads tables of a Glue catalog",
+            "DuckDB is fast and reads only; Spark also writes; Athena reads tables of Glue and S3 Tables",
             default="duckdb",
             options=("-e", "--engine"),
             choices=ENGINES,

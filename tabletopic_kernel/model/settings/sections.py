@@ -260,6 +260,23 @@ class SparkSettings(_Model):
         return self.is_local and not self.effective_master.startswith("local-")
 
 
+class AthenaSettings(_Model):
+    """Queries by Amazon Athena. Region and keys are those of ``[catalog]``, else AWS's usual ones."""
+
+    workgroup: str | None = Field(None, min_length=1, description="AWS_ATHENA_WORK_GROUP's, else `primary`")
+    output_location: str | None = Field(
+        None,
+        min_length=1,
+        description="folder in S3 for results, where the workgroup sets none and keeps none itself",
+    )
+    catalog: str | None = Field(
+        None,
+        min_length=1,
+        description="Athena's name of the catalog, where [catalog] does not tell: AwsDataCatalog for Glue, "
+        "s3tablescatalog/BUCKET for S3 Tables",
+    )
+
+
 class LocalSettings(_Model):
     """The embedded servers."""
 
@@ -284,6 +301,7 @@ class Settings(_Model):
     registry: dict[str, str] = Field(default_factory=dict, description="registry client properties")
     catalog: dict[str, str] = Field(default_factory=dict, description="PyIceberg catalog properties")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
+    athena: AthenaSettings = Field(default_factory=AthenaSettings, description="queries by Amazon Athena")
     local: LocalSettings = Field(default_factory=LocalSettings, description="the embedded servers")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 

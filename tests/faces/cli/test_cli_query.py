@@ -36,6 +36,14 @@ def test_rows_are_a_table_and_freshness_is_beside_it(
     assert fake.asked == [("query", ("SELECT 1", "duckdb", None, 50))]
 
 
+def test_what_was_scanned_is_told_where_it_costs(run: Callable[..., Any], fake: Any) -> None:
+    """Athena is paid by the byte that it reads."""
+    fake.answer = Answer(pa.table({"n": [1]}), scanned_bytes=12_345_678)
+    assert "scanned 11.8 MiB" in run("query", "q", "--engine", "athena").err
+    fake.answer = Answer(pa.table({"n": [1]}))
+    assert "scanned" not in run("query", "q").err
+
+
 def test_json_is_one_array_of_objects(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
     """--json gives all rows, as objects, and nothing else on stdout."""
     fake.answer = fresh_answer

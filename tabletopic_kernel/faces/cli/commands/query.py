@@ -123,3 +123,5 @@ def _show_freshness(answer: Answer) -> None:
                 f"{read.table}: snapshot {read.snapshot_id} of {screen.clock(read.snapshot_ms)}, "
                 f"{screen.age(read.snapshot_ms)}"
             )
+    if answer.scanned_bytes is not None:
+        screen.note(f"scanned {screen.size(answer.scanned_bytes)}")
