@@ -142,7 +142,8 @@ def both(
 
 def test_values_and_types_are_duckdbs(both: Both) -> None:
     """Decimals, instants, nulls apart from empty text: all that is not nested."""
-    sql = f"SELECT {', '.join(f'"{name}"' for name in FLAT)} FROM things ORDER BY id"
+    columns = ", ".join(map('"{}"'.format, FLAT))
+    sql = f"SELECT {columns} FROM things ORDER BY id"
     answer = both.athena.query(sql)
     theirs = both.duck.sql(sql)
     assert answer.rows.to_pylist() == [
