@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import nbformat
@@ -19,6 +21,8 @@ from tabletopic_kernel.local.stack import StackInfo
 from tests.faces.notebook.kernels import KERNELSPECS, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# It needs servers that stand for AWS's: tests/athena/test_walkthrough.py runs it.
+AT_AWS = ROOT / "notebooks" / "07_s3_tables_and_athena.ipynb"
 EXECUTED = ROOT / "build" / "notebooks"  # to look at what a run has shown
 _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 _CELL_LIMIT_S = 400
@@ -71,8 +75,11 @@ def test_the_public_names_are_there() -> None:
         _ = tabletopic_kernel.nothing
 
 
-def executed(path: Path, stack: StackInfo) -> Any:
-    """The notebook with the outputs of a run on these servers; raises if a cell fails."""
+def executed(path: Path, stack: StackInfo, settings: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """The notebook with the outputs of a run on these servers; raises if a cell fails.
+
+    ``settings``: variables of the environment, added.
+    """
     notebook = read(path)
     ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
     manager = AsyncKernelManager(
@@ -83,23 +90,27 @@ def executed(path: Path, stack: StackInfo) -> Any:
     )
     client.owns_km = True  # it ends the kernel too: one that lives would be a host in the next notebook
     try:
-        client.execute(env={**ours, "TABLETOPIC_STATE_DIR": str(stack.state_dir)})
+        client.execute(env={**ours, "TABLETOPIC_STATE_DIR": str(stack.state_dir), **settings})
     finally:
         EXECUTED.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, EXECUTED / path.name)
     return notebook
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
-    """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""
-    notebook = executed(path, quiet_stack)
+def check_outputs(notebook: Any) -> None:
+    """A notebook shows a picture, and nothing that is shown asks another server or warns."""
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     shown = [str(output.data.get("text/html", "")) for output in outputs if "data" in output]
     assert any("<svg" in html for html in shown)
     assert not any(_OUTSIDE.search(html) for html in shown)
     assert not [output for output in outputs if output.get("name") == "stdout" and "WARN" in output.text]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path != AT_AWS], ids=lambda path: path.stem)
+def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
+    """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""
+    check_outputs(executed(path, quiet_stack))
 
 
 @pytest.mark.integration

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.shared import Answer, TableRead, respelled
 
@@ -142,10 +142,17 @@ class AthenaLake:
         truncated = limit is not None and len(rows) > limit
         return Answer(
             _arrow(cursor.description or (), rows[:limit]),
-            self._tables(text),
+            self._read(text),
             truncated,
             cursor.data_scanned_in_bytes,
         )
+
+    def _read(self, text: str) -> tuple[TableRead, ...]:
+        """The tables that a text names; none where the catalog does not tell: the rows are there."""
+        try:
+            return self._tables(text.replace(f'"{self._data_catalog}".', ""))
+        except TableTopicError:
+            return ()
 
     def _pyathena(self) -> Cursor:
         try:

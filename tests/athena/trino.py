@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from sqlalchemy.engine import make_url
 from trino.dbapi import Connection, connect
-from trino.exceptions import TrinoQueryError
+from trino.exceptions import Error
 
 from tabletopic_kernel.local import machine, processes
 from tabletopic_kernel.local.java import jars, jvm
@@ -105,7 +105,7 @@ class Trino:
             try:  # it listens long before it has a node to ask
                 assert self.ask("SELECT count(*) FROM system.runtime.nodes") == [[1]]
                 return
-            except (OSError, TrinoQueryError):
+            except (OSError, Error):
                 assert self._process is not None
                 assert self._process.poll() is None, self.log()
                 assert time.monotonic() < deadline, self.log()
@@ -169,7 +169,7 @@ def _rest(properties: Mapping[str, str]) -> dict[str, str]:
     if "warehouse" in properties:
         made["iceberg.rest-catalog.warehouse"] = properties["warehouse"]
     if properties.get("rest.sigv4-enabled") == "true":
-        made["iceberg.rest-catalog.security"] = "SIGV4"
+        made["iceberg.rest-catalog.sigv4-enabled"] = "true"
         made["iceberg.rest-catalog.signing-name"] = properties["rest.signing-name"]
         made["iceberg.rest-catalog.view-endpoints-enabled"] = "false"
     return made

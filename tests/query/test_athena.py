@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.duckdb import DuckLake
@@ -78,6 +78,16 @@ def test_another_catalog_is_refused() -> None:
     with pytest.raises(SettingsError, match="use the engine duckdb"):
         AthenaLake({"type": "sql"}, lambda _: ())
     AthenaLake({"type": "sql"}, lambda _: (), AthenaSettings(catalog="federated"))
+
+
+def test_rows_are_there_without_their_freshness() -> None:
+    """The catalog may be away, or not know a name of Athena's: the rows were paid for."""
+
+    def away(_: str) -> tuple[TableRead, ...]:
+        raise RetryableError("the catalog does not answer")
+
+    answer = AthenaLake(GLUE, away, cursor=Cursor).query("SELECT n FROM clicks")
+    assert (answer.rows.num_rows, answer.tables) == (3, ())
 
 
 def test_a_missing_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
