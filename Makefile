@@ -44,7 +44,7 @@ test: $(INSTALLED) $(SIDEBAR) ## every test, also those with real servers
 	echo "==> pytest, with servers"; $(RUN) pytest -m "integration and not servers" $(PAIR) --durations=15 $(ARGS); $(OUTCOME); \
 	exit $$failed
 
-test-servers: $(INSTALLED) ## the catalogs and object stores that companies have; the first time fetches 500 MB
+test-servers: $(INSTALLED) ## the catalogs and object stores that companies have; the first time fetches 1.1 GB
 	@$(RUN) pytest -m servers --durations=15 $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from sqlalchemy import event, text
 
@@ -135,6 +136,23 @@ def test_a_table_that_is_there_is_tried_where_it_lies(tmp_path: Path, catalog: C
     assert place is not None
     assert place.location == f"file://{tmp_path}/elsewhere"
     try_folder(place)
+
+
+def test_a_table_bucket_refuses_deletes(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes what no table names by itself; elsewhere a refused delete is trouble."""
+    catalog.create_namespace("web")
+    catalog.create_table(TABLE, Schema(), location=f"file://{tmp_path}/elsewhere")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "AWS Error ACCESS_DENIED during DeleteObject operation")
+
+    monkeypatch.setattr(PyArrowFileIO, "delete", refused)
+    properties = dict(catalog.properties)
+    try_table(properties | {"rest.signing-name": "s3tables"}, TABLE, {})
+    with pytest.raises(ActionNeededError, match="ACCESS_DENIED"):
+        try_table(properties, TABLE, {})
 
 
 def test_a_namespace_may_say_where_its_tables_lie(tmp_path: Path, catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDoneError
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlparse
 
@@ -27,6 +27,7 @@ from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, warehouse_location
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -99,7 +100,7 @@ def try_table(
 
         def write() -> None:
             for folder in (found.location, *([data] if data else [])):
-                try_folder(Place(folder, found.io))
+                try_folder(Place(folder, found.io), must_delete=not maintains_itself(properties))
 
         within_limit(write, what=STORAGE)
 
@@ -150,8 +151,11 @@ def default_place(catalog: Catalog) -> Place | None:
     return Place(warehouse, catalog._load_file_io(location=warehouse))
 
 
-def try_folder(place: Place) -> None:
+def try_folder(place: Place, *, must_delete: bool = True) -> None:
     """Write a small file, read it, delete it; of folders of this machine none is made that is not there.
+
+    Table buckets of S3 Tables refuse deletes and remove what no table names by themselves: without
+    ``must_delete`` a file that stays is no trouble.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``; or other bytes come back.
@@ -166,7 +170,8 @@ def try_folder(place: Place) -> None:
             with place.io.new_input(path).open() as stream:
                 same = stream.read() == text
         finally:
-            place.io.delete(path)
+            with nullcontext() if must_delete else suppress(OSError):
+                place.io.delete(path)
     if not same:
         raise ActionNeededError(
             f"{place.location} gives back other bytes than were written: do not use this storage"
