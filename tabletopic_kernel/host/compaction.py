@@ -125,7 +125,7 @@ class Compactions:
         """Whether ``step`` would do something."""
         if self._busy or owner is None or owner.table is None:
             return False
-        now, asked = self._services.now_ms(), bool(self._asked)
+        now, asked = self._services.elapsed_ms(), bool(self._asked)
         if self._round is None and not asked and not self._looks(owner, now):
             return False
         if self._round is not None:
@@ -134,8 +134,8 @@ class Compactions:
             asked = self._round.request is not None
         return self._services.allowance.is_free(now, asked=asked)
 
-    def _looks(self, owner: Owner, now_ms: int) -> bool:
-        if self._settings.maintenance == "off" or not self._calm or now_ms < self._look_ms:
+    def _looks(self, owner: Owner, at_ms: int) -> bool:
+        if self._settings.maintenance == "off" or not self._calm or at_ms < self._look_ms:
             return False
         assert owner.table is not None
         if _files(owner.table) < self._files_seen + compaction.MIN_FILES:
@@ -149,7 +149,7 @@ class Compactions:
             return
         table = owner.table
         assert table is not None
-        now = self._services.now_ms()
+        now = self._services.elapsed_ms()
         if self._round is None:
             self._round = _Round(self._asked.popleft() if self._asked else None, now)
         one = self._round
@@ -174,7 +174,7 @@ class Compactions:
         if error is not None:
             _LOG.info("%s: compaction ended early: %s", self._topic, error)
         if one.request is not None or one.event:
-            seconds = (self._services.now_ms() - one.began_ms) / 1000
+            seconds = (self._services.elapsed_ms() - one.began_ms) / 1000
             request_id = one.request.id if one.request else None
             self._report(request_id=request_id, seconds=seconds, error=error, **one.event)
 
@@ -194,7 +194,7 @@ class Compactions:
                 owner, error=str(explain_trouble("small files could not be put together", error))
             )
         cpu_s += time.thread_time() - began
-        self._services.allowance.give_back(self._services.now_ms(), cpu_s)
+        self._services.allowance.give_back(self._services.elapsed_ms(), cpu_s)
         self._put(done)
 
     def _load(self, name: tuple[str, ...], table_uuid: str) -> Table:
@@ -218,7 +218,7 @@ class Compactions:
     def _rewrite(
         self, owner: Owner, group: Group, delete_files: frozenset[str], epoch: int, table: Table
     ) -> Rewritten:
-        began = self._services.now_ms()
+        began = self._services.elapsed_ms()
         files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
         task = RewriteTask(TopicTable(table).plan(), epoch, files, group.files[0].partition)
         result = run_task(self._services.spark(), self._topic, task)
@@ -231,7 +231,7 @@ class Compactions:
             raise ActionNeededError(
                 f"{len(replaced)} files were put together, and {rows} rows were not theirs"
             )
-        seconds = (self._services.now_ms() - began) / 1000
+        seconds = (self._services.elapsed_ms() - began) / 1000
         nothing = StagedOffsets({}, {})
         batch = StagedBatch(
             nothing, tuple(result.files), 0, seconds, replaced=Replaced(replaced, delete_files)

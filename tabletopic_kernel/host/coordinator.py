@@ -87,7 +87,7 @@ class Coordinator:
         self._compactions = Compactions(topic, settings, services, self._hear, self._report.compacted)
         self._worker: Worker | None = None
         self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
-        self._schedule = Schedule(services.now_ms)
+        self._schedule = Schedule(services.elapsed_ms)
         self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
@@ -318,7 +318,7 @@ class Coordinator:
         owner = self._owner
         assert owner is not None
         while owner.plan_commit(self._staged.now()) is not None:
-            began = self._services.now_ms()
+            began = self._services.elapsed_ms()
             try:
                 owner.send()
             except OutdatedError as error:
@@ -446,7 +446,7 @@ class Coordinator:
                 return Event.ABSENT
         except TableTopicError as error:
             return self._sorted(error)
-        self._take_over(owner, self._services.now_ms())
+        self._take_over(owner, self._services.elapsed_ms())
         return Event.SETTLED
 
     def _discard_staged(self) -> Event | None:

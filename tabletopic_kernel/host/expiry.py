@@ -79,7 +79,7 @@ class Expiries:
 
     def owned(self) -> None:
         """An ownership begins."""
-        now = self._services.now_ms()
+        now = self._services.elapsed_ms()
         self._due_ms, self._awaits_commit = now + _EVERY_MS, True
         self._orphans_due_ms = now + _FIRST_MS
 
@@ -87,7 +87,7 @@ class Expiries:
         """A commit went through."""
         if self._awaits_commit:
             self._awaits_commit = False
-            self._due_ms = self._services.now_ms() + _FIRST_MS
+            self._due_ms = self._services.elapsed_ms() + _FIRST_MS
 
     def has_work(self, owner: Owner) -> bool:
         """Whether ``step`` has something to do now."""
@@ -96,7 +96,7 @@ class Expiries:
         return bool(self._asked) or (self._is_due() and self._is_on(owner))
 
     def _is_due(self) -> bool:
-        return self._due_ms is not None and self._services.now_ms() >= self._due_ms
+        return self._due_ms is not None and self._services.elapsed_ms() >= self._due_ms
 
     def _is_on(self, owner: Owner) -> bool:
         if owner.table is None or self._settings.maintenance == "off":
@@ -116,15 +116,15 @@ class Expiries:
         parts = tuple(self._commit(owner, part) for part in answer.parts)
         done = replace(answer, parts=parts)
         if any(len(part.left.ids) == _MOST and part.error is None for part in parts):
-            self._due_ms = self._services.now_ms() + _AGAIN_MS
-        orphans = self._orphans_due_ms <= self._services.now_ms()
+            self._due_ms = self._services.elapsed_ms() + _AGAIN_MS
+        orphans = self._orphans_due_ms <= self._services.elapsed_ms()
         if orphans:
-            self._orphans_due_ms = self._services.now_ms() + _ORPHANS_EVERY_MS
+            self._orphans_due_ms = self._services.elapsed_ms() + _ORPHANS_EVERY_MS
         epoch = owner.ledger.epoch
         self._services.spawn("expired files", lambda: self._remove(done, epoch, sweeps=orphans))
 
     def _begin(self, owner: Owner) -> None:
-        self._due_ms = self._services.now_ms() + _EVERY_MS
+        self._due_ms = self._services.elapsed_ms() + _EVERY_MS
         request = self._asked.popleft() if self._asked else None
         tables = [(one.table, which) for which, one in _tables(owner)]
         self._at_work = True

@@ -97,6 +97,7 @@ class Reporter:
     def committed(self, batches: Sequence[StagedBatch], owner: Owner, began_ms: int) -> None:
         """A commit went through."""
         now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
+        seconds = (self._services.elapsed_ms() - began_ms) / 1000
         with self._lock:
             self._rates.append((time.monotonic(), rows))
         self.sync(owner, last_commit_ms=now)
@@ -108,7 +109,7 @@ class Reporter:
                 rows=rows,
                 files=sum(len(batch.files) for batch in batches),
                 bytes=sum(batch.bytes for batch in batches),
-                seconds=(now - began_ms) / 1000,
+                seconds=seconds,
                 progress=progress,
             )
         )

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.control_topic import ControlLog
-from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
 
@@ -24,7 +24,7 @@ def in_a_thread(name: str, work: Callable[[], None]) -> None:
 class Allowance:
     """Lets one topic of a host rewrite files at a time, and rest after it. May be used from any thread.
 
-    Times are ms of the host's clock.
+    Times are ms of ``Services.elapsed_ms``.
     """
 
     def __init__(self) -> None:
@@ -33,10 +33,10 @@ class Allowance:
         self._rests_until_ms = 0
         self._cpu_s = 0.0  # of executors, since it was taken
 
-    def is_free(self, now_ms: int, *, asked: bool) -> bool:
+    def is_free(self, at_ms: int, *, asked: bool) -> bool:
         """Whether somebody may begin now; ``asked``: a person waits for it, so that no rest is needed."""
         with self._lock:
-            return not self._taken and (asked or now_ms >= self._rests_until_ms)
+            return not self._taken and (asked or at_ms >= self._rests_until_ms)
 
     def take(self) -> None:
         """Begin."""
@@ -48,18 +48,20 @@ class Allowance:
         with self._lock:
             self._cpu_s += cpu_s
 
-    def give_back(self, now_ms: int, cpu_s: float) -> None:
+    def give_back(self, at_ms: int, cpu_s: float) -> None:
         """End, having used so much here: four times that is rested, so that a fifth of a core is used."""
         with self._lock:
             self._taken = False
-            self._rests_until_ms = now_ms + round(4_000 * (cpu_s + self._cpu_s))
+            self._rests_until_ms = at_ms + round(4_000 * (cpu_s + self._cpu_s))
 
 
 @dataclass(frozen=True)
 class Services:
     """What a coordinator works with. ``catalog`` and ``spark`` are made when first called.
 
-    ``spawn`` does work that a coordinator does not wait for; who simulates hosts says when.
+    ``now_ms`` is for what has a date: events, the age of snapshots. Durations are told by ``elapsed_ms``, as
+    somebody may set the machine's clock. ``spawn`` does work that a coordinator does not wait for; who
+    simulates hosts says when.
     """
 
     catalog: Callable[[], Catalog]
@@ -73,4 +75,5 @@ class Services:
     starts: Turns = field(default_factory=Turns)  # of queries
     allowance: Allowance = field(default_factory=Allowance)  # of compactions
     now_ms: Callable[[], int] = now_ms
+    elapsed_ms: Callable[[], int] = elapsed_ms
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

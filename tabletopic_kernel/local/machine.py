@@ -21,6 +21,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def elapsed_ms() -> int:
+    """Milliseconds since some moment; they go on evenly where somebody sets the machine's clock."""
+    return time.monotonic_ns() // 1_000_000
+
+
 LOOPBACK = "127.0.0.1"
 # Below the range from which systems take ports for outgoing connections: a port that is kept from start to
 # start must not be lent to a connection while the server is down.

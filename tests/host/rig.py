@@ -64,6 +64,7 @@ class Rig:
     registry: FakeRegistry = field(default_factory=FakeRegistry)
     control: FakeControl = field(default_factory=FakeControl)
     now_ms: int = 1_000_000
+    set_by_ms: int = 0  # by how much somebody has set the clock
     mine: bool = True
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
 
@@ -81,7 +82,8 @@ class Rig:
             control=self.control,  # type: ignore[arg-type]
             host="test",
             still_mine=lambda _: self.mine,
-            now_ms=lambda: self.now_ms,
+            now_ms=lambda: self.now_ms + self.set_by_ms,
+            elapsed_ms=lambda: self.now_ms,
             spawn=self.spawn,
         )
         return Coordinator(TOPIC, TopicSettings(**settings), services)

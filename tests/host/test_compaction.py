@@ -175,16 +175,17 @@ def test_a_topic_that_is_behind_is_not_compacted(
     assert len(threads.waiting) == 1
 
 
+@pytest.mark.parametrize("set_by_ms", [0, -86_400_000, 86_400_000])
 def test_it_rests_four_times_as_long_as_it_worked(
-    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch, set_by_ms: int
 ) -> None:
-    """So a fifth of a core is taken; who asked does not wait for that."""
+    """So a fifth of a core is taken, whoever sets the clock meanwhile; who asked does not wait for that."""
     monkeypatch.setattr(compaction, "MIN_FILES", 2)
     threads.cpu_s = 100.0
     coordinator = with_files(rig, 2)
     threads.go_on(coordinator)
     assert files(rig) == [20]
-    worked_ms = rig.now_ms
+    worked_ms, rig.set_by_ms = rig.now_ms, set_by_ms
     stage(rig, coordinator, 20, 30)
     stage(rig, coordinator, 30, 40)
     rig.now_ms = worked_ms + 300_000

@@ -13,6 +13,7 @@ from tabletopic_kernel.model import steps
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.table.snapshot import TopicTable
@@ -53,6 +54,23 @@ def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
     assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 5, 5)
     assert rig.control.types()[-1] == "Committed"
     assert coordinator.progress().commits == 1
+
+
+@pytest.mark.parametrize("set_by_ms", [-86_400_000, 86_400_000])
+def test_who_sets_the_clock_of_the_machine_moves_no_commit(rig: Rig, set_by_ms: int) -> None:
+    """An interval is a duration, and so is what a commit takes."""
+    coordinator = rig.running(commit_interval_ms="5s")
+    rig.stage(0, 3)
+    drain(coordinator)
+    rig.set_by_ms = set_by_ms
+    rig.now_ms += 4_999
+    drain(coordinator)
+    assert (coordinator.state, rig.rows()) == (State.STAGED, 0)
+    rig.now_ms += 1
+    drain(coordinator)
+    assert (coordinator.state, rig.rows()) == (State.RUNNING, 3)
+    (committed,) = [one for one in rig.control.written if isinstance(one, Committed)]
+    assert 0 <= committed.seconds < 60
 
 
 def test_it_commits_early_when_enough_is_staged_or_somebody_asks(rig: Rig) -> None:

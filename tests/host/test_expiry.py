@@ -97,6 +97,19 @@ def test_it_runs_some_minutes_after_the_first_commit_and_each_hour(rig: Rig) -> 
     owner.commit()
 
 
+@pytest.mark.parametrize("set_by_ms", [-_DAY, _DAY])
+def test_who_sets_the_clock_of_the_machine_moves_no_expiry(rig: Rig, set_by_ms: int) -> None:
+    """It is due after the same time; how old a snapshot is tells the clock."""
+    owner = Owner(rig, time_travel_ms=2 * _HOUR)
+    owner.commit(5)
+    rig.set_by_ms = set_by_ms
+    rig.now_ms += 5 * 60_000 - 4_001  # since the first commit
+    assert owner.work() == []
+    rig.now_ms += 1
+    assert "expiry" in owner.work()
+    assert [one.snapshots for one in owner.told() if isinstance(one, Expired)] == [5] * (set_by_ms > 0)
+
+
 def test_without_a_commit_it_runs_after_an_hour(rig: Rig) -> None:
     """A topic that nobody writes to ages as well."""
     owner = Owner(rig)

@@ -71,6 +71,7 @@ class Process:
             host=self.name,
             still_mine=lambda _: self.holds,
             now_ms=lambda: world.now_ms,
+            elapsed_ms=lambda: world.now_ms,
             allowance=_ModelAllowance(),
             spawn=lambda name, work: self.tasks.append((name, work)),
         )
