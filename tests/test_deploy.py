@@ -9,7 +9,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import promql_parser
+import pyspark
 import pytest
 import typer.main
 import yaml
@@ -19,6 +21,8 @@ from tabletopic_kernel.faces.cli.app import app
 from tabletopic_kernel.host import host
 from tabletopic_kernel.host.metrics.alerts import ALERTS
 from tabletopic_kernel.host.metrics.declared import METRICS
+from tabletopic_kernel.model.settings.cluster import out_of_reach
+from tabletopic_kernel.workbench.config import load_settings
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -57,6 +61,67 @@ def test_the_container_starts_a_host() -> None:
     words = json.loads(text.partition("ENTRYPOINT ")[2].replace("\\\n", ""))
     check_command(words)
     assert "Nobody has built this file" in text
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """What is to be applied, by kind."""
+    text = (DEPLOY / "kubernetes" / "host.yaml").read_text("utf-8")
+    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+
+
+@pytest.mark.parametrize("kind", sorted(manifests() if DEPLOY.exists() else []))
+def test_manifests_are_of_kubernetes_schemas(kind: str) -> None:
+    """No field is unknown, and none has a value that it cannot have."""
+    kubernetes_validate.validate(manifests()[kind], kubernetes_validate.latest_version(), strict=True)
+    assert kind == "Namespace" or manifests()[kind]["metadata"]["namespace"] == "tabletopic"
+
+
+def test_the_schemas_find_a_mistake() -> None:
+    """Of a field's name."""
+    wrong = manifests()["Deployment"]
+    wrong["spec"]["template"]["spec"]["terminationGracePeriod"] = 120
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_deployment_starts_and_ends_a_host() -> None:
+    """As the unit does, with probes of pages that there are."""
+    pod = manifests()["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    check_command([*container["command"], *container["args"]])
+    assert pod["terminationGracePeriodSeconds"] > host._CLOSE_S
+    pages = [container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("liveness", "readiness")]
+    assert pages == ["/healthz", "/readyz"]
+    assert pod["serviceAccountName"] == manifests()["ServiceAccount"]["metadata"]["name"]
+
+
+def test_the_settings_of_the_deployment_are_the_programs(tmp_path: Path) -> None:
+    """File, variables and secrets together; a host may start with them, as far as settings tell."""
+    (tmp_path / "tabletopic.toml").write_text(manifests()["ConfigMap"]["data"]["tabletopic.toml"])
+    (container,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    settings = load_settings(
+        environ={**variables, **manifests()["Secret"]["stringData"]}, cwd=tmp_path
+    ).settings
+    assert settings.kafka["sasl.password"] == "PASSWORD"
+    assert settings.registry["basic.auth.user.info"] == "USER:PASSWORD"
+    assert settings.spark.conf["spark.driver.host"] == "$(POD_IP)"
+    assert settings.spark.conf["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"
+    assert not settings.spark.is_local
+    assert out_of_reach(settings.spark, settings.kafka, settings.catalog) == []
+
+
+def test_executors_have_the_spark_of_the_host() -> None:
+    """The entry point is of the version that is installed; the manifest runs the image's user."""
+    text = (DEPLOY / "Dockerfile.executor").read_text("utf-8")
+    assert f"apache/spark:{pyspark.__version__}-" in text
+    assert "Nobody has built this file" in text
+    context = manifests()["Deployment"]["spec"]["template"]["spec"]["securityContext"]
+    assert f"USER {context['runAsUser']}\n" in text
+    assert f"--uid {context['runAsUser']} " in (DEPLOY / "Dockerfile").read_text("utf-8")
 
 
 def test_exit_codes_of_serve() -> None:

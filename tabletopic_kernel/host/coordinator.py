@@ -142,7 +142,8 @@ class Coordinator:
     def progress(self) -> Progress:
         """The progress record as of now."""
         worker = self._worker
-        return self._report.progress(self.state, self._staged.now(), worker.waits_s if worker else None)
+        waits_s, cluster_waits = (worker.waits_s, worker.cluster_waits) if worker else (None, None)
+        return self._report.progress(self.state, self._staged.now(), waits_s, cluster_waits)
 
     # -- the loop
 

@@ -41,17 +41,30 @@ class Reporter:
         self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
 
     def progress(
-        self, state: State, staged: Sequence[StagedBatch], waits_s: float | None = None
+        self,
+        state: State,
+        staged: Sequence[StagedBatch],
+        waits_s: float | None = None,
+        cluster_waits: str | None = None,
     ) -> events.Progress:
-        """The progress record as of now; ``waits_s``: for how long the worker has waited for a turn."""
+        """The progress record as of now.
+
+        Args:
+            state: the coordinator's.
+            staged: batches that wait for a commit.
+            waits_s: for how long the worker has waited for a turn.
+            cluster_waits: why its batch waits for a cluster's executors.
+        """
         now = time.monotonic()
         with self._lock:
             while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:
                 self._rates.popleft()
+            error = cluster_waits or self._record.error
             return self._record.model_copy(
                 update={
                     # What is tried again is not at work before it has shown that it is well.
-                    "state": State.WAITING if state is State.RUNNING and self._record.error else state,
+                    "state": State.WAITING if state is State.RUNNING and error else state,
+                    "error": error,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staged_rows": sum(batch.rows for batch in staged),
                     "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,

@@ -263,7 +263,8 @@ class Clients:
         return self._once("spark", start)
 
     def host_spark(self, report: Report | None = None) -> SparkSession:
-        """As ``spark``, for table topics: the executors of a cluster have shown that they share the storage.
+        """As ``spark``, for table topics: the executors of a cluster have shown that they run this program
+        and share the storage.
 
         Raises:
             ActionNeededError: they do not.
@@ -276,13 +277,11 @@ class Clients:
 
     def _probe(self, session: SparkSession) -> None:
         from tabletopic_kernel.clients.catalog.catalog import warehouse_location  # noqa: PLC0415
-        from tabletopic_kernel.clients.spark.cluster_probe import check_shared_storage  # noqa: PLC0415
+        from tabletopic_kernel.clients.spark import cluster_probe  # noqa: PLC0415
         from tabletopic_kernel.model.settings.cluster import local_warehouse  # noqa: PLC0415
 
         catalog = self.servers.catalog
         warehouse = warehouse_location(catalog) or local_warehouse(catalog)
-        if warehouse is None:
-            return
         before = self._probes
         with self._probing:
             if self._probed is session:
@@ -291,7 +290,9 @@ class Clients:
                 # Of a trial that ended meanwhile: topics do not wait one after the other.
                 raise type(error)(*error.args) from error
             try:
-                check_shared_storage(session, catalog, warehouse)
+                cluster_probe.check_executors(session)
+                if warehouse is not None:
+                    cluster_probe.check_shared_storage(session, catalog, warehouse)
                 self._probed, self._probe_error = session, None
             except TableTopicError as trouble:
                 self._probe_error = trouble

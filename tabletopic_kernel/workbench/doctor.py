@@ -404,14 +404,23 @@ def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:
 
 
 def _spark(loaded: LoadedSettings, servers: Servers) -> str:
-    """Whether executors reach what they must, as far as settings tell."""
+    """Whether executors reach what they must: by the settings, and on a cluster by tasks for them."""
     from tabletopic_kernel.model.settings.cluster import out_of_reach
+    from tabletopic_kernel.workbench.clients import Clients
 
     spark = loaded.settings.spark
     if reasons := out_of_reach(spark, servers.kafka, servers.catalog):
         raise _Trouble("; ".join(reasons), "see the message; table topics are not run like that")
-    where = "on this machine" if spark.is_local else "on a cluster; a host tries the storage as it starts"
-    return f"{spark.effective_master}: executors {where}"
+    if spark.is_local:
+        return f"{spark.effective_master}: executors on this machine"
+    from tabletopic_kernel.clients.spark.cluster_probe import check_executors
+
+    # This process ends soon, and what is left of a session that failed ends with it.
+    session = Clients(loaded.settings, servers).host_spark()
+    machines = check_executors(session)
+    session.stop()
+    ran = f"{_count(len(machines), 'task')} ran on {', '.join(sorted(set(machines)))}"
+    return f"{spark.effective_master}: {ran}, in this host's versions, and read and wrote where tables lie"
 
 
 def _hosts(servers: Servers) -> str:

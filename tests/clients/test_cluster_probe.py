@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
-import pyspark
 import pytest
 
 from tabletopic_kernel.clients.spark import cluster_probe
 from tabletopic_kernel.clients.spark import launch as spark_launch
-from tabletopic_kernel.local import machine
-from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.servers.spark_cluster import SparkCluster
 
 MASTER = "spark://127.0.0.1:1"
 SERVERS = {
@@ -48,6 +45,7 @@ def test_each_session_of_a_cluster_is_tried_once(tmp_path: Path, monkeypatch: py
         if len(tried) == 1:
             raise ActionNeededError("not shared")
 
+    monkeypatch.setattr(cluster_probe, "check_executors", lambda _: [])
     monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
     sessions = ["first", "first", "first", "second"]
     monkeypatch.setattr(Workbench, "_session", lambda *_: sessions.pop(0))
@@ -76,12 +74,17 @@ def test_nothing_is_tried_on_one_machine(
 def test_where_it_is_tried(
     warehouse: str, tried: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In object stores and in folders, also those below the working one; not where a catalog chooses."""
+    """In object stores and in folders, also those below the working one; not where a catalog chooses.
+
+    The executors' versions are compared in each case.
+    """
     found: list[str] = []
+    compared: list[object] = []
+    monkeypatch.setattr(cluster_probe, "check_executors", compared.append)
     monkeypatch.setattr(cluster_probe, "check_shared_storage", lambda *call: found.append(call[2]))
     monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
     assert bench(tmp_path, warehouse=warehouse).host_spark() == "session"
-    assert found == tried
+    assert (found, compared) == (tried, ["session"])
 
 
 def test_topics_that_wait_for_a_trial_take_its_outcome(
@@ -107,7 +110,7 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
         assert may_end.wait(240)
         raise RetryableError("has run nothing")
 
-    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
+    monkeypatch.setattr(cluster_probe, "check_executors", check)
     monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
     monkeypatch.setattr(workbench, "_probing", Counted())
     told: list[str] = []
@@ -180,52 +183,32 @@ def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) ->
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A master and a worker of Spark's own kind; executors have a working folder of their own."""
-    folder = tmp_path_factory.mktemp("cluster")
-    port = machine.free_port(set())
-    master = f"spark://127.0.0.1:{port}"
-    jvm_of = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    package = "org.apache.spark.deploy"
-    work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), master]
-    commands = (
-        [*jvm_of, f"{package}.master.Master", *here, "--port", str(port)],
-        [*jvm_of, f"{package}.worker.Worker", *here, *work],
-    )
-    told = {
-        **os.environ,
-        # As bin/load-spark-env.sh says; without it a worker looks for a build of Spark.
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_SCALA_VERSION": "2.13",
-        "JAVA_HOME": str(jvm.spark_java_home(folder)),  # of executors; the wheel's own Java lacks a module
-    }
-    with (folder / "cluster.log").open("wb") as log:
-        started = [psutil.Popen(one, stdout=log, stderr=log, cwd=folder, env=told) for one in commands]
-    yield master
-    for process in reversed(started):
-        for one in [*process.children(recursive=True), process]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        process.wait()
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as started:
+        started.add_worker("work")
+        yield started.url
 
 
 PROGRAM = """
 import json
 import sys
 from pathlib import Path
-from tabletopic_kernel.clients.spark import cluster_probe
+from tabletopic_kernel.clients.spark import cluster, cluster_probe
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import SparkSettings
 from tabletopic_kernel.local.java import jvm
 
 master, folder, conf = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-cluster_probe._WAIT_S = float(conf.pop("wait_s"))
+cluster_probe._WAIT_S, cluster.EXECUTOR_WAIT_S = 300.0, float(conf.pop("wait_s"))
 conf = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **conf}
 jars = tuple(str(path) for path in jvm.spark_jars())
 home = str(jvm.spark_java_home(folder, jvm.spark_archive()))
 session = start_spark(SparkSettings(master=master, conf=conf), SparkPlace(home, jars, folder / "logs"), {})
 for name in sys.argv[4:]:
     try:
+        if name == "versions":
+            print("ran", len(cluster_probe.check_executors(session)), flush=True)
+            continue
         cluster_probe.check_shared_storage(session, {}, name)
         print("shared", name, flush=True)
     except TableTopicError as error:
@@ -254,8 +237,8 @@ def test_executors_show_whether_they_share_the_warehouse(cluster: str, tmp_path:
     """A folder that means another place to each process is found out; nothing of the probe is left."""
     lake = f"file://{tmp_path}/lake"
     # The working folder, of which executors have others.
-    told, errors = told_by(cluster, tmp_path, lake, "file:///proc/self/cwd", lake)
-    assert [told[0], told[2]] == [f"shared {lake}"] * 2, errors
+    told, errors = told_by(cluster, tmp_path, lake, "file:///proc/self/cwd", lake, "versions")
+    assert [told[0], *told[2:]] == [f"shared {lake}", f"shared {lake}", "ran 2"], errors
     assert told[1].startswith(
         "ActionNeededError the executors do not write where this host reads: the one on "
     )
@@ -284,8 +267,21 @@ def test_executors_without_this_program_are_told_of(cluster: str, tmp_path: Path
         errors
     )
     assert "No module named" in told[0]
-    assert sys.executable in told[0]
+    assert "spark.pyspark.python" in told[0]
     assert list((tmp_path / "lake").iterdir()) == []
+
+
+@pytest.mark.integration
+def test_executors_with_other_versions_are_told_of(cluster: str, tmp_path: Path) -> None:
+    """Those of the executors and of this host are named, and what to do about it."""
+    other = tmp_path / "elsewhere" / "pyarrow-0.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: pyarrow\nVersion: 0.9\n")
+    paths = os.pathsep.join([str(other.parent), os.environ.get("PYTHONPATH", "")])
+    told, errors = told_by(cluster, tmp_path, "versions", **{"spark.executorEnv.PYTHONPATH": paths})
+    assert told, errors
+    assert f"has other versions than this host: pyarrow 0.9 instead of {version('pyarrow')}; inst" in told[0]
+    assert told[0].startswith("ActionNeededError the executor on ")
 
 
 @pytest.mark.integration
@@ -294,7 +290,9 @@ def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) ->
     lake = f"file://{tmp_path}/lake"
     told, errors = told_by(cluster, tmp_path, lake, **{"spark.executor.memory": "8g", "wait_s": "3"})
     assert told, errors
-    assert told[0].startswith(f"RetryableError the cluster {cluster} has run nothing within 3 s"), errors
+    assert told[0].startswith(f"RetryableError waits for the cluster: {cluster} has given no executor"), (
+        errors
+    )
     assert list((tmp_path / "lake").iterdir()) == []
 
 

@@ -32,6 +32,7 @@ class FakeWorker:
     made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
 
     waits_s: float | None = None
+    cluster_waits: str | None = None
 
     def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any, *_turns: Any) -> None:
         self.spec, self.plan, self.listener = spec, plan, listener

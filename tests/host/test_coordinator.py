@@ -41,6 +41,17 @@ def test_a_wait_for_a_turn_is_told(rig: Rig) -> None:
     assert coordinator.progress().turn_wait_ms is None
 
 
+def test_a_batch_without_executors_waits_for_the_cluster(rig: Rig) -> None:
+    """It is not at work, and says why, as long as it lasts."""
+    coordinator = rig.running()
+    rig.worker.cluster_waits = "waits for the cluster: no executor"
+    told = coordinator.progress()
+    assert (told.state, told.error) == (State.WAITING, "waits for the cluster: no executor")
+    rig.worker.cluster_waits = None
+    told = coordinator.progress()
+    assert (told.state, told.error) == (State.RUNNING, None)
+
+
 def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
     """Staged files wait for the interval, then they and the ledger are one snapshot."""
     coordinator = rig.running(commit_interval_ms="5s")

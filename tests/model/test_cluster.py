@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.model.settings.cluster import out_of_reach
+from tabletopic_kernel.model.settings.cluster import connect_url, out_of_reach
 from tabletopic_kernel.model.settings.sections import SparkSettings
 
 FAR = {"bootstrap.servers": "broker-1:9092,broker-2:9092"}
@@ -55,3 +55,26 @@ def test_a_master_among_the_properties_counts() -> None:
     assert not reasons(conf, catalog={"warehouse": "/lake"})
     conf = {"conf": {"spark.master": "yarn"}, "master": "local[*]"}
     assert "(yarn)" in reasons(conf, catalog={"warehouse": "/lake"})
+
+
+@pytest.mark.parametrize(
+    "spark",
+    [
+        {"master": "sc://host:15002"},
+        {"conf": {"spark.remote": "sc://host:15002"}},
+        {"master": "local[*]", "conf": {"spark.remote": "sc://host:15002"}},
+        {"master": "local[*]", "conf": {"spark.api.mode": "connect"}},
+    ],
+)
+def test_spark_connect_is_refused_with_a_reason(spark: dict[str, object]) -> None:
+    """Whichever property asks for it."""
+    found = reasons(spark)
+    assert "cannot run table topics" in found
+    assert "spark://host:7077" in found
+
+
+def test_variables_of_spark_connect_count_too() -> None:
+    """pyspark looks at them by itself."""
+    assert connect_url({}, {"SPARK_REMOTE": "sc://host"}) == "sc://host"
+    assert connect_url({}, {"SPARK_API_MODE": "Connect"})
+    assert connect_url({"spark.api.mode": "classic"}, {"SPARK_API_MODE": "connect"}) is None

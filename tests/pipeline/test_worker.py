@@ -58,7 +58,7 @@ class FakeSpark:
         self.made = threading.Condition()
         self.is_busy = False  # queries do not come to reading
         self.readStream = self.writeStream = self.sparkContext = self
-        self.defaultParallelism = 1
+        self.defaultParallelism, self.master = 1, "local[1]"
 
     def options(self, **options: str) -> FakeSpark:
         """Keep where the query begins."""
@@ -222,6 +222,34 @@ def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
     assert (rig.staged, rig.worker.waits_s, rig.listener.told) == ([], None, [None])
     rig.turns.leave(holding)
     rig.turns.leave(second)
+
+
+def test_a_batch_waits_for_executors_of_a_cluster(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so while it is under way, and nobody asks on this machine."""
+    asked: list[bool] = []
+
+    def reason(_: Any, *, has_work: bool) -> str | None:
+        asked.append(has_work)
+        return "waits for the cluster" if has_work else None
+
+    monkeypatch.setattr("tabletopic_kernel.clients.spark.cluster.ExecutorWatch.reason", reason)
+    assert rig.worker.cluster_waits is None
+    assert not asked
+    rig.spark.master = "spark://m:1"
+    worker = rig.new_worker()
+    assert worker.cluster_waits is None
+    with worker._batch_lock:
+        assert worker.cluster_waits == "waits for the cluster"
+        worker.stop()  # at once: the batch would not end
+
+    assert asked == [False, True, True]
+
+
+def test_executors_that_join_later_count(rig: Rig) -> None:
+    """As many tasks as there are processors now."""
+    assert rig.worker._cores == 1
+    rig.spark.defaultParallelism = 4
+    assert rig.worker._cores == 4
 
 
 def _others(rig: Rig, count: int) -> list[Worker]:
@@ -396,10 +424,10 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     listener = SimpleNamespace(discard=lambda *files: discarded.append(files))
     discarded: list[Any] = []
     spec = SimpleNamespace(topic="clicks")
-    context = SimpleNamespace(setLocalProperty=lambda *_: None)
+    context = SimpleNamespace(setLocalProperty=lambda *_: None, defaultParallelism=1)
     worker: Any = object.__new__(Worker)
     worker.__dict__.update(
-        _spec=spec, _listener=listener, _plan=None, _cores=1, _spark=SimpleNamespace(sparkContext=context)
+        _spec=spec, _listener=listener, _plan=None, _spark=SimpleNamespace(sparkContext=context)
     )
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):

@@ -152,3 +152,17 @@ def test_what_waits_says_what_failed_why_and_what_to_do(reason: str, advice: str
     told = explain_trouble("no batch of clicks was read", ValueError(reason))
     assert told.startswith(f"no batch of clicks was read, and it is tried again: {reason}")
     assert advice in told.partition("What to do: ")[2]
+
+
+def test_other_versions_of_an_executor_are_named() -> None:
+    """Its Python says so as it starts, and Spark puts that in front of the paths it looked at."""
+    trace = (
+        "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Job aborted: "
+        "Lost task 0.0 (TID 3) (10.0.0.2 executor 1): org.apache.spark.SparkException: \nError from python "
+        "worker:\n  the executor on host-2 has other versions than this host: pyarrow 25.0 instead of 26.0\n"
+        "PYTHONPATH was:\n  /x\njava.io.EOFException\n\tat a.b.c(D.java:1)"
+    )
+    told = explain_trouble("a batch could not be staged", ValueError(trace))
+    assert "tried again: the executor on host-2 has other versions than this host: pyarrow 25.0 inst" in told
+    assert "PYTHONPATH" not in told
+    assert "install there what this host has" in told

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
-import pyspark
 import pytest
 
-from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order
-from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.progress.events import CommitFailed
 from tabletopic_kernel.model.settings.sections import Settings
@@ -33,6 +27,7 @@ from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
 from tests.recovery.terminal import environment, run
 from tests.recovery.waiting import wait_until
+from tests.servers.spark_cluster import SparkCluster, has_own_disks, own_disk
 
 pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
@@ -129,50 +124,15 @@ def test_a_cluster_that_reaches_neither_files_nor_broker_is_refused(
     assert stream.topic not in run(state, tmp_path, "status").stdout
 
 
-def _own_disk(folder: Path) -> list[str]:
-    """What a command stands behind to have another disk at ``folder`` than all other programs."""
-    script = f'mount -t tmpfs none "{folder}" && exec "$@"'
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
-
-
-def _has_own_disks(folder: Path) -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    return subprocess.run([*_own_disk(folder), "true"], capture_output=True, check=False).returncode == 0
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """A master, and a worker that has another disk where the warehouse lies."""
     (tmp_path / "warehouse").mkdir()
-    if not _has_own_disks(tmp_path / "warehouse"):
+    if not has_own_disks(tmp_path / "warehouse"):
         pytest.skip("only root may give a process a disk of its own")
-    (tmp_path / "cluster").mkdir()
-    port = machine.free_port(set())
-    master = f"spark://127.0.0.1:{port}"
-    jvm_of = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    work = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "cluster" / "work"), master]
-    package = "org.apache.spark.deploy"
-    commands = (
-        [*jvm_of, f"{package}.master.Master", *here, "--port", str(port)],
-        [*_own_disk(tmp_path / "warehouse"), *jvm_of, f"{package}.worker.Worker", *here, *work],
-    )
-    told = {
-        **os.environ,
-        # As bin/load-spark-env.sh says; without it a worker looks for a build of Spark.
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_SCALA_VERSION": "2.13",
-        "JAVA_HOME": str(jvm.spark_java_home(tmp_path / "cluster")),
-    }
-    with (tmp_path / "cluster.log").open("wb") as log:
-        started = [psutil.Popen(one, stdout=log, stderr=log, cwd=tmp_path, env=told) for one in commands]
-    yield master
-    for process in reversed(started):
-        for one in [*process.children(recursive=True), process]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        process.wait()
+    with SparkCluster(tmp_path / "cluster") as started:
+        started.add_worker("work", before=own_disk(tmp_path / "warehouse"))
+        yield started.url
 
 
 def test_executors_with_a_disk_of_their_own_commit_nothing(

@@ -39,6 +39,7 @@ class ModelWorker:
         self._ended = False
         self.stopping = False
         self.waits_s: float | None = None  # there is one topic, which waits for no turn
+        self.cluster_waits: str | None = None  # nor for executors
 
     def start(self) -> None:
         """Begin to read."""

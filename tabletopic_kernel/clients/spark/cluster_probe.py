@@ -6,16 +6,19 @@ import contextlib
 import logging
 import re
 import socket
-import sys
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import pyspark
 from pyiceberg.io import FileIO, load_file_io
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from tabletopic_kernel.clients.spark.cluster import ExecutorWatch
+from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 
 _LOG = logging.getLogger(__name__)
@@ -23,9 +26,14 @@ _GROUP = "tabletopic-probe"
 # For a cluster that has other things to do, and executors that fetch the jars first. A host that is stopped
 # waits for it, too.
 _WAIT_S = 120.0
+_LOOK_S = 1.0
 _MOST_TASKS = 16
 _REMEDY = "name a [catalog] warehouse that all machines of the cluster and this one share"
+_SAME = "install what this host has on each of their machines, or send it along (docs/production.md)"
 # As Python says it when it starts a worker, and when it loads a task there.
+_OTHER = re.compile(rf"(the executor on \S+ {OTHER_VERSIONS}: .*)")
+_OTHER_PYTHON = re.compile(r"Python in worker has different version:? (\S+) than that in driver:? (\S+?),?\s")
+_OTHER_SPARK = re.compile(r"InvalidClassException: \S+ local class incompatible")
 _NO_MODULE = re.compile(r"No module named '?[\w.]+'?|Can't get attribute .*|cannot import name .*")
 _NO_PYTHON = re.compile(r"Cannot run program \"[^\"]*\".*")
 _ERROR_LINE = re.compile(r"^\s*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
@@ -50,13 +58,33 @@ class _Probe:
         return f"{self.prefix}-{number}"
 
     def run(self, number: int) -> tuple[str, str]:
-        """On an executor: read the driver's file and write one's own; the machine, and what went wrong."""
+        """On an executor: read the driver's file and write one's own; its address, and what went wrong."""
         try:
             text = _read(self.io, self.of_driver)
             _write(self.io, self.of_task(number), text)
         except Exception as error:  # of any storage; the driver tells it
             return socket.gethostname(), f"{type(error).__name__}: {error}"
         return socket.gethostname(), ""
+
+
+def check_executors(session: SparkSession) -> list[str]:
+    """See that executors run this program; their machines, one for each processor that the cluster gives now.
+
+    Their versions are compared as each executor's Python starts, also of those that join later.
+
+    Raises:
+        ActionNeededError: they do not, or in another version.
+        RetryableError: the cluster did not run the probe.
+    """
+    return sorted(machine for machine, _ in _run(session, _machine, _tasks(session)))
+
+
+def _machine(_: int) -> tuple[str, str]:
+    return socket.gethostname(), ""
+
+
+def _tasks(session: SparkSession) -> int:
+    return max(1, min(_MOST_TASKS, int(session.sparkContext.defaultParallelism)))
 
 
 def check_shared_storage(session: SparkSession, properties: Mapping[str, str], warehouse: str) -> None:
@@ -80,7 +108,7 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
     own = {key: value for key, value in properties.items() if key not in ("uri", "name", "type")}
     probe = _Probe(own, f"{warehouse.rstrip('/')}/.tabletopic-probe-{uuid.uuid4().hex}")
     token = uuid.uuid4().bytes
-    tasks = max(1, min(_MOST_TASKS, int(session.sparkContext.defaultParallelism)))
+    tasks = _tasks(session)
     try:
         _write(probe.io, probe.of_driver, token)
     except OSError as error:
@@ -122,28 +150,51 @@ def _run(session: SparkSession, work: Callable[[int], tuple[str, str]], tasks: i
     thread.daemon = True
     thread.start()
     try:
-        return done.result(_WAIT_S)
-    except TimeoutError as error:
+        return _awaited(done, session)
+    except RetryableError:
         context.cancelJobGroup(_GROUP)
-        raise RetryableError(
-            f"the cluster {master} has run nothing within {_WAIT_S:.0f} s: has it a free worker with "
-            "the memory and processors that are asked for?"
-        ) from error
+        raise
     except Exception as error:
         raise _explained(str(error), master) from error
 
 
+def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list[tuple[str, str]]:
+    """The outcome of a job; raises what it raised, or RetryableError where no executor takes it."""
+    watch, until = ExecutorWatch(session), time.monotonic() + _WAIT_S
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return done.result(_LOOK_S)
+        if (why := watch.reason(has_work=True)) is not None:
+            raise RetryableError(why)
+        if time.monotonic() > until:
+            raise RetryableError(
+                f"the cluster {session.sparkContext.master} has run nothing within {_WAIT_S:.0f} s, though "
+                "it gives executors: are their processors free, and can they fetch jars from this host?"
+            )
+
+
 def _explained(text: str, master: str) -> TableTopicError:
     """What a failed job says, as an error for people."""
+    if found := _OTHER.search(text):
+        return ActionNeededError(f"{found[1].rstrip()}; {_SAME}")
+    if found := _OTHER_PYTHON.search(text):
+        return ActionNeededError(
+            f"the executors of {master} have Python {found[1]} and this host has {found[2]}; {_SAME}"
+        )
+    if _OTHER_SPARK.search(text):
+        return ActionNeededError(
+            f"the cluster {master} has another version of Spark than this host's {pyspark.__version__}; run "
+            "both with the same one"
+        )
     if found := _NO_MODULE.search(text):
         return ActionNeededError(
-            f"the executors of {master} do not have this program in this version ({found[0]}); install the "
-            f"same one on each of their machines, for {sys.executable}"
+            f"the executors of {master} do not have this program in this version ({found[0]}); {_SAME}, and "
+            'name their Python as "spark.pyspark.python" in [spark.conf] if its path is not this host\'s'
         )
     if found := _NO_PYTHON.search(text):
         return ActionNeededError(
-            f"the executors of {master} do not have this host's Python ({found[0]}); install it with this "
-            "program on each of their machines, at the same path"
+            f"the executors of {master} do not have the Python that is asked for ({found[0]}); name theirs "
+            'as "spark.pyspark.python" in [spark.conf], or send one along (docs/production.md)'
         )
     found = _ERROR_LINE.search(text)
     why = found[1] if found else text.strip().splitlines()[0]

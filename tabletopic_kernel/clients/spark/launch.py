@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkContext
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
@@ -57,7 +58,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(
         f"Spark's cluster {master} does not answer, or has ended this application{why}: see whether its "
-        f"master runs and can start executors; {log} has more"
+        f"master runs, has Spark {pyspark.__version__} as this host, and can start executors; {log} has more"
     )
 
 

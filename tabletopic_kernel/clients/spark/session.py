@@ -24,6 +24,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.catalog.engine_properties import java_properties_of_aws, spark_catalog
+from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
 from tabletopic_kernel.clients.spark.launch import (
     environment,
     java_escaped,
@@ -33,6 +34,7 @@ from tabletopic_kernel.clients.spark.launch import (
 )
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.redact import SECRET_NAME
+from tabletopic_kernel.model.settings.cluster import connect_url, no_connect
 from tabletopic_kernel.model.settings.sections import SparkSettings
 
 if TYPE_CHECKING:
@@ -103,7 +105,14 @@ _DEFAULTS = {
 _COLLECTOR = "-XX:+UseParallelGC"
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # A person's own are added to ours, which Spark cannot do without.
-_JOINED = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.jars": ","}
+_JOINED = {
+    "spark.driver.extraJavaOptions": " ",
+    "spark.executor.extraJavaOptions": " ",
+    "spark.driver.extraClassPath": ":",
+    "spark.jars": ",",
+}
+# Which Python executors run: Spark's own property, and Spark's own variable.
+_PYTHON, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 
 
 @dataclass(frozen=True)
@@ -120,10 +129,13 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
 
     Raises:
         RetryableError: the cluster does not answer, or has ended the application.
-        SettingsError: Spark did not start with these settings; its log says why.
+        SettingsError: Spark did not start with these settings; its log says why. Or of Spark Connect.
     """
     # Longer than other functions, as what goes into the session and what tells why it did not start belong
     # together.
+    if url := connect_url({"spark.master": settings.master, **settings.conf}, os.environ):
+        raise SettingsError(no_connect(url))
+    check_master(settings.effective_master)
     place.folder.mkdir(parents=True, exist_ok=True)
     log = place.folder / "spark.log"
     known = log.stat().st_size if log.exists() else 0
@@ -142,7 +154,11 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
         ),
         "spark.local.dir": str(place.folder / "spark-local"),
         "spark.sql.warehouse.dir": str(place.folder / "spark-warehouse"),
-        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+        **(
+            {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            if local
+            else executor_conf(_jvm_options(settings.conf.get("spark.executor.extraJavaOptions", "")))
+        ),
         **_catalog(catalog),
     }
     conf = {**ours, **settings.conf}
@@ -155,11 +171,12 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     for key, value in conf.items():
         builder = builder.config(key, value)
     loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
+    python = settings.conf.get(_PYTHON, sys.executable)
     started: Future[SparkSession] = Future()
 
     def start() -> None:
         _forget_dead_jvm()
-        with environment(JAVA_HOME=place.java_home, PYSPARK_PYTHON=sys.executable, **loopback):
+        with environment(JAVA_HOME=place.java_home, **{_PYTHON_VARIABLE: python}, **loopback):
             try:
                 launch(conf, place.folder)
                 started.set_result(builder.getOrCreate())
@@ -192,10 +209,15 @@ def _catalog(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
-    """Ours, before a person's ``own``; the JVM refuses to start with two collectors."""
-    chosen = re.search(r"-XX:\+Use\w+GC\b", own.get("spark.driver.extraJavaOptions", ""))
+    """Ours of the driver, before a person's ``own``."""
     log = java_option(f"-Dlog4j2.configurationFile={log4j}")
-    return " ".join([log, *([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
+    return f"{log} {_jvm_options(own.get('spark.driver.extraJavaOptions', ''))}"
+
+
+def _jvm_options(own: str) -> str:
+    """Ours of every JVM, before a person's ``own``; it refuses to start with two collectors."""
+    chosen = re.search(r"-XX:\+Use\w+GC\b", own)
+    return " ".join([*([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
 
 
 def warm_up(session: SparkSession, kafka: Mapping[str, str] | None = None, limit_s: int = 120) -> None:

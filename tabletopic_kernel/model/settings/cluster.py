@@ -34,8 +34,33 @@ def is_loopback(address: str) -> bool:
     return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
 
 
+def connect_url(conf: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
+    """The address of Spark Connect, if properties or variables ask pyspark for that; None: they do not.
+
+    >>> connect_url({"spark.master": "sc://host:15002"}, {}), connect_url({"spark.master": "yarn"}, {})
+    ('sc://host:15002', None)
+    """
+    url = conf.get("spark.remote") or environ.get("SPARK_REMOTE")
+    if url is None and conf.get("spark.master", "").startswith("sc://"):
+        url = conf["spark.master"]
+    mode = conf.get("spark.api.mode") or environ.get("SPARK_API_MODE", "")
+    return url or ("spark.api.mode = connect" if mode.lower() == "connect" else None)
+
+
+def no_connect(url: str) -> str:
+    """Why table topics do not run by Spark Connect, and what to do."""
+    return (
+        f"Spark Connect ({url}) cannot run table topics: a host has to be Spark's driver itself, as it reads "
+        "the offsets of each batch from the query's checkpoint and commits what the tasks return. Name the "
+        "cluster's own master as [spark] master, such as spark://host:7077, k8s://https://host:6443 or yarn, "
+        "and unset SPARK_REMOTE and SPARK_API_MODE"
+    )
+
+
 def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mapping[str, str]) -> list[str]:
     """Why executors would not reach what they must, a reason each; none where all is shared."""
+    if url := connect_url({"spark.master": spark.master, **spark.conf}, {}):
+        return [no_connect(url)]
     if spark.is_local:
         return []
     master, reasons = spark.effective_master, []

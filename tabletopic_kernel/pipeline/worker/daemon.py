@@ -2,18 +2,20 @@
 
 Spark ends workers that were idle for a minute, and loading takes them 2 s each, on an idle machine: a quiet
 topic would pay that with every batch.
+
+On a cluster it ends at once where its versions are not the host's (``clients/spark/versions.py``).
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from zipimport import zipimporter
 
 from pyspark.daemon import manager
 
-from tabletopic_kernel.local.crash_points import obey
-from tabletopic_kernel.pipeline import stage  # noqa: F401 - that is what it is for
+from tabletopic_kernel.clients.spark.versions import VARIABLE, check_versions
 
 
 def read_archives_once() -> None:
@@ -45,7 +47,15 @@ def _state(importer: zipimporter) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
+def load() -> None:
+    """Load what a task needs; with other versions than the host's it might not load."""
+    if wanted := os.environ.get(VARIABLE):
+        check_versions(wanted)
+    importlib.import_module("tabletopic_kernel.pipeline.stage")
+    importlib.import_module("tabletopic_kernel.local.crash_points").obey()
+
+
 if __name__ == "__main__":
-    obey()
+    load()
     read_archives_once()
     manager()  # type: ignore[no-untyped-call]

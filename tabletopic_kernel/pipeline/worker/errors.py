@@ -10,6 +10,7 @@ import re
 from collections import deque
 from typing import Final
 
+from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.pipeline.plan import StageResult
@@ -68,6 +69,7 @@ _OURS: Final = re.compile(r"^tabletopic_kernel\.[\w.]+: ")  # a trace ends with 
 _CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
 
 
+_OTHER_VERSIONS: Final = re.compile(rf"the executor on \S+ {OTHER_VERSIONS}: [^\n]*")
 _LOGIN: Final = re.compile(r"\bS(?:as|s)lAuthenticationException")
 # What helps, by words of the reason; the first that is found counts.
 _ADVICE: Final = tuple(
@@ -77,6 +79,7 @@ _ADVICE: Final = tuple(
             "Authoriz|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
             "look at the login in the settings, and at what it may do",
         ),
+        (OTHER_VERSIONS, "install there what this host has, or send it along (docs/production.md)"),
         ("No space left|Disk quota", "make room on the disk; `tabletopic config` says where the tables are"),
         (
             "MemoryError|OutOfMemory|Cannot allocate|Python worker (?:exited|crashed)|EOFException",
@@ -156,6 +159,8 @@ def reason_of(error: Exception) -> str:
     'TopicAuthorizationException: Not authorized to access topics: [t]'
     """
     text = redact(str(error))  # first: half of a secret would not be known again
+    if found := _OTHER_VERSIONS.search(text):
+        return found[0][:_MOST]
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     traces = [at for at, line in enumerate(lines) if line.startswith("Traceback")]
     if traces:

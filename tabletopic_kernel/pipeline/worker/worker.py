@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tabletopic_kernel.clients.spark.cluster import ExecutorWatch
 from tabletopic_kernel.clients.spark.session import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
@@ -97,7 +98,8 @@ class Worker:
         self._position = dict(spec.start)
         self._share = RefusedShare(spec.settings.max_refused_share)
         self._checkpoint = new_checkpoint(spark)
-        self._cores = int(spark.sparkContext.defaultParallelism)
+        is_local = str(spark.sparkContext.master).startswith("local")
+        self._executors = None if is_local else ExecutorWatch(spark)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch is under way
         self._reads = threading.Event()  # the first batch has begun
@@ -197,7 +199,9 @@ class Worker:
     def stop(self) -> None:
         """End the query after the batch under way; returns when it is gone. Idempotent."""
         self.wind_down()
-        if self._batch_lock.acquire(timeout=_STOP_WAIT_S):
+        # A batch that has no executors would not end.
+        wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
+        if self._batch_lock.acquire(timeout=wait_s):
             self._batch_lock.release()
         self._stop_query()
         if self._watcher.is_alive() and threading.current_thread() is not self._watcher:
@@ -210,6 +214,18 @@ class Worker:
             if (since := turns.waits_since(self)) is not None:
                 return turns.clock() - since
         return None
+
+    @property
+    def cluster_waits(self) -> str | None:
+        """Why a batch waits for the cluster's executors; None: it does not, or not for long."""
+        if self._executors is None:
+            return None
+        return self._executors.reason(has_work=self._batch_lock.locked())
+
+    @property
+    def _cores(self) -> int:
+        """Processors of the executors there are now: of a cluster, they come and go."""
+        return int(self._spark.sparkContext.defaultParallelism)
 
     @property
     def stopping(self) -> bool:

@@ -1,0 +1,108 @@
+"""What a session on a cluster has beside one on this machine: its master is asked first, its executors get
+options, and whether it has any is known."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.clients.spark.versions import VARIABLE, own_versions
+from tabletopic_kernel.model.errors import RetryableError
+
+_CONNECT_S = 5.0
+# Work that has had no executor for so long waits for the cluster, and people are told.
+EXECUTOR_WAIT_S = 15.0
+_STANDALONE = "spark://"
+_ADDRESS = re.compile(r"^\[?(.*?)\]?:(\d+)$")
+# A person's [spark] conf wins over all of them.
+_EXECUTORS = {
+    "spark.executor.memory": "1g",  # of the JVM: batches stream through, as in the driver
+    # Of containers (Kubernetes, YARN): Python's, which has up to 700 MiB for each core (ADR 0014).
+    "spark.executor.memoryOverhead": "2g",
+    # A lost executor costs a batch its tasks there, not the batch. What the lost task wrote no commit takes,
+    # and the next owner removes it (I10).
+    "spark.task.maxFailures": "2",
+}
+
+
+def check_master(master: str) -> None:
+    """See that somebody listens at the address of a standalone master; no other kind has one to ask.
+
+    Spark would try for minutes.
+
+    Raises:
+        RetryableError: nobody does.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    found = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        if (parts := _ADDRESS.match(address.strip())) is None:
+            return  # Spark says what is wrong with it
+        try:
+            socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_S).close()
+            return
+        except OSError as error:
+            found.append(f"{address.strip()}: {error.strerror or error}")
+    raise RetryableError(
+        f"Spark's cluster {master} does not answer ({', '.join(found)}): start its master, or correct "
+        "[spark] master; `tabletopic config` shows where it is set"
+    )
+
+
+def executor_conf(java_options: str) -> dict[str, str]:
+    """Properties of executors; ``java_options``: what their JVMs need as the driver's does."""
+    return {
+        **_EXECUTORS,
+        "spark.executor.extraJavaOptions": java_options,
+        f"spark.executorEnv.{VARIABLE}": own_versions(),
+    }
+
+
+def count_executors(session: SparkSession) -> int:
+    """Executors that the cluster gives now; raises what Py4J raises."""
+    context: Any = session.sparkContext._jsc
+    return int(context.sc().getExecutorMemoryStatus().size()) - 1  # the driver is among them
+
+
+class ExecutorWatch:
+    """Whether work waits for a cluster without executors; ``clock`` gives seconds.
+
+    Any thread may ask: two at a time set the same moment.
+    """
+
+    def __init__(self, session: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session, self._clock = session, clock
+        self._none_since: float | None = None
+
+    def reason(self, *, has_work: bool) -> str | None:
+        """Why work waits; None: it does not, or not for long enough to say so."""
+        count = 1
+        if has_work:
+            with contextlib.suppress(Exception):  # Py4J: whoever waits for the work is told of that
+                count = count_executors(self._session)
+        if count > 0:
+            self._none_since = None
+            return None
+        now = self._clock()
+        self._none_since = now if self._none_since is None else self._none_since
+        waited_s = now - self._none_since
+        return (
+            no_executor(str(self._session.sparkContext.master), waited_s)
+            if waited_s >= EXECUTOR_WAIT_S
+            else None
+        )
+
+
+def no_executor(master: str, waited_s: float) -> str:
+    """The state of a cluster that gives none, and what to look at."""
+    return (
+        f"waits for the cluster: {master} has given no executor for {waited_s:.0f} s; has it a free worker "
+        "with the memory and processors that [spark.conf] asks for, and does an executor start there?"
+    )

@@ -1,0 +1,81 @@
+"""Whether the executors of a cluster have the versions that the host has.
+
+The host puts its own into a variable of the executors, and each executor's Python daemon compares them as it
+starts: also those of executors that join later. Imports nothing of this package, for another version of it
+may be there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import socket
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pyspark import version as pyspark_version
+
+VARIABLE = "TABLETOPIC_VERSIONS"
+_PACKAGES = ("pyarrow", "pyiceberg", "tabletopic")
+# What an executor runs; a checkout has the same version from one release to the next.
+_FOLDERS = ("clients", "formats", "model", "pipeline", "table")
+OTHER_VERSIONS = "has other versions than this host"
+
+
+def own_versions() -> str:
+    """Those of this process, as text without spaces that Java and shells pass on as it is.
+
+    >>> own_versions().startswith("python:3.")
+    True
+    """
+    python = ".".join(platform.python_version_tuple()[:2])
+    # Spark has its own pyspark on the path of its workers, whatever is installed.
+    packages = {name: _version(name) for name in _PACKAGES}
+    known = {"python": python, "pyspark": pyspark_version.__version__, **packages, "code": _digest()}
+    return ",".join(f"{name}:{text}" for name, text in known.items())
+
+
+def differences(wanted: str, found: str) -> list[str]:
+    """Which of ``found`` are not as ``wanted``; both are texts of ``own_versions``.
+
+    >>> differences("python:3.11,pyarrow:26.0", "python:3.11,pyarrow:25.0")
+    ['pyarrow 25.0 instead of 26.0']
+    >>> differences("tabletopic:1.0,code:ab", "tabletopic:1.0,code:cd")
+    ['other code of tabletopic 1.0']
+    """
+    ours, theirs = _parsed(wanted), _parsed(found)
+    other = [name for name, text in ours.items() if theirs.get(name) != text]
+    if other == ["code"]:
+        return [f"other code of tabletopic {ours['tabletopic']}"]
+    return [f"{name} {theirs.get(name)} instead of {ours[name]}" for name in other if name != "code"]
+
+
+def check_versions(wanted: str) -> None:
+    """Let this process end, with a reason on standard error, unless its versions are as ``wanted``.
+
+    Raises:
+        SystemExit: they are not.
+    """
+    if other := differences(wanted, own_versions()):
+        sys.exit(f"the executor on {socket.gethostname()} {OTHER_VERSIONS}: {', '.join(other)}")
+
+
+def _parsed(text: str) -> dict[str, str]:
+    return dict(item.split(":", 1) for item in text.split(",") if ":" in item)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # run from a checkout
+        return "unknown"
+
+
+def _digest() -> str:
+    """A short hash of the modules that executors run."""
+    package, digest = Path(__file__).parents[2], hashlib.sha256()
+    for folder in _FOLDERS:
+        for file in sorted((package / folder).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]

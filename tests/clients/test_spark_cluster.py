@@ -1,0 +1,202 @@
+"""A session on a cluster: its master is asked first, its executors are given what they need."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.clients.spark import cluster, cluster_probe
+from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
+from tabletopic_kernel.clients.spark.versions import VARIABLE, differences, own_versions
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.model.settings.sections import SparkSettings
+from tests.clients.test_spark import Builder, builder  # noqa: F401 - a fixture
+
+PLACE = SparkPlace("/java", (), Path("/nowhere"))
+
+
+def conf_of(builder: Builder, tmp_path: Path, **conf: str) -> dict[str, str]:  # noqa: F811
+    """Properties of a session on YARN, whose master is not asked."""
+    with pytest.raises(SettingsError, match="no Spark here"):
+        start_spark(SparkSettings(master="yarn", conf=conf), SparkPlace("/java", (), tmp_path), {})
+    return builder.conf
+
+
+# --- the master -------------------------------------------------------------------------------------------
+
+
+def test_a_master_that_is_not_there_is_told_at_once() -> None:
+    """Before a JVM is started; Spark itself would try for two minutes."""
+    began = time.monotonic()
+    with pytest.raises(
+        RetryableError, match=r"spark://127.0.0.1:1 does not answer \(127.0.0.1:1: .*start its m"
+    ):
+        start_spark(SparkSettings(master="spark://127.0.0.1:1"), PLACE, {})
+    assert time.monotonic() - began < 10
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    """And what has no address, or one that only Spark knows, is left to Spark."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        cluster.check_master(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
+    for master in ("yarn", "k8s://https://127.0.0.1:1", "spark://what"):
+        cluster.check_master(master)
+
+
+@pytest.mark.parametrize("name", ["SPARK_REMOTE", "SPARK_API_MODE"])
+def test_spark_connect_by_a_variable_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyspark would give a session that has no driver here."""
+    monkeypatch.setenv(name, "connect")
+    with pytest.raises(SettingsError, match="cannot run table topics"):
+        start_spark(SparkSettings(), PLACE, {})
+
+
+# --- executors --------------------------------------------------------------------------------------------
+
+
+def test_executors_get_what_the_driver_has(builder: Builder, tmp_path: Path) -> None:  # noqa: F811
+    """Options of the JVM, but for the driver's log; memory; the versions to compare."""
+    conf = conf_of(builder, tmp_path)
+    options = conf["spark.executor.extraJavaOptions"]
+    assert conf["spark.driver.extraJavaOptions"].endswith(options)
+    for one in ("-XX:+UseParallelGC", "enable_unsafe_memory_access=true", "-Duser.timezone=UTC"):
+        assert one in options
+    assert "log4j" not in options
+    assert conf["spark.executor.memory"] == "1g"
+    assert conf[f"spark.executorEnv.{VARIABLE}"] == own_versions()
+    assert conf["spark.task.maxFailures"] == "2"
+
+
+def test_a_person_wins(builder: Builder, tmp_path: Path) -> None:  # noqa: F811
+    """Their options come behind ours, and a JVM has one collector."""
+    own = {"spark.executor.extraJavaOptions": "-XX:+UseZGC -Dx=y", "spark.executor.memory": "8g"}
+    conf = conf_of(builder, tmp_path, **own)
+    assert conf["spark.executor.extraJavaOptions"].endswith("-Duser.timezone=UTC -XX:+UseZGC -Dx=y")
+    assert "ParallelGC" not in conf["spark.executor.extraJavaOptions"]
+    assert conf["spark.executor.memory"] == "8g"
+
+
+@pytest.mark.parametrize(
+    ("conf", "python"), [({}, sys.executable), ({"spark.pyspark.python": "./e/py"}, "./e/py")]
+)
+def test_the_executors_python_may_be_another(
+    conf: dict[str, str],
+    python: str,
+    builder: Builder,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pyspark reads the variable as the session begins, and sends it with each function."""
+    seen: list[str] = []
+    monkeypatch.setattr(Builder, "getOrCreate", lambda _: seen.append(os.environ["PYSPARK_PYTHON"]))
+    monkeypatch.setattr("tabletopic_kernel.clients.spark.session.give_keys", lambda *_: None)
+    with pytest.raises(AttributeError):  # there is no session
+        start_spark(SparkSettings(master="yarn", conf=conf), SparkPlace("/java", (), tmp_path), {})
+    assert seen == [python]
+
+
+def test_a_session_on_this_machine_has_none_of_it(builder: Builder, tmp_path: Path) -> None:  # noqa: F811
+    """Its Python workers begin without a comparison."""
+    with pytest.raises(SettingsError, match="no Spark here"):
+        start_spark(SparkSettings(), SparkPlace("/java", (), tmp_path), {})
+    assert not [key for key in builder.conf if VARIABLE in key or key == "spark.executor.memory"]
+    assert builder.conf["spark.task.maxFailures"] == "1"
+
+
+class FakeSession:
+    """A session whose number of executors the test says."""
+
+    def __init__(self) -> None:
+        self.executors, self.defaultParallelism, self.master = 0, 2, "spark://m:1"
+        self.sparkContext = self._jsc = self
+
+    def sc(self) -> Any:
+        """As Spark's: the driver counts."""
+        return SimpleNamespace(
+            getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: self.executors + 1)
+        )
+
+
+def test_work_without_executors_waits_for_the_cluster() -> None:
+    """After 15 s, as long as there is work and no executor."""
+    session, now = FakeSession(), [0.0]
+    watch = cluster.ExecutorWatch(session, lambda: now[0])  # type: ignore[arg-type]
+
+    def told(at_s: float, *, executors: int = 0, has_work: bool = True) -> bool:
+        now[0], session.executors = at_s, executors
+        return watch.reason(has_work=has_work) is not None
+
+    assert [told(0), told(14), told(15)] == [False, False, True]
+    assert "spark://m:1 has given no executor for 15 s" in str(watch.reason(has_work=True))
+    assert not told(16, executors=1)
+    assert [told(17), told(31), told(32)] == [False, False, True]
+    assert not told(33, has_work=False)
+    assert not told(34)
+
+
+def test_a_session_that_does_not_answer_waits_for_nothing() -> None:
+    """Whoever runs the work is told of that."""
+    broken: Any = SimpleNamespace(sparkContext=SimpleNamespace())
+    assert cluster.ExecutorWatch(broken, lambda: 0.0).reason(has_work=True) is None
+
+
+# --- versions ---------------------------------------------------------------------------------------------
+
+
+def test_the_daemon_ends_where_versions_differ() -> None:
+    """With the reason on standard error, which Spark puts into its own."""
+    wanted = own_versions().replace(f"python:3.{sys.version_info[1]}", "python:2.7")
+    done = subprocess.run(
+        [sys.executable, "-m", "tabletopic_kernel.pipeline.worker.daemon"],
+        env={**os.environ, VARIABLE: wanted},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"python 3.{sys.version_info[1]} instead of 2.7" in done.stderr
+    error = cluster_probe._explained(
+        f"x\nError from python worker:\n  {done.stderr} PYTHONPATH was:", "spark://m"
+    )
+    assert isinstance(error, ActionNeededError)
+    assert str(error).startswith("the executor on ")
+    assert "instead of 2.7; install what this host has" in str(error)
+
+
+def test_versions_are_compared() -> None:
+    """By name, and the code where the version says nothing."""
+    own = own_versions()
+    assert differences(own, own) == []
+    assert " " not in own
+    assert differences("python:3.11,code:ab", "code:ab") == ["python None instead of 3.11"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "Python in worker has different version: 3.10 than that in driver: 3.11, PySpark cannot",
+            "have Python 3.10",
+        ),
+        (
+            "java.io.InvalidClassException: a.B; local class incompatible: stream classdesc",
+            "another version of Spark",
+        ),
+        ('java.io.IOException: Cannot run program "/x/python": error=2', "spark.pyspark.python"),
+    ],
+)
+def test_what_executors_lack_is_told_with_a_remedy(text: str, words: str) -> None:
+    """As Spark and Java say it."""
+    error = cluster_probe._explained(f"Job aborted\n{text}\n", "spark://m:1")
+    assert isinstance(error, ActionNeededError)
+    assert words in str(error)
