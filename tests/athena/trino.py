@@ -166,6 +166,8 @@ def catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _rest(properties: Mapping[str, str]) -> dict[str, str]:
     made = {"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": properties["uri"]}
+    if "s3.access-key-id" not in properties:
+        made["iceberg.rest-catalog.vended-credentials-enabled"] = "true"
     if "warehouse" in properties:
         made["iceberg.rest-catalog.warehouse"] = properties["warehouse"]
     if properties.get("rest.sigv4-enabled") == "true":

@@ -29,8 +29,9 @@ from tabletopic_kernel.model.settings.sections import MaintenanceRequest, Replay
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.layout import lay_out
+from tests.athena.trino import Trino
 from tests.catalogs.conftest import LakeRig, Spark
-from tests.catalogs.lakes import Lake
+from tests.catalogs.lakes import LAKES, Lake
 from tests.host.rig import drain
 from tests.servers.aws import SECRET
 from tests.servers.postgres import PASSWORD
@@ -351,3 +352,26 @@ def test_spark_reads_and_writes(rig: LakeRig, lake: Lake, spark: Spark) -> None:
             commands.append(" ".join(process.cmdline()))
     assert any("org.apache.spark" in words for words in commands)
     assert not any(secret in words for words in commands for secret in (SECRET, PASSWORD, TOKEN_SECRET))
+
+
+# Trino without its Hadoop reads object stores alone, as Athena does.
+@pytest.mark.parametrize("lake", [name for name in LAKES if name.endswith("S3")], indirect=True)
+def test_trino_reads(rig: LakeRig, lake: Lake, trino: Trino) -> None:
+    """Rows of before and after a column was widened and another came, and those of an older snapshot."""
+    coordinator = rig.running(commit_interval_ms="1s")
+    rig.committed(coordinator, 0, 3)
+    table = rig.table
+    first = table.table.metadata.current_snapshot_id
+    wide = table.table.schema().find_field("a").model_copy(update={"field_type": LongType()})
+    others = [field for field in table.table.schema().fields if field.name != "a"]
+    new = NestedField(table.table.metadata.last_column_id + 1, "b", StringType(), required=False)
+    table.evolve(Schema(wide, *others, new), {}, 1)
+    settled(rig, coordinator)
+    rig.committed(coordinator, 3, 5)
+    storage = {"s3.endpoint": rig.table.table.io.properties["s3.endpoint"]}  # some catalogs lend it
+    trino.add_catalog(rig.namespace, lake.properties | storage)
+    clicks = f'"{rig.namespace}".clicks'
+    assert trino.ask(f"SELECT count(*), sum(a), count(b) FROM {clicks}", rig.namespace) == [[5, 4, 0]]
+    if lake.keeps_history:
+        then = trino.ask(f"SELECT count(*), sum(a) FROM {clicks} FOR VERSION AS OF {first}", rig.namespace)
+        assert then == [[3, 3]]
