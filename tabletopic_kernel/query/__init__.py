@@ -1,1 +1,1 @@
-"""SQL over the tables: DuckDB and Spark."""
+"""SQL over the tables: DuckDB, Spark and Athena."""
