@@ -25,7 +25,9 @@ def test_the_notebook_runs_from_top_to_bottom(quiet_stack: StackInfo, trino: Tri
         properties = lake.properties | {"warehouse": BUCKET}
         trino.add_catalog("s3tablescatalog/walkthrough", properties)
         with Athena(properties["s3.endpoint"], answered_by(trino)) as athena:
-            settings = {variable_name("catalog", key): value for key, value in properties.items()}
+            settings = {
+                f"TABLETOPIC_{variable_name('catalog', key)}": value for key, value in properties.items()
+            }
             settings |= {
                 "TABLETOPIC_ATHENA__OUTPUT_LOCATION": "s3://lake/results/",
                 "AWS_ENDPOINT_URL_ATHENA": athena.url,
