@@ -211,6 +211,8 @@ def cpu_of_rewriting(plan: TablePlan, load: Load) -> float:
     files = [file for _ in range(_SMALL_FILES) for file in writer.write(pa.Table.from_batches([few]))]
     small = tuple(SmallFile(file.file_path, file.record_count) for file in files)
     result = RewriteTask(plan, 999, small, files[0].partition).run()
+    if result.error is not None:
+        raise result.error
     return 1e6 * result.cpu_s / result.rows
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ from tabletopic_kernel.pipeline.worker.errors import explain_trouble
 from tabletopic_kernel.table import compaction
 from tabletopic_kernel.table.compaction import CompactionPlan, Group, plan_compaction, rows_where
 from tabletopic_kernel.table.snapshot import TopicTable, summary
+from tabletopic_kernel.table.sweep import remove_unsent
 
 _LOG = logging.getLogger(__name__)
 _POOL = "compaction"  # of Spark's scheduler: all topics of a host share it
@@ -226,17 +227,22 @@ class Compactions:
         reach(Step.COMPACTED)
         replaced = tuple(file for file in group.files if file.file_path in set(result.replaced))
         rows = sum(file.record_count for file in result.files)
-        if rows != sum(file.record_count for file in replaced):
-            owner.discard(result.files, ())
-            raise ActionNeededError(
-                f"{len(replaced)} files were put together, and {rows} rows were not theirs"
-            )
-        seconds = (self._services.elapsed_ms() - began) / 1000
-        nothing = StagedOffsets({}, {})
-        batch = StagedBatch(
-            nothing, tuple(result.files), 0, seconds, replaced=Replaced(replaced, delete_files)
-        )
-        return Rewritten(owner, batch=batch)
+        error = result.error
+        if error is None and rows != sum(file.record_count for file in replaced):
+            error = ActionNeededError(f"{len(replaced)} files became one, and {rows} rows were not theirs")
+        if error is not None:
+            self._give_up(table, result.begun)
+            raise error
+        seconds, nothing = (self._services.elapsed_ms() - began) / 1000, StagedOffsets({}, {})
+        taken = Replaced(replaced, delete_files)
+        return Rewritten(owner, batch=StagedBatch(nothing, tuple(result.files), 0, seconds, replaced=taken))
+
+    def _give_up(self, table: Table, locations: Sequence[str]) -> None:
+        """Remove what a failed task had begun; what cannot be removed now goes with its epoch."""
+        try:
+            remove_unsent(table, locations)
+        except TableTopicError as error:
+            _LOG.warning("%s: files of a rewrite that failed stay for now: %s", self._topic, error)
 
     # -- what came of it, in the coordinator's thread
 

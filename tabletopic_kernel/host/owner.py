@@ -293,7 +293,7 @@ class Owner:
         reach(Step.DISCARD)
         for table, chosen in ((self.table, files), (self.dead_letters.table, dead_letters)):
             if table is not None and chosen:
-                remove_unsent(table.table, chosen)
+                remove_unsent(table.table, [file.file_path for file in chosen])
 
     @property
     def is_sweep_due(self) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pickle
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -48,7 +49,8 @@ class SmallFile:
 class RewriteResult:
     """What a rewrite made: ``files`` stand for the rows of those at ``replaced``, which are as many.
 
-    ``left`` counts files that stay as they are, by reason.
+    ``left`` counts files that stay as they are, by reason. ``begun`` says where files were begun: after an
+    ``error`` none of them is finished for sure, and ``files`` are none.
     """
 
     files: list[DataFile] = field(default_factory=list)
@@ -57,6 +59,8 @@ class RewriteResult:
     rows: int = 0
     left: dict[str, int] = field(default_factory=dict)
     cpu_s: float = 0.0
+    error: Exception | None = None
+    begun: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -81,19 +85,31 @@ class RewriteTask:
     def run(self) -> RewriteResult:
         """Rewrite the group here.
 
-        Raises:
-            RetryableError: the storage does not answer.
-            ActionNeededError: a file is not what the table says of it.
+        The error of the result is a RetryableError if the storage does not answer, an ActionNeededError if a
+        file is not what the table says of it.
         """
         began = time.process_time()
+        rewriting = _Rewrite(self)
         try:
-            result = _Rewrite(self).result()
-        except OSError as error:
-            found = sort_error(error, STORAGE)
-            why = found.reason if found else plain(error)
-            raise RetryableError(f"small files could not be put together: {why}") from error
+            result = rewriting.result()
+        except Exception as error:
+            result = RewriteResult(error=_sorted(error))
+        result.begun = rewriting.begun
         result.cpu_s = time.process_time() - began
         return result
+
+
+def _sorted(error: Exception) -> Exception:
+    """What went wrong, for another process, with where."""
+    if isinstance(error, OSError):
+        found = sort_error(error, STORAGE)
+        why = found.reason if found else plain(error)
+        return RetryableError(f"small files could not be put together: {why}")
+    if isinstance(error, TableTopicError):
+        return error
+    made = RuntimeError(f"{type(error).__name__}: {plain(error)}")
+    made.add_note("".join(traceback.format_exception(error)))
+    return made
 
 
 def read_result(pickled: bytes) -> RewriteResult:
@@ -107,13 +123,21 @@ def read_result(pickled: bytes) -> RewriteResult:
 class _Rewrite:
     def __init__(self, task: RewriteTask) -> None:
         self._task = task
+        self._writers: list[DataFileWriter] = []
         self._current = self._writer(None)
         self._io = self._current.io
         self._result = RewriteResult(spec_id=self._current.spec_id)
 
+    @property
+    def begun(self) -> list[str]:
+        """Where files lie, finished or not."""
+        return [path for writer in self._writers for path in writer.begun]
+
     def _writer(self, schema_id: int | None) -> DataFileWriter:
         plan = self._task.table
-        return DataFileWriter(plan.metadata, plan.io_properties, self._task.epoch, schema_id, REWRITTEN)
+        made = DataFileWriter(plan.metadata, plan.io_properties, self._task.epoch, schema_id, REWRITTEN)
+        self._writers.append(made)
+        return made
 
     def result(self) -> RewriteResult:
         """All that have a schema in common become one file; who has none in common stays."""

@@ -78,6 +78,7 @@ class DataFileWriter:
         self.metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties
         self._suffix = suffix
+        self.begun: list[str] = []  # where it has begun to write files, finished or not
         chosen = metadata.schema() if schema_id is None else metadata.schema_by_id(schema_id)
         assert chosen is not None, schema_id
         self.schema = chosen
@@ -138,6 +139,7 @@ class DataFileWriter:
         model = FileFormatFactory.get(FileFormat.PARQUET)
         locations = load_location_provider(self.metadata.location, self.metadata.properties)
         path = locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
+        self.begun.append(path)
         output = self.io.new_output(path)
         with model.create_writer(output, self.schema, self.metadata.properties) as writer:
             for part in parts:

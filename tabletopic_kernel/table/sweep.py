@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
@@ -152,8 +151,10 @@ def metadata_root(metadata: TableMetadata) -> str:
     return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
-def remove_unsent(table: Table, files: Sequence[DataFile]) -> int:
+def remove_unsent(table: Table, locations: Sequence[str]) -> int:
     """Delete files whose writer gives them up, and that were part of no attempt to commit; how many went.
+
+    Those of a writer that failed may be cut off, or not there at all.
 
     Why this is safe: a staged file's name is a UUID that nobody but its owner was told. What never was in a
     request to the catalog is in no snapshot, and in none that may still come. Files of an attempt, however
@@ -162,7 +163,7 @@ def remove_unsent(table: Table, files: Sequence[DataFile]) -> int:
     Raises:
         RetryableError: the storage does not let us.
     """
-    return len(delete_files(table, [file.file_path for file in files]))
+    return len(delete_files(table, list(locations)))
 
 
 def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog | None = None) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host import compaction as host_compaction
@@ -16,7 +18,9 @@ from tabletopic_kernel.host.services import Allowance
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest
+from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table import compaction
 from tests.host.rig import Rig, drain
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
@@ -383,3 +387,47 @@ def test_rows_wait_for_their_own_commit(rig: Rig, threads: Threads) -> None:
     kinds = [one.summary.operation.value for one in rig.table.table.snapshots() if one.summary][-3:]
     assert kinds == ["append", "replace", "append"]
     assert (files(rig), rig.rows()) == ([10, 10, 40], 60)
+
+
+@pytest.mark.parametrize("fault", ["a file is damaged", "no space", "too many rows"])
+def test_what_a_task_that_failed_has_written_goes(
+    rig: Rig, threads: Threads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """At once, be it whole or half: nobody was told its name. The files that were to be put together stay."""
+    coordinator = with_files(rig)
+    before = parquet(tmp_path)
+    monkeypatch.setattr(rewrite, "_ROW_GROUP_ROWS", 1)  # so that it writes while it reads
+    broken = max(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    whole = broken.read_bytes()
+    if fault == "a file is damaged":
+        broken.write_bytes(whole[:4] + b"\xff" * 40 + whole[44:])
+    elif fault == "no space":
+        monkeypatch.setattr(rewrite, "_rows_of", _nothing_but(OSError(28, "No space left on device")))
+    else:
+        monkeypatch.setattr(rewrite.DataFileWriter, "write_one", _with_one_row_more)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert outcome(rig).error
+    assert parquet(tmp_path) == before
+    broken.write_bytes(whole)
+    assert (files(rig), coordinator.state) == ([10] * 4, State.RUNNING)
+
+
+def _nothing_but(error: Exception) -> Callable[..., Iterator[pa.RecordBatch]]:
+    rows_of, calls = rewrite._rows_of, []
+
+    def rows(io: Any, file: Any, target: Any) -> Iterator[pa.RecordBatch]:
+        calls.append(file)
+        if len(calls) % 3 == 0:
+            raise error
+        yield from rows_of(io, file, target)
+
+    return rows
+
+
+def _with_one_row_more(
+    self: DataFileWriter, parts: Any, *, write: Any = DataFileWriter.write_one
+) -> DataFile:
+    made = write(self, parts)
+    made[4] = made.record_count + 1
+    return made

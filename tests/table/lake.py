@@ -75,7 +75,10 @@ class Lake:
         files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
         task = RewriteTask(self.topic.plan(), 1, files, group.files[0].partition)
         (batch,) = task(iter(()))
-        return read_result(batch["result"][0].as_py())
+        result = read_result(batch["result"][0].as_py())
+        if result.error is not None:
+            raise result.error
+        return result
 
     def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
         """Let them take the place of the group."""
