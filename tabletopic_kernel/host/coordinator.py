@@ -20,11 +20,11 @@ import threading
 from collections import deque
 from functools import partial
 
-from tabletopic_kernel.host.compaction import Compactions, Rewritten
-from tabletopic_kernel.host.expiry import Expiries
 from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, StagedBatches, WorkerListener
+from tabletopic_kernel.host.maintenance.compaction import Compactions, Rewritten
+from tabletopic_kernel.host.maintenance.expiry import Expiries
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay import Replays
+from tabletopic_kernel.host.replay.replay import Replays
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import source_spec
 from tabletopic_kernel.host.schedule import Schedule

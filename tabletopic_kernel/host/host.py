@@ -19,11 +19,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 from tabletopic_kernel.clients.kafka.broker import make_consumer
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.clients.login_gate import REFUSED_S
-from tabletopic_kernel.host.control_topic import ensure_control_topic
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.report import HostReporter
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.settings_topic import (
+from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
+from tabletopic_kernel.host.topics.settings_topic import (
     SETTINGS_TOPIC,
     SettingsMessage,
     ensure_settings_topic,

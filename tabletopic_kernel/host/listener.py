@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.host.compaction import Rewritten
+from tabletopic_kernel.host.maintenance.compaction import Rewritten
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import check_same_topic

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.host.control_topic import ControlLog
+from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.pipeline.worker.turns import Turns
 

@@ -35,8 +35,8 @@ from tabletopic_kernel.pipeline.keys import KeyColumns, KeyReader
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, TablePlan
 from tabletopic_kernel.pipeline.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.split_by_schema import Group
-from tabletopic_kernel.pipeline.transform import Step, make_projection, make_step
-from tabletopic_kernel.pipeline.transform_columns import Rows, reserved_in_rows
+from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
+from tabletopic_kernel.pipeline.transform.transform import Step, make_projection, make_step
 from tabletopic_kernel.pipeline.write import DataFileWriter, Refusals
 
 if TYPE_CHECKING:

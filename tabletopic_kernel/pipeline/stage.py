@@ -30,7 +30,7 @@ from tabletopic_kernel.pipeline.keys import KeyColumns
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.projection.child import has_to_end
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
-from tabletopic_kernel.pipeline.transform_columns import TOMBSTONE
+from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
 from tabletopic_kernel.pipeline.write import Held, Refusals, dead_letters_of
 
 RESULT_SCHEMA = "result binary"

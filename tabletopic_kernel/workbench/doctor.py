@@ -286,9 +286,9 @@ def _broker(properties: Mapping[str, str]) -> str:
 def _rights(properties: Mapping[str, str]) -> str:
     """Whether the user may do on the broker what hosts and faces do there."""
     from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
-    from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
     from tabletopic_kernel.host.host import GROUP
-    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired
+    from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
+    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
 
     broker = _open_broker(properties)
     there = set(broker.topics())
@@ -390,7 +390,7 @@ def _place(servers: Servers) -> Place | None:
 
 def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:
     """Tables that may be there already."""
-    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, read_desired
+    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
     from tabletopic_kernel.model.settings.sections import table_identifier
 
     if not servers.kafka:

@@ -40,7 +40,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
-from tabletopic_kernel.pipeline.transform_columns import reserved_in_rows
+from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
 from tabletopic_kernel.table.schemas.lookup import why_foreign

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.reader import Reader
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events
+from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError

@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.host.host import Host
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
-    from tabletopic_kernel.host.replay_plan import ReplayPlan
+    from tabletopic_kernel.host.replay.plan import ReplayPlan
     from tabletopic_kernel.model.progress.events import (
         Compacted,
         ControlEvent,
@@ -160,7 +160,7 @@ class Workbench(Clients):
             RetryableError: broker, registry, catalog or storage do not answer.
         """
         from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         check_table_topic(topic)
         settings = self.settings_for(topic, given)
@@ -185,7 +185,7 @@ class Workbench(Clients):
                 of it.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         if not given:
             raise UsageError("there is nothing to change: name a setting")
@@ -201,7 +201,7 @@ class Workbench(Clients):
 
     def disable(self, topic: str) -> None:
         """Disable a topic: its host commits what is staged and lets go. The table stays."""
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         self.desired_topic(topic)
         write_desired(self.broker, topic, None)
@@ -220,7 +220,7 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled.
         """
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
         write_desired(self.broker, topic, desired.model_copy(update={"commit_asked_ms": now_ms()}))
@@ -257,8 +257,8 @@ class Workbench(Clients):
 
         Arguments and errors as ``replay``.
         """
-        from tabletopic_kernel.host.replay import dead_letters_where  # noqa: PLC0415
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
@@ -270,7 +270,7 @@ class Workbench(Clients):
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
         """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""
-        from tabletopic_kernel.host.replay_plan import plan_replay  # noqa: PLC0415
+        from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog())
@@ -384,7 +384,7 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled, or no host runs.
         """
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
         if not self.hosts():
@@ -397,7 +397,7 @@ class Workbench(Clients):
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """What is enabled, by topic."""
-        from tabletopic_kernel.host.settings_topic import read_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import read_desired  # noqa: PLC0415
 
         return read_desired(self.broker)
 
@@ -418,7 +418,7 @@ class Workbench(Clients):
         self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
     ) -> Iterator[ControlEvent]:
         """Events of the control topic, oldest first; with ``follow`` goes on while it is true."""
-        from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, read_events  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events  # noqa: PLC0415
 
         while CONTROL_TOPIC not in self.broker.topics():  # no host has ever run here
             if follow is None or not follow():
@@ -430,7 +430,7 @@ class Workbench(Clients):
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
         """The last events, newest first, heartbeats left out; empty where no host has ever run."""
-        from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, newest_events  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, newest_events  # noqa: PLC0415
 
         if CONTROL_TOPIC not in self.broker.topics():
             return []
@@ -510,10 +510,10 @@ class Workbench(Clients):
         Raises:
             SettingsError: executors would not reach the warehouse or the broker.
         """
-        from tabletopic_kernel.host.control_topic import ControlLog  # noqa: PLC0415
         from tabletopic_kernel.host.host import Host  # noqa: PLC0415
         from tabletopic_kernel.host.report import new_host_id  # noqa: PLC0415
         from tabletopic_kernel.host.services import Services  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.control_topic import ControlLog  # noqa: PLC0415
 
         if reasons := self.out_of_reach():
             raise SettingsError("; ".join(reasons))
@@ -581,7 +581,7 @@ class Workbench(Clients):
         return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog)
 
     def _rewrite(self, topic: str, run: str) -> DesiredTopic:
-        from tabletopic_kernel.host.settings_topic import write_desired  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         desired = self._make_desired(topic, self.desired_topic(topic).settings, run)
         write_desired(self.broker, topic, desired)

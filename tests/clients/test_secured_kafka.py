@@ -14,9 +14,9 @@ from confluent_kafka.admin import AclOperation
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, ensure_control_topic
 from tabletopic_kernel.host.host import GROUP
-from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC, ensure_settings_topic
+from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, ensure_control_topic
+from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, ensure_settings_topic
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings

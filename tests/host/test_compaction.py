@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.drill import foreign
-from tabletopic_kernel.host import compaction as host_compaction
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.maintenance import compaction as host_compaction
 from tabletopic_kernel.host.services import Allowance
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress.events import Compacted

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.host import control_topic
-from tabletopic_kernel.host.control_topic import ControlLog
+from tabletopic_kernel.host.topics import control_topic
+from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.progress.events import ControlEvent, Paused
 
 EVENT = Paused(topic="clicks", at_ms=1, host="h")

@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
-from tabletopic_kernel.host import expiry
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.maintenance import expiry
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tabletopic_kernel.host import host as module
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.settings_topic import parse_desired
+from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.host.topics.settings_topic import parse_desired
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import (

@@ -12,9 +12,9 @@ from tabletopic_kernel.clients import login_gate
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host import host as module
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, ControlLog
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, ControlLog
 from tabletopic_kernel.model.errors import LoginRefusedError
 from tabletopic_kernel.model.progress.events import HostHeartbeat
 from tests.servers.refusing_kafka import RefusingKafka

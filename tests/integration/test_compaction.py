@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFileContent
 
-from tabletopic_kernel.host import compaction
+from tabletopic_kernel.host.maintenance import compaction
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender

@@ -17,8 +17,8 @@ from tabletopic_kernel.formats.json.decoder import payloads
 from tabletopic_kernel.formats.types import iceberg_schema_of
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.transform import make_step
-from tabletopic_kernel.pipeline.transform_columns import NotAnEnvelopeError, value_columns
+from tabletopic_kernel.pipeline.transform.columns import NotAnEnvelopeError, value_columns
+from tabletopic_kernel.pipeline.transform.transform import make_step
 from tests.pipeline.whole_path import Path, avro_values, without
 from tests.table.samples import FakeRegistry
 

@@ -26,8 +26,8 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.wire import GUID_MAGIC, KEY_HEADER, VALUE_HEADER, SchemaKey, prefix
-from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier

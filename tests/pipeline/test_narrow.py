@@ -29,11 +29,12 @@ from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import decode, stage, transform
+from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline import keys as keys_module
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.projection import projection as sql_projection
+from tabletopic_kernel.pipeline.transform import transform
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry

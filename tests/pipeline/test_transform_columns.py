@@ -8,7 +8,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 from tabletopic_kernel.model.columns.evolution import VALUE, evolve
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.transform_columns import decoded_columns, value_columns
+from tabletopic_kernel.pipeline.transform.columns import decoded_columns, value_columns
 
 
 def _schema(**types: IntegerType | LongType) -> Schema:

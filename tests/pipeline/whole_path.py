@@ -17,8 +17,8 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import prefix
-from tabletopic_kernel.host.control_topic import ControlLog
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan

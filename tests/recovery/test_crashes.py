@@ -13,9 +13,9 @@ from typing import Literal
 import pytest
 from confluent_kafka import KafkaException
 
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.host import GROUP
-from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
+from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
+from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (

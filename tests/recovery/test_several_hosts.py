@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tabletopic_kernel.host.settings_topic import partition_of
+from tabletopic_kernel.host.topics.settings_topic import partition_of
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (
     check_exact,

@@ -22,12 +22,12 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tabletopic_kernel.clients.catalog.catalog import delete_files, list_files
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
-from tabletopic_kernel.host import expiry as host_expiry
 from tabletopic_kernel.host import listener, owner
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay import Replay
+from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger

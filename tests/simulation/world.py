@@ -17,7 +17,8 @@ from unittest import mock
 
 from pyiceberg.table import Table, snapshots
 
-from tabletopic_kernel.host import compaction, coordinator, expiry
+from tabletopic_kernel.host import coordinator
+from tabletopic_kernel.host.maintenance import compaction, expiry
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result

@@ -254,7 +254,7 @@ class HeadlessHost:
 
 def live_hosts(workbench: Workbench) -> list[str]:
     """Ids of the live hosts; none where the broker, having just started, does not know its groups yet."""
-    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC  # noqa: PLC0415 - loads the Kafka client
+    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC  # noqa: PLC0415 - loads the Kafka client
 
     try:
         # Every host makes it. Without, none has ever run, and a new broker takes up to 10 s to say so.

@@ -20,7 +20,7 @@ from tabletopic_kernel.faces.live_dashboard.polls import BrokerPolls, TablePolls
 from tabletopic_kernel.faces.live_dashboard.view import Known, View, words
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render.words import event_text
-from tabletopic_kernel.host.control_topic import CONTROL_TOPIC, parse_event
+from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, parse_event
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, TableTopicError
 from tabletopic_kernel.model.progress.events import ControlEvent, is_heartbeat

@@ -12,7 +12,7 @@ from tabletopic_kernel.host.metrics.lags import Lags
 from tabletopic_kernel.host.metrics.questions import Question
 from tabletopic_kernel.host.metrics.server import Address, MetricsServer, Pages
 from tabletopic_kernel.host.metrics.text import exposition
-from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
+from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.model.errors import ProjectionError
-from tabletopic_kernel.pipeline.transform_columns import Rows
+from tabletopic_kernel.pipeline.transform.columns import Rows
 
 _STUCK = threading.Event()
 

@@ -26,7 +26,7 @@ from tabletopic_kernel.pipeline.projection import guard as sql_guard
 from tabletopic_kernel.pipeline.projection.guard import LimitError
 from tabletopic_kernel.pipeline.projection.statement import ROW, TABLE, connect, statement
 from tabletopic_kernel.pipeline.projection.types import beyond_calendar, columns_of
-from tabletopic_kernel.pipeline.transform_columns import FILTERED, Rows, every
+from tabletopic_kernel.pipeline.transform.columns import FILTERED, Rows, every
 
 # What the values of a record can lead to. Any other error of DuckDB is trouble, and no letter (I9).
 _OF_VALUES: Final = (

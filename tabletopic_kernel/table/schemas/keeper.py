@@ -35,7 +35,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, Projection, StagePlan
-from tabletopic_kernel.pipeline.transform_columns import (
+from tabletopic_kernel.pipeline.transform.columns import (
     NotAnEnvelopeError,
     decoded_columns,
     has_row,

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.faces.cli import main
-from tabletopic_kernel.host.replay_plan import ReplayPlan
+from tabletopic_kernel.host.replay.plan import ReplayPlan
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings

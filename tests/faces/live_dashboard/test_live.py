@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tabletopic_kernel.faces.live_dashboard.theme import DARK, LIGHT
-from tabletopic_kernel.host.control_topic import ControlLog, ensure_control_topic
-from tabletopic_kernel.host.settings_topic import write_desired
+from tabletopic_kernel.host.topics.control_topic import ControlLog, ensure_control_topic
+from tabletopic_kernel.host.topics.settings_topic import write_desired
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events

@@ -188,7 +188,7 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
     """Early, beside joining the group; what goes wrong the topics tell when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark.session import warm_up
-    from tabletopic_kernel.host.settings_topic import SETTINGS_TOPIC
+    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
     from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
     from tabletopic_kernel.pipeline import source

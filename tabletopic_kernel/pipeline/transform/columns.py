@@ -1,6 +1,6 @@
 """Transforms: which columns the table has for the columns that records are decoded to, and the way back.
 
-The same step for rows is ``pipeline/transform.py``.
+The same step for rows is ``pipeline/transform/transform.py``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.host.replay import dead_letters_where, stage_dead_letters
+from tabletopic_kernel.host.replay.replay import dead_letters_where, stage_dead_letters
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, UsageError
 from tabletopic_kernel.model.ledger import Ledger, added

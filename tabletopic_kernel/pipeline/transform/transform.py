@@ -2,7 +2,7 @@
 
 Nothing changes, or the value is one column, or change events of Debezium become the rows that they tell of,
 with ``_cdc`` beside the row's columns, or a projection is run. What that does to columns, without rows, is
-``pipeline/transform_columns.py``.
+``pipeline/transform/columns.py``.
 
 Source of Debezium's rules: its documentation, "Data change events". Names in ``_cdc`` are those that AutoMQ's
 table topics and Iceberg's Kafka Connect transforms use.
@@ -26,7 +26,7 @@ from tabletopic_kernel.model.dead_letter import NOT_AN_ENVELOPE
 from tabletopic_kernel.pipeline.conform import fit
 from tabletopic_kernel.pipeline.plan import Projection
 from tabletopic_kernel.pipeline.projection.child import ChildProjection
-from tabletopic_kernel.pipeline.transform_columns import (
+from tabletopic_kernel.pipeline.transform.columns import (
     AFTER,
     BEFORE,
     CDC,

@@ -1,0 +1,1 @@
+"""What changes a table beside its batches: small files put together, old snapshots let go."""

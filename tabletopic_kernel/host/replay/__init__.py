@@ -1,0 +1,1 @@
+"""Dead letters that are tried again, in rounds, and what a replay would do."""

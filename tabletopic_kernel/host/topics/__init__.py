@@ -1,0 +1,1 @@
+"""The two Kafka topics of the hosts: what should run, and what happened."""

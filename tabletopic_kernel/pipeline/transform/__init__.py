@@ -1,0 +1,1 @@
+"""Fields become columns: of batches, and of schemas."""
