@@ -33,14 +33,14 @@ from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.conform import conform, file_schema, kafka_columns, part, rename
 from tabletopic_kernel.pipeline.keys import KeyColumns, KeyReader
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, TablePlan
-from tabletopic_kernel.pipeline.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.split_by_schema import Group
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
+from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.transform import Step, make_projection, make_step
 from tabletopic_kernel.pipeline.write import DataFileWriter, Refusals
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+    from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
 
 
 _MOST_PLANS = 64  # of other topics, or of the table before it evolved

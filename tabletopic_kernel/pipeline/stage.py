@@ -28,9 +28,9 @@ from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_nul
 from tabletopic_kernel.pipeline.decode import GroupRows, LoadedPlan, Made, load_plan
 from tabletopic_kernel.pipeline.keys import KeyColumns
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StagePlan, StageResult
-from tabletopic_kernel.pipeline.projection.child import has_to_end
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
+from tabletopic_kernel.pipeline.transform.projection.child import has_to_end
 from tabletopic_kernel.pipeline.write import Held, Refusals, dead_letters_of
 
 RESULT_SCHEMA = "result binary"

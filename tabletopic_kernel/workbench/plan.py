@@ -166,7 +166,7 @@ def plan_enable(
 
 
 def _check_projection(text: str) -> None:
-    from tabletopic_kernel.pipeline.projection.statement import statement  # noqa: PLC0415 - DuckDB, where it is needed
+    from tabletopic_kernel.pipeline.transform.projection.statement import statement  # noqa: PLC0415 - DuckDB, where it is needed
 
     statement(text)
 

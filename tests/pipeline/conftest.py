@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
 from tabletopic_kernel.table.schemas import fitting as projected
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
 from tests.formats.measuring import report
 from tests.pipeline.test_sql_projection import EVERY_TYPE, record
 

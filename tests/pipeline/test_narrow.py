@@ -33,8 +33,8 @@ from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline import keys as keys_module
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
-from tabletopic_kernel.pipeline.projection import projection as sql_projection
 from tabletopic_kernel.pipeline.transform import transform
+from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry

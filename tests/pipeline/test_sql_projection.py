@@ -27,13 +27,13 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs
-from tabletopic_kernel.pipeline.projection import guard
-from tabletopic_kernel.pipeline.projection import projection as sql_projection
-from tabletopic_kernel.pipeline.projection.child import ChildProjection, planned_columns
-from tabletopic_kernel.pipeline.projection.guard import LimitError
-from tabletopic_kernel.pipeline.projection.projection import SqlProjection
-from tabletopic_kernel.pipeline.projection.statement import connect, statement
 from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.transform.projection import guard
+from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection
+from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection, planned_columns
+from tabletopic_kernel.pipeline.transform.projection.guard import LimitError
+from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
+from tabletopic_kernel.pipeline.transform.projection.statement import connect, statement
 from tests.pipeline.source import SOURCE
 from tests.pipeline.test_debezium import EVENTS, plain
 from tests.pipeline.whole_path import Path, avro_values
@@ -325,9 +325,9 @@ def test_the_thread_of_the_statements_ends_with_who_asks() -> None:
 _STUCK = """
 import pyarrow as pa
 from tabletopic_kernel.model.errors import ProjectionError
-from tabletopic_kernel.pipeline.projection import guard as sql_guard
-from tabletopic_kernel.pipeline.projection.statement import connect
-from tabletopic_kernel.pipeline.projection.child import has_to_end
+from tabletopic_kernel.pipeline.transform.projection import guard as sql_guard
+from tabletopic_kernel.pipeline.transform.projection.statement import connect
+from tabletopic_kernel.pipeline.transform.projection.child import has_to_end
 sql_guard.RECORD_S = sql_guard._GRACE_S = sql_guard._LOOK_S = 0.2
 def ask(query):
     connection = connect()

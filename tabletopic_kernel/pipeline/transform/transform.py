@@ -25,7 +25,6 @@ from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import NOT_AN_ENVELOPE
 from tabletopic_kernel.pipeline.conform import fit
 from tabletopic_kernel.pipeline.plan import Projection
-from tabletopic_kernel.pipeline.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.columns import (
     AFTER,
     BEFORE,
@@ -42,9 +41,10 @@ from tabletopic_kernel.pipeline.transform.columns import (
     every,
     row_columns,
 )
+from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.pipeline.projection.projection import SqlProjection
+    from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
 
 
 _OPS = [*ROW_OPS, *ROWLESS_OPS]
@@ -202,7 +202,7 @@ def make_projection(plan: Projection, *, is_worker: bool) -> SqlProjection | Chi
     """The projection of a plan: in this process, which Spark starts anew when it ends, or in a child."""
     if not is_worker:
         return ChildProjection(plan.text, plan.columns)
-    from tabletopic_kernel.pipeline.projection import projection as sql_projection  # noqa: PLC0415 - DuckDB, where it is needed
+    from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection  # noqa: PLC0415 - DuckDB, where it is needed
 
     return sql_projection.SqlProjection(plan.text, plan.columns)
 

@@ -31,8 +31,8 @@ from tabletopic_kernel.model.columns.evolution import (
 from tabletopic_kernel.model.columns.table_columns import clashing_names
 from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.projection.child import planned_columns
 from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, value_columns
+from tabletopic_kernel.pipeline.transform.projection.child import planned_columns
 from tabletopic_kernel.table.snapshot import TopicTable
 
 

@@ -22,11 +22,11 @@ from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
 from tabletopic_kernel.model.errors import InternalError, ProjectionError
 from tabletopic_kernel.pipeline.conform import conform, part
-from tabletopic_kernel.pipeline.projection import guard as sql_guard
-from tabletopic_kernel.pipeline.projection.guard import LimitError
-from tabletopic_kernel.pipeline.projection.statement import ROW, TABLE, connect, statement
-from tabletopic_kernel.pipeline.projection.types import beyond_calendar, columns_of
 from tabletopic_kernel.pipeline.transform.columns import FILTERED, Rows, every
+from tabletopic_kernel.pipeline.transform.projection import guard as sql_guard
+from tabletopic_kernel.pipeline.transform.projection.guard import LimitError
+from tabletopic_kernel.pipeline.transform.projection.statement import ROW, TABLE, connect, statement
+from tabletopic_kernel.pipeline.transform.projection.types import beyond_calendar, columns_of
 
 # What the values of a record can lead to. Any other error of DuckDB is trouble, and no letter (I9).
 _OF_VALUES: Final = (

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from tabletopic_kernel.model.errors import ProjectionError
-from tabletopic_kernel.pipeline.projection.child import note_stuck
+from tabletopic_kernel.pipeline.transform.projection.child import note_stuck
 
 T = TypeVar("T")
 # Beyond what the process has: twice DuckDB's memory_limit, as a result is there twice for a moment.

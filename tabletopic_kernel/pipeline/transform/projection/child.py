@@ -68,7 +68,7 @@ class ChildProjection:
 
     def __init__(self, text: str, batch: Schema) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tabletopic_kernel.pipeline.projection.child"],
+            [sys.executable, "-m", "tabletopic_kernel.pipeline.transform.projection.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the parent, which ends this
@@ -114,7 +114,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    from tabletopic_kernel.pipeline.projection.projection import SqlProjection  # noqa: PLC0415 - costs time
+    from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection  # noqa: PLC0415 - costs time
 
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints something
