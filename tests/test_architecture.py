@@ -262,5 +262,17 @@ def test_what_is_long_says_why(path: Path) -> None:
             assert len(lines) <= 40 or "Longer than other functions" in "\n".join(above), node.name
 
 
+_BUILT = {"labextension", "__pycache__"}
+
+
+def test_ls_explains_itself() -> None:
+    """A level of the package has twelve names at most; its top has demo, bench and drill side by side."""
+    package = ROOT / "tabletopic_kernel"
+    folders = [package, *(one.parent for one in package.rglob("__init__.py") if one.parent != package)]
+    for folder in folders:
+        names = {one.name for one in folder.iterdir() if not one.name.startswith("_")} - _BUILT - {"py.typed"}
+        assert len(names) <= (13 if folder == package else 12), (folder.name, sorted(names))
+
+
 def _without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
     return node.body[1:] if ast.get_docstring(node) else node.body

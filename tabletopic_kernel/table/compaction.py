@@ -29,10 +29,10 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.plan import Replaced
-from tabletopic_kernel.table.conditions import read_condition
 
 MIN_FILES = 32  # small files of a partition and a tier that are due to be put together
 _TIER = 8  # how much larger the files of a tier are than those of the tier below

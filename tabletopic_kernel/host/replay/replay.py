@@ -26,6 +26,7 @@ from pyiceberg.table import FileScanTask
 
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
@@ -35,7 +36,6 @@ from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
 from tabletopic_kernel.pipeline.write import Refusals
-from tabletopic_kernel.table.conditions import read_condition
 
 # Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.
 _ROUND_LETTERS = 50_000

@@ -1,1 +1,1 @@
-"""Fields become columns: of batches, and of schemas."""
+"""Decoded rows become the columns of the table: as they are, as change events say, or by a projection."""
