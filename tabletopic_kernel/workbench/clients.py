@@ -22,6 +22,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.redact import learn, mask_property
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import SECTIONS, embedded_servers, own_servers
+from tabletopic_kernel.workbench.tracebacks import hide_secrets
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -125,6 +126,7 @@ def find_servers(settings: Settings) -> Servers:
 
     for properties in (settings.kafka, settings.registry, settings.catalog, settings.spark.conf):
         learn(properties)
+    hide_secrets()
     state_dir = Path(settings.state_dir).expanduser().absolute()
     kafka, registry, catalog = dict(settings.kafka), dict(settings.registry), dict(settings.catalog)
     own, local = own_servers(settings), embedded_servers(settings)

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import time
+import traceback
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
@@ -70,21 +71,47 @@ def _shown_as(error: E, text: str) -> E:
 
 # The one method through which IPython's and ipykernel's shells make each of their traces, ``%tb`` too.
 _METHOD = "structured_traceback"
+# How a shell shows an error, and how it hands over what it shows: to a notebook with the error's text.
+_SHOW, _SEND = "showtraceback", "_showtraceback"
 
 
 def hide_secrets(shell: InteractiveShell) -> None:
     """From now on tracebacks in this shell hold no secrets of the settings in force."""
-    make = shell.InteractiveTB.structured_traceback
+    make, show, send = shell.InteractiveTB.structured_traceback, shell.showtraceback, shell._showtraceback
 
     def masked(*arguments: Any, **named: Any) -> list[str]:
         return [redact(line) for line in make(*arguments, **named)]
 
+    def shown(exc_tuple: Any = None, *arguments: Any, **named: Any) -> None:
+        try:
+            kind, error, trace = shell._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
+        except ValueError:  # there is none
+            error = None
+        if error is None or hasattr(error, "_render_traceback_") or not _has_group(error):
+            show(exc_tuple, *arguments, **named)
+        else:  # IPython would print it past all of its methods
+            shell._showtraceback(kind, error, traceback.format_exception(kind, error, trace))
+
+    def sent(kind: Any, error: Any, lines: list[str]) -> None:
+        send(kind, redact(str(error)), [redact(line) for line in lines])
+
     setattr(shell.InteractiveTB, _METHOD, masked)
+    setattr(shell, _SHOW, shown)
+    setattr(shell, _SEND, sent)
+
+
+def _has_group(error: BaseException | None) -> bool:
+    """Whether a group of errors is one of those that led to this one."""
+    if error is None or isinstance(error, BaseExceptionGroup):
+        return error is not None
+    return _has_group(error.__cause__) or _has_group(error.__context__)
 
 
 def show_secrets(shell: InteractiveShell) -> None:
     """Leave tracebacks alone again."""
     vars(shell.InteractiveTB).pop(_METHOD, None)
+    for name in (_SHOW, _SEND):
+        vars(shell).pop(name, None)
 
 
 class Place:

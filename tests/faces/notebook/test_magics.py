@@ -16,6 +16,7 @@ from IPython.utils.capture import CapturedIO, capture_output
 from traitlets.config import Config
 
 from tabletopic_kernel.faces.notebook import kernel
+from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
@@ -497,6 +498,36 @@ def test_tracebacks_of_cells_hold_no_secrets(shell: InteractiveShell, fail: Call
         assert "it refuses" in text
     kernel.unload(shell)
     assert "no entry for hunter2-secret" in fail(SECRET_CELL)
+
+
+GROUP_CELL = """
+from tabletopic_kernel import RetryableError
+try:
+    raise ExceptionGroup("several", [ValueError("no entry for hunter2-secret"), OSError("gone")])
+except* OSError as errors:
+    raise RetryableError("it refuses") from errors
+"""
+
+
+PLAIN_CELL = 'raise ValueError("no entry for hunter2-secret")'
+
+
+@pytest.mark.parametrize("cell", [GROUP_CELL, PLAIN_CELL])
+def test_groups_of_errors_hold_no_secrets(
+    shell: InteractiveShell, fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, cell: str
+) -> None:
+    """IPython prints groups past its renderer; and notebooks keep the text of each error."""
+    learn({"sasl.password": "hunter2-secret"})
+    kept: list[str] = []
+    show_secrets(shell)
+    monkeypatch.setattr(shell, "_showtraceback", lambda _, error, lines: kept.extend([str(error), *lines]))
+    hide_secrets(shell)
+    fail(cell)
+    assert "no entry for ***" in "".join(kept)
+    again, kept[:] = list(kept), []
+    shell.run_cell("%tb")
+    assert "no entry for ***" in "".join(kept)
+    assert "entry for hunter2" not in "".join([*again, *kept])
 
 
 def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
