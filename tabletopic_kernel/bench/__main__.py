@@ -1,4 +1,7 @@
-"""``make bench``: CPU per record of the whole path beside its floor, and freshness at a quiet rate."""
+"""``make bench``: CPU per record of the whole path beside its floor, and freshness at a quiet rate.
+
+With ``--commits`` how a table ages instead, with maintenance and without.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Screen
 
+from tabletopic_kernel.bench.aging import Age, age
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
 from tabletopic_kernel.bench.measure import (
     cpu_of_path,
@@ -72,8 +77,13 @@ def main(arguments: list[str] | None = None) -> int:
         default="4,10,100",
         help="of topics whose batches are timed, with commas; empty: without (default: %(default)s)",
     )
+    parser.add_argument(
+        "--commits", type=int, help="how a table ages in so many commits, with maintenance and without"
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
     given = parser.parse_args(arguments)
+    if given.commits:
+        return _aging(given.commits, as_json=given.json)
     with tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder:
         local = LocalStack(Path(folder), TerminalReport())
         try:
@@ -91,6 +101,37 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         Console().print(_screen(result))
     return 0
+
+
+def _aging(commits: int, *, as_json: bool) -> int:
+    ages: dict[str, Age] = {}
+    for name, maintained in (("with maintenance", True), ("without", False)):
+        with (
+            tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder,
+            CountBar(commits, name, "commits") as bar,
+        ):
+            ages[name] = age(Path(folder), commits, bar.to, maintained=maintained)
+    if as_json:
+        told = {name: asdict(one) for name, one in ages.items()}
+        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+    else:
+        Console().print(_ages(ages))
+    return 0
+
+
+def _ages(ages: Mapping[str, Age]) -> Screen:
+    screen = Screen(title="A table ages: CPU time, ms", title_justify="left")
+    for column in ("", "commits", "commit", "slowest", "plan", "query", "metadata", "files", "snapshots"):
+        screen.add_column(column, justify="right" if column else "left")
+    for name, one in ages.items():
+        every = max(1, len(one.samples) // 5)
+        for sample in one.samples[every - 1 :: every]:
+            figures = (sample.commit_ms, sample.slowest_ms, sample.plan_ms, sample.query_ms)
+            counts = f"{sample.data_files:,}", f"{sample.snapshots:,}"
+            size = f"{sample.metadata_bytes / 1024:,.0f} KB"
+            screen.add_row(name, f"{sample.commits:,}", *map(str, figures), size, *counts)
+        screen.caption = f"compaction and expiry: {ages['with maintenance'].maintenance_us} µs per row"
+    return screen
 
 
 def _numbers(text: str) -> list[int]:

@@ -11,9 +11,10 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import StringType
 
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
-from tabletopic_kernel.bench import measure
+from tabletopic_kernel.bench import aging, measure
 from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
+from tabletopic_kernel.table.expiry import Retention
 from tabletopic_kernel.table.snapshot import TopicTable
 
 
@@ -53,3 +54,20 @@ def test_what_a_compaction_costs_is_measured(tmp_path: Path, monkeypatch: pytest
     table = create_table(catalog, ("default", "load"), schema, PartitionSpec(), {})
     assert 0 < measure.cpu_of_rewriting(TopicTable(table).plan(), load) < 10_000
     catalog.close()
+
+
+def test_a_table_that_is_maintained_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files and snapshots are few, and every row is there; without, there is one of each for a commit."""
+    monkeypatch.setattr(aging, "EACH_COMMITS", 20)
+    monkeypatch.setattr(aging, "_RETENTION", Retention(0, 20))
+    ages = []
+    for name in ("on", "off"):
+        (tmp_path / name).mkdir()
+        ages.append(aging.age(tmp_path / name, 70, maintained=name == "on"))
+    on, off = (one.samples[-1] for one in ages)
+    assert off.data_files == 70
+    assert off.snapshots == 71
+    assert on.data_files < 35
+    assert on.snapshots < 50
+    assert on.metadata_bytes < off.metadata_bytes
+    assert ages[0].maintenance_us > 0

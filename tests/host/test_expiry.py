@@ -110,6 +110,18 @@ def test_who_sets_the_clock_of_the_machine_moves_no_expiry(rig: Rig, set_by_ms: 
     assert [one.snapshots for one in owner.told() if isinstance(one, Expired)] == [5] * (set_by_ms > 0)
 
 
+def test_it_runs_each_so_many_commits(rig: Rig) -> None:
+    """A topic that commits twice a second has 7,000 snapshots in an hour."""
+    owner = Owner(rig)
+    owner.coordinator._expiries._commits = expiry.EACH_COMMITS - 2
+    owner.commit()
+    assert owner.work() == []
+    owner.commit()
+    assert "expiry" in owner.work()
+    owner.commit(2)
+    assert owner.work() == []
+
+
 def test_without_a_commit_it_runs_after_an_hour(rig: Rig) -> None:
     """A topic that nobody writes to ages as well."""
     owner = Owner(rig)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from pathlib import Path
 
@@ -57,6 +58,18 @@ def test_the_metadata_is_copied_once_for_each_change(table: Table, monkeypatch: 
 
 
 _NAME = TableIdentifier(namespace=Namespace(["default"]), name="t")
+
+
+def test_snapshots_are_shared_by_copies_of_the_metadata(table: Table) -> None:
+    """A commit costs what it adds, not what the table has: in PyIceberg's own catalogs too."""
+    copied = table.metadata.model_copy(deep=True)
+    assert copied == table.metadata
+    assert copied.properties is not table.metadata.properties
+    for name in ("snapshots", "snapshot_log", "metadata_log"):
+        ours, theirs = getattr(table.metadata, name), getattr(copied, name)
+        assert ours
+        assert ours is not theirs
+        assert all(map(operator.is_, ours, theirs))
 
 
 def test_a_rest_catalog_gets_the_requirements_of_the_spec() -> None:

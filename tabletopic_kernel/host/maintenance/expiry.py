@@ -35,6 +35,7 @@ from tabletopic_kernel.table.sweep import Leavings, Removed, remove_expired, rem
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership
 _EVERY_MS = 60 * 60_000
+EACH_COMMITS = 200  # that often at least: each snapshot costs every commit some time
 _AGAIN_MS = 60_000  # where there was more than a round takes
 _ORPHANS_EVERY_MS = 24 * 60 * 60_000
 _MOST = 2_000  # snapshots of a round: their lists are read, and their ids are one request
@@ -71,6 +72,7 @@ class Expiries:
         self._at_work = False
         self._awaits_commit = False
         self._due_ms: int | None = None
+        self._commits = 0  # since the last one began
         self._orphans_due_ms = 0
 
     def ask(self, request: MaintenanceRequest) -> None:
@@ -85,9 +87,12 @@ class Expiries:
 
     def committed(self) -> None:
         """A commit went through."""
+        self._commits += 1
         if self._awaits_commit:
             self._awaits_commit = False
             self._due_ms = self._services.elapsed_ms() + _FIRST_MS
+        elif self._commits == EACH_COMMITS:
+            self._due_ms = self._services.elapsed_ms()
 
     def has_work(self, owner: Owner) -> bool:
         """Whether ``step`` has something to do now."""
@@ -124,7 +129,7 @@ class Expiries:
         self._services.spawn("expired files", lambda: self._remove(done, epoch, sweeps=orphans))
 
     def _begin(self, owner: Owner) -> None:
-        self._due_ms = self._services.elapsed_ms() + _EVERY_MS
+        self._due_ms, self._commits = self._services.elapsed_ms() + _EVERY_MS, 0
         request = self._asked.popleft() if self._asked else None
         tables = [(one.table, which) for which, one in _tables(owner)]
         self._at_work = True

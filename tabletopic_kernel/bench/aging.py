@@ -1,0 +1,201 @@
+"""How a table ages: thousands of small commits, with maintenance and without, and what they come to cost.
+
+In one process, without a broker and without Spark: files are written by the workers' writer, and committed,
+compacted and expired by the functions of their owner. CPU time is counted, not the clock's.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+
+from tabletopic_kernel._datasets.clickstream.generator import Clickstream
+from tabletopic_kernel.bench.load import Load, encoder
+from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
+from tabletopic_kernel.host.maintenance.expiry import EACH_COMMITS
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.errors import InternalError
+from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
+from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
+from tabletopic_kernel.table.expiry import Retention, leavings, to_expire
+from tabletopic_kernel.table.snapshot import TopicTable, summary
+from tabletopic_kernel.table.sweep import remove_expired
+
+# As with a topic that commits every 3.6 s and has a ``time_travel`` of half an hour.
+_RETENTION = Retention(time_travel_ms=0, at_least=500)
+_IDENTIFIER = ("default", "load")
+_ROWS = 200  # of a commit
+_FIRST = 100  # commits that the others are compared with
+_SAMPLES = 50
+_TRIES = 3
+_QUERY = "SELECT sum(duration_ms) AS total, count(*) AS rows FROM load"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The table after ``commits``: CPU ms of a commit since the last sample, of a plan and of a query."""
+
+    commits: int
+    commit_ms: float
+    slowest_ms: float
+    plan_ms: float
+    query_ms: float
+    metadata_bytes: int
+    data_files: int
+    snapshots: int
+
+
+@dataclass(frozen=True)
+class Age:
+    """One table's life: ms of its first hundred commits (median) and of its slowest one.
+
+    ``maintenance_us`` is the CPU time of compaction and expiry per row.
+    """
+
+    samples: tuple[Sample, ...]
+    first_ms: float
+    slowest_ms: float
+    maintenance_us: float
+    rows: int
+
+
+class _Life:
+    """A table, its ledger, and the rows that each commit adds once more."""
+
+    def __init__(self, folder: Path) -> None:
+        uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
+        self.catalog = open_catalog({"type": "sql", "uri": uri, "warehouse": warehouse})
+        encode = encoder("avro", 7)
+        events = list(Clickstream(7, "v1").events(_ROWS))
+        load = Load("load", "avro", 7, [(one.key, encode(one.value)) for one in events])
+        decoder = load.decoder(Schema())
+        schema = assign_fresh_schema_ids(decoder.iceberg_schema)
+        self.table = TopicTable(create_table(self.catalog, _IDENTIFIER, schema, PartitionSpec(), {}))
+        plan = self.table.plan()
+        self._writer = DataFileWriter(plan.metadata, plan.io_properties, epoch=1)
+        values = pa.array([value for _, value in load.records], pa.binary())
+        rows, _ = load.decoder(self._writer.schema).decode(values)
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        self._rows = pa.Table.from_batches([conform(columns, len(rows), file_schema(self._writer.schema))])
+        self.ledger = Ledger("load", "cluster", "topic", {0: 0}, 1, str(uuid.uuid4()))
+        self.table.claim(self.ledger, None)
+        self._files_seen = self._snapshots_seen = 0
+        self.maintenance_s = 0.0
+
+    def append(self) -> float:
+        """One more commit of rows; its CPU seconds."""
+        files = self._writer.write(self._rows)
+        start = self.ledger.next_offsets[0]
+        staged = StagedOffsets({0: start}, {0: start + _ROWS})
+        return self._commit(files, self.ledger.advanced(staged, str(uuid.uuid4())))
+
+    def _commit(self, files: list[DataFile], after: Ledger, replaced: Replaced | None = None) -> float:
+        began = time.process_time()
+        self.table.commit(files, self.ledger, after, replaced=replaced)
+        self.ledger = after
+        return time.process_time() - began
+
+    def maintain(self) -> None:
+        """Compact and expire what is due, as the owner would."""
+        began = time.process_time()
+        if _data_files(self.table) >= self._files_seen + MIN_FILES:
+            self._compact()
+            self._files_seen = _data_files(self.table)
+        if self.snapshots >= self._snapshots_seen + EACH_COMMITS:
+            self._expire()
+            self._snapshots_seen = self.snapshots
+        self.maintenance_s += time.process_time() - began
+
+    def _compact(self) -> None:
+        plan = plan_compaction(self.table.table)
+        for group in plan.groups:
+            small = tuple(SmallFile(one.file_path, one.record_count) for one in group.files)
+            result = RewriteTask(self.table.plan(), 1, small, group.files[0].partition).run()
+            after = replace(self.ledger, commit_id=str(uuid.uuid4()))
+            self._commit(result.files, after, Replaced(group.files, plan.delete_files))
+
+    def _expire(self) -> None:
+        table, at_ms = self.table.table, now_ms()
+        found = leavings(table, to_expire(table.metadata, _RETENTION, at_ms))
+        if found.ids:
+            self.table.expire(self.ledger, lambda _: sorted(found.ids))
+            remove_expired(self.table.table, found)
+
+    @property
+    def snapshots(self) -> int:
+        """That the table has."""
+        return len(self.table.table.metadata.snapshots)
+
+    def sample(self, commits: int, spent_s: list[float]) -> Sample:
+        """How the table stands, as a reader finds it."""
+        table = self.catalog.load_table(_IDENTIFIER)
+        lake = DuckLake(self.catalog)
+        plan_ms = _cpu_ms(lambda: [*self.catalog.load_table(_IDENTIFIER).scan().plan_files()])
+        query_ms = _cpu_ms(lambda: lake.sql(_QUERY))
+        lake.close()
+        metadata_bytes = len(table.io.new_input(table.metadata_location))
+        median_ms, slowest_ms = (round(1e3 * of(spent_s), 1) for of in (median, max))
+        counts = _data_files(self.table), self.snapshots
+        return Sample(commits, median_ms, slowest_ms, plan_ms, query_ms, metadata_bytes, *counts)
+
+
+def _cpu_ms(work: Callable[[], object]) -> float:
+    """The least of some tries, in ms of CPU."""
+    found = []
+    for _ in range(_TRIES):
+        began = time.process_time()
+        work()
+        found.append(1e3 * (time.process_time() - began))
+    return round(min(found), 1)
+
+
+def _data_files(table: TopicTable) -> int:
+    head = table.table.metadata.current_snapshot()
+    return int(summary(head).get("total-data-files", 0)) if head else 0
+
+
+def age(
+    folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None, *, maintained: bool
+) -> Age:
+    """Commit so often to a table below ``folder``, which must be empty.
+
+    Raises:
+        InternalError: rows are missing at the end, or are there twice.
+    """
+    life = _Life(folder)
+    spent, since, samples = list[float](), list[float](), list[Sample]()
+    every = max(1, commits // _SAMPLES)
+    for number in range(1, commits + 1):
+        since.append(life.append())
+        if maintained:
+            life.maintain()
+        if number % every == 0:
+            samples.append(life.sample(number, since))
+            spent, since = spent + since, []
+            on_progress(number)
+    spent += since
+    rows = commits * _ROWS
+    total = life.catalog.load_table(_IDENTIFIER).scan().count()
+    if total != rows:
+        raise InternalError(f"the table has {total:,} rows, and {rows:,} were committed")
+    return Age(
+        tuple(samples),
+        first_ms=round(1e3 * median(spent[:_FIRST]), 1),
+        slowest_ms=round(1e3 * max(spent), 1),
+        maintenance_us=round(1e6 * life.maintenance_s / rows, 2),
+        rows=rows,
+    )
