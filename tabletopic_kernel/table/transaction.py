@@ -135,7 +135,7 @@ def _itself(unchanging: Any, _memo: object) -> Any:
 # PyIceberg copies the whole metadata for each change, here and in its own catalogs, and nobody changes these
 # in place. Copied, they were two thirds of a commit to a table of a few hundred snapshots.
 for _kind in (Snapshot, SnapshotLogEntry, MetadataLogEntry):
-    _kind.__deepcopy__ = _itself  # type: ignore[assignment,attr-defined]
+    _kind.__deepcopy__ = _itself  # type: ignore[assignment]
 
 
 class QuickTransaction(Transaction):
