@@ -486,9 +486,12 @@ def _refused_folder(kind: str, stack: StackInfo, gate: Gate, folder: Path) -> Pa
     return folder
 
 
-def test_servers_that_refuse_give_no_secret_away(stack: StackInfo, gate: Gate, tmp_path: Path) -> None:
+def test_servers_that_refuse_give_no_secret_away(
+    stack: StackInfo, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each kind of login is wrong once: what commands say of it, and the files that are left."""
     gate.is_open = False
+    monkeypatch.setenv("AWS_ENDPOINT_URL_ATHENA", f"http://127.0.0.1:{gate.server_port}")
     usual = [["doctor"], ["enable", "refused"], ["status", "--json"], ["--debug", "list"]]
     usual += [["query", "SELECT * FROM a"]]
 
@@ -506,6 +509,7 @@ def test_servers_that_refuse_give_no_secret_away(stack: StackInfo, gate: Gate, t
         assert "fail" in said["doctor"], (kind, said)
     asked = {line.partition("?")[0] for line in gate.asked}
     assert asked >= {"POST /token", "GET /v1/config", "GET /subjects"}
+    assert "Athena could not do it" in str(told["Glue"])
 
 
 def test_other_programs_are_given_the_secrets_on_demand(stack: StackInfo, folder: Path) -> None:
