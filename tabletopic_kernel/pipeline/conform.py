@@ -199,6 +199,22 @@ def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("headers"), "headers", kept)
 
 
+# Microseconds of the years 1 to 9999: what Iceberg's libraries can write a date of.
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+def with_dated_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with null for records' timestamps that no column can hold: a producer may send any number."""
+    times = batch.column("timestamp")
+    numbers = times.cast(pa.int64())
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is None or (ends["min"] >= _FIRST_US and ends["max"] <= _LAST_US):
+        return batch
+    fits = pc.and_(pc.greater_equal(numbers, _FIRST_US), pc.less_equal(numbers, _LAST_US))
+    kept = pc.if_else(fits, times, pa.nulls(len(times), times.type))
+    return batch.set_column(batch.schema.get_field_index("timestamp"), batch.schema.field("timestamp"), kept)
+
+
 def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
     """The headers of a batch; None where the source did not read them."""
     return batch.column("headers") if "headers" in batch.schema.names else None

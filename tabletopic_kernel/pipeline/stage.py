@@ -24,7 +24,7 @@ from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_null_headers
+from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
 from tabletopic_kernel.pipeline.decode import GroupRows, LoadedPlan, Made, load_plan
 from tabletopic_kernel.pipeline.keys import KeyColumns
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StagePlan, StageResult
@@ -97,7 +97,7 @@ class Stage:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Decode a batch and hold its rows and letters for the next file."""
-        result = self._result
+        batch, result = with_dated_records(batch), self._result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
         result.value_bytes += batch.column("value").nbytes

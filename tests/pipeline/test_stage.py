@@ -333,3 +333,16 @@ def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
         theirs = other.submit(load_plan, pickled).result()
         assert theirs is not mine
         assert other.submit(theirs.decoder, 7).result() is not mine.decoder(7)
+
+
+@pytest.mark.parametrize("number", [2**60, -(2**62)])
+def test_a_record_of_no_date_is_a_row_without_one(plan: StagePlan, number: int) -> None:
+    """A producer may take microseconds for milliseconds: rows and letters have no timestamp then."""
+    given = batch(good(0), good(1), b"no frame")
+    at = given.schema.get_field_index("timestamp")
+    times = pa.array([1000, number, number], given.schema.field(at).type)
+    result = run(plan, given.set_column(at, given.schema.field(at), times))
+    found = [row["_kafka_metadata"]["timestamp"] for row in rows(result.files)]
+    assert (found[0].microsecond, found[1]) == (1000, None)
+    assert [row["timestamp"] for row in rows(result.dead_letters)] == [None]
+    assert result.newest_ms == {2: 1}
