@@ -79,8 +79,12 @@ def is_trouble(error: BaseException) -> bool:
 def last_line(error: BaseException) -> str:
     """The last line of the error's trace, with the place it came from."""
     line = traceback.format_exception_only(error)[-1].strip()[:_MOST]
-    frames = traceback.extract_tb(error.__traceback__, -1)
-    return f"{line} ({PurePath(frames[0].filename).name}:{frames[0].lineno})" if frames else line
+    step = error.__traceback__  # walked by hand: traceback looks up the columns of every frame, per record
+    if step is None:
+        return line
+    while step.tb_next is not None:
+        step = step.tb_next
+    return f"{line} ({PurePath(step.tb_frame.f_code.co_filename).name}:{step.tb_lineno})"
 
 
 def trace_of(error: BaseException) -> str:
