@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -46,6 +47,8 @@ def shell(bench: FakeWorkbench) -> Iterator[InteractiveShell]:
     with capture_output():
         made.run_cell("%unload_ext tabletopic_kernel")
     InteractiveShell.clear_instance()
+    # Python would keep each shell until the end, and collect garbage for each of them then: half a minute.
+    atexit.unregister(made.atexit_operations)
 
 
 @pytest.fixture
