@@ -24,6 +24,7 @@ from tabletopic_kernel.table.expiry import Retention, to_expire
 SMALL_SHARE = 4
 # Upper bounds of the bars, in bytes; each holds what is eight times as large as the one before.
 _BOUNDS = tuple(1024 * 16 * 8**step for step in range(6))
+_MANY_SNAPSHOTS = 2_000  # a commit costs some times as much as one to a new table
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,10 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
     if gone:
         return NextWork("expire", due=True, why=f"{gone:,} snapshots are older than the settings keep")
     there = len(table.metadata.snapshots)
-    return NextWork("expire", due=False, why=f"nothing to do: all {there:,} snapshots are kept")
+    why = f"nothing to do: all {there:,} snapshots are kept"
+    if there > _MANY_SNAPSHOTS:
+        why += "; every commit writes a list of them, so a shorter time_travel makes commits faster"
+    return NextWork("expire", due=False, why=why)
 
 
 def _files(table: Table) -> Iterator[DataFile]:

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table import compaction
+from tabletopic_kernel.table import compaction, health
 from tabletopic_kernel.table.health import next_work, table_health
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
@@ -89,6 +89,8 @@ def test_what_is_due_is_told_with_its_reason(
         "compact": (True, "5 small files can become 1"),
         "expire": (False, "nothing to do: all 6 snapshots are kept"),
     }
+    monkeypatch.setattr(health, "_MANY_SNAPSHOTS", 5)
+    assert next_work(table, settings, now)[1].why.endswith("a shorter time_travel makes commits faster")
     later = next_work(table, settings, now + 3_600_000)[1]
     assert (later.due, later.why) == (True, "5 snapshots are older than the settings keep")
 
