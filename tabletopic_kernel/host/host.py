@@ -47,6 +47,9 @@ _HEARTBEAT_S = 2.0
 _POLL_S = 0.2
 # librdkafka tries a broker again every 10 s at most.
 _REFUSED_LATELY_S = 25.0
+# For a consumer whose share was lost to be a member again. With librdkafka 2.16 a broker came back after
+# half a minute, and the consumer never asked for the group again.
+_REJOIN_S = 30.0
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
 
@@ -87,6 +90,7 @@ class Host:
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, SettingsMessage]] = {}
         self._last_poll = time.monotonic()
+        self._lost_s: float | None = None  # when its share was lost, until it has one again
         self.error: Exception | None = None
         self.waits_for: str | None = None  # why it is not in the group
         self._met = ConnectionErrors()  # of the group's consumer
@@ -160,8 +164,7 @@ class Host:
     def _run(self) -> None:
         try:
             while self._find_topics():
-                self._take_part()
-                if not self._stop.is_set():
+                if self._take_part():
                     self._rest()
         except Exception as error:
             _LOG.exception("host %s", self.id)
@@ -176,8 +179,12 @@ class Host:
         self._services.control.rest(error)
         self._stop.wait(REFUSED_S)
 
-    def _take_part(self) -> None:
-        """Be a member of the group until it is stopped, or the broker lets it in no more."""
+    def _take_part(self) -> bool:
+        """Be a member of the group until it is stopped, or out of it for good.
+
+        Returns:
+            Whether the broker refuses the login; else it may try again at once.
+        """
         consumer = make_consumer(
             self._services.broker.properties,
             group_id=GROUP,
@@ -192,11 +199,13 @@ class Host:
             error_cb=self._met,
         )
         self._met.forget()
+        self._lost_s = None
         try:
             consumer.subscribe(
                 [SETTINGS_TOPIC], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             self._loop(consumer)
+            return not self._stop.is_set() and self._is_shut_out()
         finally:
             self._close_all(list(self._topics))
             consumer.close()
@@ -226,7 +235,7 @@ class Host:
 
     def _loop(self, consumer: Consumer) -> None:
         next_beat = 0.0
-        while not self._stop.is_set() and not self._is_shut_out():
+        while not (self._stop.is_set() or self._is_shut_out() or self._is_left_out(consumer)):
             message = consumer.poll(_POLL_S)
             self._last_poll = time.monotonic()
             self._open_again()
@@ -242,6 +251,12 @@ class Host:
         """Whether the login is refused, and no connection that was there before holds its share."""
         lately = self._met.refused(_REFUSED_LATELY_S) is not None
         return lately and (not self._held or self._met.is_hopeless(_REFUSED_LATELY_S))
+
+    def _is_left_out(self, consumer: Consumer) -> bool:
+        """Whether its share was lost, and its consumer is in no group since: a new one will be."""
+        if self._lost_s is None or time.monotonic() - self._lost_s < _REJOIN_S:
+            return False
+        return not consumer.memberid()
 
     def _tell_refusal(self) -> None:
         """Say so where the broker lets this host's consumer in no more, or not into the group."""
@@ -272,7 +287,7 @@ class Host:
             self._catching_up[place.partition] = {}
             self._held.add(place.partition)
         consumer.incremental_assign(partitions)
-        self._denied = None
+        self._denied = self._lost_s = None
         self._joined.set()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -281,6 +296,7 @@ class Host:
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._on_revoke(consumer, partitions)
+        self._lost_s = time.monotonic()
 
     def _let_go(self, partitions: list[TopicPartition]) -> None:
         gone = {place.partition for place in partitions}

@@ -129,6 +129,7 @@ class Consumer:
 
     def __init__(self, host: Host, script: list[Any]) -> None:
         self._host, self._script = host, iter(script)
+        self.member: str | None = "member"
 
     def poll(self, _: float) -> Message | None:
         """The next message; a call of the script is made instead, as a rebalance would be."""
@@ -139,6 +140,13 @@ class Consumer:
             step()
             return None
         return step
+
+    def memberid(self) -> str | None:
+        """Nothing while it is in no group."""
+        return self.member
+
+    def incremental_unassign(self, _: object) -> None:
+        """Nothing to do."""
 
 
 @pytest.fixture
@@ -197,6 +205,30 @@ def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
     assert FakeCoordinator.began
     kept = {name: held for name, held in vars(host).items() if isinstance(held, dict) and held}
     assert kept == {}
+
+
+@pytest.mark.parametrize(("member", "polls"), [(None, 2), ("back", 4)])
+def test_a_consumer_that_is_left_out_of_the_group_is_replaced(
+    host: Host, member: str | None, polls: int
+) -> None:
+    """After its share was lost; one that is a member again, with or without a share, goes on."""
+    polled: list[int] = []
+    consumer = Consumer(host, [])
+
+    def lost() -> None:
+        polled.append(1)
+        host._on_lost(consumer, [module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)])  # type: ignore[arg-type]
+        consumer.member = member
+
+    def waits() -> None:
+        polled.append(1)
+        Clock.now_s += module._REJOIN_S
+
+    consumer._script = iter([lost, waits, waits, waits])
+    host._loop(consumer)  # type: ignore[arg-type]
+    assert len(polled) == polls
+    assert host._is_left_out(consumer) is (member is None)  # type: ignore[arg-type]
+    assert not host._held
 
 
 _COMMIT: dict[str, Any] = {"commit_asked_ms": 7}
