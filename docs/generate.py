@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 import typer.main
 from pydantic.fields import FieldInfo
 
-from docs import monitoring, openapi, type_examples
+from docs import aging, monitoring, openapi, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.faces.cli import app
@@ -313,6 +313,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "engine-properties": engine_rows,
     "metrics": lambda: table(*monitoring.metrics()),
     "alerts": lambda: table(*monitoring.alerts()),
+    "aging": lambda: table(*aging.figures()),
+    "aging-ratio": aging.ratio,
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),
@@ -326,6 +328,7 @@ FILES: dict[Path, Callable[[], str]] = {
     ROOT / "docs/reference/openapi.yaml": openapi.text,
     ROOT / "deploy/alerts.yml": monitoring.alert_rules,
     ROOT / "deploy/grafana.json": monitoring.dashboard,
+    **aging.pictures(),
 }
 
 

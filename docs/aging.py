@@ -1,0 +1,70 @@
+"""How a table ages, as ``make bench ARGS="--commits 10000 --json"`` measured it: pictures and a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tabletopic_kernel.faces.render.picture import lines
+
+MEASURED = Path(__file__).with_name("aging.json")
+Rows = tuple[list[str], list[list[str]]]
+
+# Of each picture: what it shows, the unit, and the figure of a sample.
+_PICTURES: dict[str, tuple[str, str, Callable[[dict[str, Any]], float]]] = {
+    "commit": ("CPU time of a commit", "ms, median of 200 commits", lambda one: one["commit_ms"]),
+    "plan": ("CPU time to plan a scan of all files", "ms", lambda one: one["plan_ms"]),
+    "query": ("CPU time of a sum over all rows by DuckDB", "ms", lambda one: one["query_ms"]),
+    "metadata": ("Size of metadata.json", "KB", lambda one: one["metadata_bytes"] / 1024),
+}
+
+
+def _ages() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text("utf-8"))
+    return found
+
+
+def pictures() -> dict[Path, Callable[[], str]]:
+    """The files of all pictures, and who makes each."""
+    return {MEASURED.with_name(f"aging-{name}.svg"): partial(_picture, name) for name in _PICTURES}
+
+
+def _picture(name: str) -> str:
+    title, unit, figure = _PICTURES[name]
+    series = {
+        how: [(float(one["commits"]), figure(one)) for one in age["samples"]] for how, age in _ages().items()
+    }
+    return lines(series, title, "commits", unit).svg + "\n"
+
+
+def figures() -> Rows:
+    """First and last of each figure, with maintenance and without."""
+    ages = _ages()
+    rows = []
+    for title, unit, figure in _PICTURES.values():
+        found = [f"{figure(age['samples'][at]):,.0f}" for age in ages.values() for at in (0, -1)]
+        rows.append([title, unit.split(",")[0], *found])
+    for title, key in (("data files", "data_files"), ("snapshots", "snapshots")):
+        rows.append([title, "", *(f"{age['samples'][at][key]:,}" for age in ages.values() for at in (0, -1))])
+    ends = [f"{age['samples'][at]['commits']:,}" for age in ages.values() for at in (0, -1)]
+    head = [
+        f"{how}, {end}" for how, end in zip([one for how in ages for one in (how, how)], ends, strict=True)
+    ]
+    return ["", "unit", *head], rows
+
+
+def ratio() -> str:
+    """The slowest commit beside the first hundred, and what maintenance costs."""
+    ages = _ages()
+    told = []
+    for how, one in ages.items():
+        times = one["slowest_ms"] / one["first_ms"]
+        told.append(
+            f"{how}: the slowest commit took {one['slowest_ms']:,.0f} ms of CPU, {times:.0f} times the "
+            f"median of the first hundred ({one['first_ms']:.0f} ms)"
+        )
+    cost = f"compaction and expiry cost {ages['with maintenance']['maintenance_us']:.1f} µs of CPU per row"
+    return "".join(f"- {one}.\n" for one in [*told, cost])
