@@ -136,7 +136,7 @@ def is_collected(metadata: TableMetadata) -> bool:
 
 def _collected(table: Table, catalog: Catalog) -> Table:
     """The table as the catalog has it now, if it is the same and its files may be removed."""
-    fresh = _same(table, catalog)
+    fresh = load_same(table, catalog)
     if not is_collected(fresh.metadata) or keeps_versions(catalog.properties):
         raise StartOverError(
             f"files of {'.'.join(table.name())} stay: gc.enabled is false, or the catalog keeps versions of "
@@ -253,7 +253,7 @@ def remove_strays(table: Table, found: Leavings, *, catalog: Catalog | None = No
 
 def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Removed:
     """As ``sweep``, of all epochs before, those that were swept too: expiry may have left files of these."""
-    fresh = _same(table, catalog)
+    fresh = load_same(table, catalog)
     if not is_collected(fresh.metadata) or keeps_versions(catalog.properties):
         return Removed()
     return _swept(fresh, 0, before_epoch, lambda: _ended(table, catalog, before_epoch))
@@ -342,15 +342,20 @@ def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str
 
 def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
     """The table as the catalog has it now, if it is the same and epochs below ``before_epoch`` are over."""
-    fresh = _same(table, catalog)
+    fresh = load_same(table, catalog)
     if newest_epoch(fresh.metadata) < before_epoch:
         name = ".".join(table.name())
         raise StartOverError(f"the table {name} has no epoch {before_epoch} any more: nothing is removed")
     return fresh
 
 
-def _same(table: Table, catalog: Catalog) -> Table:
-    """The table as the catalog has it now, if it is the same."""
+def load_same(table: Table, catalog: Catalog) -> Table:
+    """The table as ``catalog`` has it now.
+
+    Raises:
+        StartOverError: it is gone, or another one has its name.
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
     name = ".".join(table.name())
     try:
         with reachable("the catalog"):

@@ -17,20 +17,24 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.model.errors import StartOverError, TableTopicError
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
 from tabletopic_kernel.table.expiry import Retention, leavings, strays, to_expire
 from tabletopic_kernel.table.snapshot import TopicTable
-from tabletopic_kernel.table.sweep import Leavings, Removed, remove_expired, remove_strays, sweep_finished
+from tabletopic_kernel.table.sweep import (
+    Leavings,
+    Removed,
+    load_same,
+    remove_expired,
+    remove_strays,
+    sweep_finished,
+)
 
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership
@@ -145,7 +149,7 @@ class Expiries:
         """What would go of a table; where that cannot be told, nothing does."""
         part = _Part(table, dead_letters, Leavings(frozenset()))
         try:
-            fresh = _fresh(table, self._services.catalog())
+            fresh = load_same(table, self._services.catalog())
             ids = to_expire(fresh.metadata, self._retention, self._services.now_ms())[:_MOST]
             return replace(part, table=fresh, left=leavings(fresh, ids))
         except TableTopicError as error:
@@ -200,7 +204,7 @@ class Expiries:
             for table in tables:
                 removed += sweep_finished(table, before_epoch=epoch, catalog=catalog)
                 if everywhere:
-                    fresh = _fresh(table, catalog)
+                    fresh = load_same(table, catalog)
                     removed += remove_strays(fresh, strays(fresh, now_ms), catalog=catalog)
         except TableTopicError as found:
             error = str(found)
@@ -251,16 +255,3 @@ def _tables(owner: Owner) -> list[tuple[bool, TopicTable]]:
     """The topic's table, and that of its dead letters, as far as they are there; which of them it is."""
     found = ((False, owner.table), (True, owner.dead_letters.table))
     return [(which, one) for which, one in found if one is not None]
-
-
-def _fresh(table: Table, catalog: Catalog) -> Table:
-    """The same table in a thread's own hands."""
-    name = ".".join(table.name())
-    try:
-        with reachable("the catalog"):
-            fresh = catalog.load_table(table.name())
-    except NoSuchTableError as error:
-        raise StartOverError(f"the table {name} is gone") from error
-    if fresh.metadata.table_uuid != table.metadata.table_uuid:
-        raise StartOverError(f"the table {name} is another one now")
-    return fresh
