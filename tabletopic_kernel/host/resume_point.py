@@ -104,4 +104,5 @@ def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> M
 
 def source_spec(topic: str, settings: TopicSettings, broker: Broker, start: Offsets) -> SourceSpec:
     """What the worker reads, from ``start`` on."""
-    return SourceSpec(topic, java_properties(broker.properties), start, settings)
+    properties = broker.properties
+    return SourceSpec(topic, java_properties(properties), start, settings, librdkafka=properties)

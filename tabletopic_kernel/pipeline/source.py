@@ -39,7 +39,8 @@ _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 class SourceSpec:
     """What one streaming query reads.
 
-    ``java`` holds connection properties of Kafka's Java client, ``max_records`` the most that a batch takes.
+    ``java`` and ``librdkafka`` hold connection properties of Kafka's two clients, ``max_records`` the most
+    that a batch takes.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class SourceSpec:
     start: Offsets
     settings: TopicSettings
     max_records: int = MAX_RECORDS
+    librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # with the login
 
     @property
     def headers(self) -> bool:

@@ -74,8 +74,9 @@ class Sender:
         key: bytes | None = b"k",
         headers: list[tuple[str, bytes]] | None = None,
         partition: int = -1,
+        timestamp_ms: int = 0,
     ) -> None:
-        """Send bytes as they are."""
+        """Send bytes as they are; ``timestamp_ms`` 0 is now."""
 
         def delivered(error: Any, message: Any) -> None:
             assert error is None, error
@@ -84,7 +85,13 @@ class Sender:
             )
 
         self._producer.produce(
-            self.topic, data, key=key, headers=headers, partition=partition, on_delivery=delivered
+            self.topic,
+            data,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp_ms,
+            on_delivery=delivered,
         )
 
     def flush(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
@@ -430,8 +431,9 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
         _spec=spec, _listener=listener, _plan=None, _spark=SimpleNamespace(sparkContext=context)
     )
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
+    worker._overflows = False
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
-        worker._run(FakeFrame(StageResult(stopped="it takes too much")), 1)
+        worker._run(FakeFrame(StageResult(stopped="it takes too much")), StagedOffsets({0: 0}, {0: 1}))
     assert discarded == [([], [])]
 
 

@@ -27,10 +27,9 @@ class Reader:
             properties,
             group_id=group_id,
             enable_auto_commit="false",
-            auto_offset_reset="earliest",
             isolation_level="read_committed",
             error_cb=self._met,
-            **more,
+            **{"auto_offset_reset": "earliest", **more},
         )
 
     def __enter__(self) -> Reader:

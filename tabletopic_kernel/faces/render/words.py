@@ -85,8 +85,11 @@ def age(moment_ms: int | None) -> str:
 
 
 def clock(moment_ms: int) -> str:
-    """A moment in local time with its zone, to the millisecond."""
-    local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
+    """A moment in local time with its zone, to the millisecond; a number that no calendar has stays one."""
+    try:
+        local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):  # the timestamp of a record, which may be any number
+        return f"{moment_ms} ms"
     return f"{local.strftime('%Y-%m-%d %H:%M:%S.%f')[:-3]} {local.strftime('%Z')}"
 
 

@@ -35,6 +35,7 @@ from tabletopic_kernel.pipeline.worker.errors import (
     explain_no_table,
     explain_refused,
 )
+from tabletopic_kernel.pipeline.worker.librdkafka_source import is_overflow, staged_by_librdkafka
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ class Worker:
         self._batch_lock = threading.Lock()  # held while a batch is under way
         self._reads = threading.Event()  # the first batch has begun
         self._next = threading.Event()  # this query ends, and another goes on where it is
+        self._overflows = False  # Spark's source has met a timestamp that it cannot hold
         self._reads_at_once = False  # that one has been asked for, and has not staged its first batch yet
         self._query_lock = threading.Lock()  # so that `stop` does not miss a query that is just starting
         self._error: Exception | None = None
@@ -290,14 +292,14 @@ class Worker:
             return
         if (asked := self._plan.to_ask_again) is not None:
             self._plan = self._listener.plan_for(asked, recheck=True)
-        result = self._run(frame, offsets.records)
+        result = self._run(frame, offsets)
         while needs := result.needs:
             self._discard(result)
             if not needs.of_table:
                 self._check_share(result)
                 self._check_table(result)
             self._plan = self._listener.plan_for(needs)
-            result = self._run(frame, offsets.records)
+            result = self._run(frame, offsets)
         self._check(result)
         self._tell_failed(result)
         self._adapt(frame, result)
@@ -364,28 +366,56 @@ class Worker:
     def _discard(self, result: StageResult) -> None:
         self._listener.discard(result.files, result.dead_letters)
 
-    def _run(self, frame: DataFrame, records: int) -> StageResult:
+    def _run(self, frame: DataFrame, offsets: StagedOffsets) -> StageResult:
         """Stage the batch; where all its records seem to fail alike and do not, one by one if need be."""
-        result = self._run_once(frame, records, self._plan)
+        result = self._run_once(frame, offsets, self._plan)
         stops = result.all_fail_alike and self._spec.settings.max_refused_share < 1
         if not result.alike or result.needs.of_table or stops:
             return result
         self._discard(result)
-        return self._run_once(frame, records, replace(self._plan, patient=True))
+        return self._run_once(frame, offsets, replace(self._plan, patient=True))
 
-    def _run_once(self, frame: DataFrame, records: int, plan: StagePlan) -> StageResult:
+    def _run_once(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
         with self._turn():
             # A pool for each topic: the FAIR scheduler shares the cores between pools.
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
-            tasks = max(1, min(self._cores, math.ceil(records / _RECORDS_PER_TASK)))
-            task: Any = StageTask(plan)  # the stubs want a function of any iterable
-            staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
-            total = StageResult()
-            for row in staged.collect():
-                total.add(row["result"])
+            try:
+                total = self._collect(frame, offsets, plan)
+            except Exception as error:
+                if self._overflows or not is_overflow(error):
+                    raise
+                self._overflows = True  # once met, it is likely to come again: a clock of the producers'
+                _LOG.warning(
+                    "%s: a record's timestamp is beyond what Spark can hold, probably in nanoseconds; "
+                    "such times are null, and batches are read by librdkafka now",
+                    self._spec.topic,
+                )
+                total = self._collect(frame, offsets, plan)
         if total.stopped is not None:
             self._discard(total)
             raise ActionNeededError(f"{self._spec.topic}: {total.stopped}")
+        return total
+
+    def _collect(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
+        spec = self._spec
+        tasks = max(1, min(self._cores, math.ceil(offsets.records / _RECORDS_PER_TASK)))
+        task: Any = StageTask(plan)  # the stubs want a function of any iterable
+        if self._overflows:
+            staged = staged_by_librdkafka(
+                frame.sparkSession,
+                task,
+                offsets,
+                topic=spec.topic,
+                properties=spec.librdkafka,
+                headers=spec.headers,
+                tasks=tasks,
+                result_schema=RESULT_SCHEMA,
+            )
+        else:
+            staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
+        total = StageResult()
+        for row in staged.collect():
+            total.add(row["result"])
         return total
 
     @contextlib.contextmanager

@@ -43,6 +43,12 @@ def test_a_moment_names_its_zone() -> None:
     assert clock_today(1_700_000_000_000) == clock(1_700_000_000_000).rpartition(" ")[0]
 
 
+@pytest.mark.parametrize("moment_ms", [1_750_000_000_000_000_000, 2**63 - 1, -(2**63)])
+def test_a_time_of_no_calendar_stays_a_number(moment_ms: int) -> None:
+    """A record may have any number for its timestamp, and is to be looked at all the same."""
+    assert clock(moment_ms) == f"{moment_ms} ms"
+
+
 def text_of_zone(moment_s: int) -> str:
     """The local zone's name then."""
     return time.strftime("%Z", time.localtime(moment_s))

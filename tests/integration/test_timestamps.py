@@ -1,0 +1,42 @@
+"""Timestamps of records that no clock shows: brokers before Kafka 4 take any number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.workbench.workbench import Workbench
+from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.rows import FAST, V1, row_v1
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+ANY_TIME = {
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+}
+NANOSECONDS = 1_750_000_000_000_000_000  # where milliseconds belong
+
+
+def test_nanoseconds_for_milliseconds_stop_no_topic(
+    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
+) -> None:
+    """Spark's source raises on such a record and on the batch it is in; each is a row without a time."""
+    sender = new_topic(partitions=2, **ANY_TIME)
+    sender.avro(V1, row_v1(0), row_v1(1))
+    bench.enable(sender.topic, FAST)
+    caught_up(sender.topic)
+    for number in range(2, 40):
+        at = {5: NANOSECONDS, 11: 2**63 - 1}.get(number, 0)
+        headers = [("n", str(number).encode())] if number % 3 else None
+        sender.avro(V1, row_v1(number), timestamp_ms=at, partition=number % 2, headers=headers)
+    caught_up(sender.topic)
+    rows = rows_by_place(bench, sender.topic)
+    assert rows.keys() == {(sent.partition, sent.offset) for sent in sender.sent}
+    assert {row["id"] for row in rows.values() if row[METADATA]["timestamp"] is None} == {5, 11}
+    for sent in sender.sent:
+        row = rows[sent.partition, sent.offset]
+        assert (row["id"], row["_kafka_key"]) == (sent.value["id"], sent.key)
+        assert (row["_kafka_header"] or None) == (list(dict(sent.headers).items()) if sent.headers else None)
+    bench.disable(sender.topic)
