@@ -39,6 +39,7 @@ WAYS = (
     "unsigned tokens",
 )
 RECORDS = 200
+LIFETIME_S = 25  # of a token
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,35 @@ def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Pa
         host.stop()
     table = bench.open_catalog().load_table(bench.table_of(topic))
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(RECORDS))
+
+
+def test_tokens_that_expire_while_a_host_runs(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path) -> None:
+    """The broker ends a connection whose token is over: each client gets its next one in time."""
+    topic, namespace = f"t{uuid.uuid4().hex[:8]}", f"n{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 2)
+    kafka.tokens.lifetime_s, given = LIFETIME_S, kafka.tokens.given
+    bench = _bench(kafka.clients()["OIDC"], stack, tmp_path)
+    producer = Producer({"bootstrap.servers": kafka.address("PLAINTEXT"), "log_level": 0})
+    host = bench.host()
+    host.start()
+    try:
+        bench.enable(topic, {"namespace": namespace, "commit_interval_ms": 500, "value_format": "json"})
+        began, sent = time.monotonic(), 0
+        while time.monotonic() < began + 3 * LIFETIME_S:
+            producer.produce(topic, json.dumps({"n": sent}).encode())
+            sent += 1
+            assert producer.flush(30) == 0
+            time.sleep(0.2)
+        _until(lambda: bench.status(topic)[0].rows == sent, lambda: bench.status(topic))
+        assert host.waits_for is None
+        refused = [one for one in bench.events(topic) if one.type in ("Failed", "CommitFailed")]
+        assert not refused
+    finally:
+        kafka.tokens.lifetime_s = 300
+        host.stop()
+    assert kafka.tokens.given - given > 6  # three lifetimes of at least three clients
+    table = bench.open_catalog().load_table(bench.table_of(topic))
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(sent))
 
 
 def _other_authority(kafka: SecuredKafka, folder: Path) -> dict[str, str]:

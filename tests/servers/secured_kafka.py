@@ -78,6 +78,7 @@ listener.name.login.oauthbearer.sasl.server.callback.handler.class=org.apache.ka
 oauthbearer.OAuthBearerValidatorCallbackHandler
 listener.name.login.oauthbearer.sasl.oauthbearer.jwks.endpoint.url={tokens}/jwks
 listener.name.login.oauthbearer.sasl.oauthbearer.expected.audience={audience}
+listener.name.login.oauthbearer.connections.max.reauth.ms=3600000
 listener.name.unsigned.sasl.enabled.mechanisms=OAUTHBEARER
 listener.name.unsigned.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.\
 OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
@@ -92,7 +93,7 @@ class SecuredKafka:
         self.authority = Authority(folder / "tls")
         self.client: Identity = self.authority.identity("client")
         self._server = self.authority.identity("broker")
-        self._tokens = tokens
+        self.tokens = tokens
         self._ports: dict[str, int] = {}
         for listener in _LISTENERS:
             self._ports[listener] = machine.free_port(set(self._ports.values()))
@@ -131,7 +132,7 @@ class SecuredKafka:
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.client.id": CLIENT,
             "sasl.oauthbearer.client.secret": SECRET,
-            "sasl.oauthbearer.token.endpoint.url": f"{self._tokens.url}/token",
+            "sasl.oauthbearer.token.endpoint.url": f"{self.tokens.url}/token",
         }
         return {
             "TLS": {"bootstrap.servers": self.address("TLS"), "security.protocol": "SSL", **ca},
@@ -236,7 +237,7 @@ class SecuredKafka:
 
     def _command(self, *main: str) -> list[str]:
         jars = os.pathsep.join(map(str, jvm.install().of("kafka")))
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._tokens.url}/jwks"
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.url}/jwks"
         options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", allowed]
         return [str(jvm.java()), *options, "-cp", jars, *main]
 
@@ -256,7 +257,7 @@ class SecuredKafka:
             password=PASSWORD,
             plain_user=PLAIN_USER,
             token_user=CLIENT,
-            tokens=self._tokens.url,
+            tokens=self.tokens.url,
             audience=AUDIENCE,
         )
         (self.folder / "server.properties").write_text(text)
