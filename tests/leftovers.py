@@ -8,6 +8,7 @@ looked for when the module ends, and after one that uses the session's, when all
 from __future__ import annotations
 
 import gc
+import glob
 import logging
 import operator
 import os
@@ -18,6 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,9 +88,27 @@ def _has_children() -> bool:
 
 
 def _children() -> set[psutil.Process]:
-    if not _has_children():  # by far the most tests; looking at all processes takes milliseconds
+    if not _has_children():
         return set()
-    return {one for one in psutil.Process().children(recursive=True) if _is_worth_telling(one)}
+    return {one for one in _descendants(os.getpid()) if _is_worth_telling(one)}
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """Children and theirs.
+
+    Linux lists those of a process. psutil reads all processes of the machine instead: milliseconds, twice for
+    each test from the first on that started a helper for good, such as multiprocessing's resource tracker.
+    """
+    if not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"):
+        return psutil.Process(pid).children(recursive=True)
+    pids, found = [], []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        with suppress(OSError):  # the thread has just ended
+            pids += map(int, Path(path).read_text().split())
+    for child in pids:
+        with suppress(psutil.NoSuchProcess):
+            found += [psutil.Process(child), *_descendants(child)]
+    return found
 
 
 def _marked() -> set[psutil.Process]:

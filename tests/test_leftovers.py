@@ -7,9 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests import leftovers
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
@@ -111,3 +115,31 @@ def test_a_process_without_a_parent_is_told_at_the_end(tmp_path: Path) -> None:
     said = run(tmp_path, ORPHAN)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     assert re.search(r"the run left behind: process \d+: .*time.sleep\(60\)", said)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no Linux")
+def test_descendants_are_found_without_a_look_at_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of any thread and theirs, at a cost that does not grow with the machine's processes."""
+    started: list[subprocess.Popen[bytes]] = []
+    there, over = threading.Event(), threading.Event()
+
+    def start() -> None:
+        command = ["sh", "-c", "sleep 60 & echo $!; wait"]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        there.set()
+        over.wait()  # a child belongs to the thread that started it
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    assert there.wait(60)
+    grandchild = psutil.Process(int(started[0].stdout.readline()))  # type: ignore[union-attr]
+    monkeypatch.setattr(psutil, "pids", None)
+    monkeypatch.setattr(psutil.Process, "children", None)
+    try:
+        found = {one.pid for one in leftovers._children()}
+        assert {started[0].pid, grandchild.pid} <= found
+    finally:
+        over.set()
+        thread.join()
+        grandchild.kill()
+        started[0].communicate()
