@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,10 @@ import duckdb
 import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+
+# jsonschema builds 39 grammars of IRIs from it when it is imported, 2 s of work in each process, to judge the
+# formats "iri" and "iri-reference". No test asks for these; without the package jsonschema judges the rest.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 
 def pytest_collection_finish() -> None:
