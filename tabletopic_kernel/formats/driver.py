@@ -124,8 +124,8 @@ class _Run:
         short = bodies.lengths < 0
         if short.any():
             message = "the value is shorter than the prefix that names its schema"
-            places = bodies.positions[short].tolist()
-            self._refused += [Refused(place, NO_SCHEMA_ID, message) for place in places]
+            positions = bodies.positions[short].tolist()
+            self._refused += [Refused(position, NO_SCHEMA_ID, message) for position in positions]
             bodies = bodies.take(np.flatnonzero(~short))
         size = fast.max_records if fast else max(1, len(bodies))
         todo = [(part, False) for part in reversed(bodies.parts(size))]

@@ -23,34 +23,34 @@ _MOST_BYTES = 64 * 1024**2
 
 @dataclass
 class GlueFrames:
-    """What was found: by UUID places and values; damaged places with what is wrong; the others."""
+    """What was found: by UUID positions and values; damaged positions with what is wrong; the others."""
 
     groups: list[tuple[str, Positions, pa.Array]] = field(default_factory=list)
     damaged: list[tuple[int, str]] = field(default_factory=list)
     others: Positions = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-def split_glue(values: pa.Array, places: Positions) -> GlueFrames:
-    """Look at the values at ``places``, none of which is null.
+def split_glue(values: pa.Array, positions: Positions) -> GlueFrames:
+    """Look at the values at ``positions``, none of which is null.
 
     Args:
         values: binary or large_binary.
-        places: of values without Confluent's frame.
+        positions: of values without Confluent's frame.
     """
-    chosen = values.take(pa.array(places))
+    chosen = values.take(pa.array(positions))
     heads = pc.binary_slice(chosen, 0, wire.GLUE_BYTES)
     is_head = pc.is_in(pc.binary_slice(heads, 0, 2), value_set=_HEADS.cast(chosen.type))
     is_framed = pc.and_(is_head, pc.equal(pc.binary_length(heads), wire.GLUE_BYTES))
     framed = is_framed.to_numpy(zero_copy_only=False)
-    found = GlueFrames(others=places[~framed])
+    found = GlueFrames(others=positions[~framed])
     encoded = heads.filter(is_framed).dictionary_encode()
     codes, at = encoded.indices.to_numpy(zero_copy_only=False), np.flatnonzero(framed)
     for code, head in enumerate(encoded.dictionary.to_pylist()):
-        _add_group(found, head, chosen, at[codes == code], places)
+        _add_group(found, head, chosen, at[codes == code], positions)
     return found
 
 
-def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, places: Positions) -> None:
+def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, positions: Positions) -> None:
     # Value by value: Arrow 26 ends with an error where it slices all of a value away.
     front, is_packed = wire.prefix(0), head[1] == wire.GLUE_ZLIB
     texts: list[bytes] = []
@@ -62,10 +62,10 @@ def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, 
             whole.append(index)
         except (zlib.error, ValueError) as error:
             message = f"the value is not compressed as its frame says: {error}"
-            found.damaged.append((int(places[at[index]]), message))
+            found.damaged.append((int(positions[at[index]]), message))
     if texts:
         guid = str(uuid.UUID(bytes=head[2:]))
-        found.groups.append((guid, places[at[whole]], pa.array(texts, chosen.type)))
+        found.groups.append((guid, positions[at[whole]], pa.array(texts, chosen.type)))
 
 
 def _inflated(body: bytes) -> bytes:

@@ -282,10 +282,10 @@ class Host:
     # -- partitions of the settings topic
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for place in partitions:
-            place.offset = OFFSET_BEGINNING
-            self._catching_up[place.partition] = {}
-            self._held.add(place.partition)
+        for partition in partitions:
+            partition.offset = OFFSET_BEGINNING
+            self._catching_up[partition.partition] = {}
+            self._held.add(partition.partition)
         consumer.incremental_assign(partitions)
         self._denied = self._lost_s = None
         self._joined.set()
@@ -299,7 +299,7 @@ class Host:
         self._lost_s = time.monotonic()
 
     def _let_go(self, partitions: list[TopicPartition]) -> None:
-        gone = {place.partition for place in partitions}
+        gone = {partition.partition for partition in partitions}
         self._held -= gone
         for partition in gone:
             self._catching_up.pop(partition, None)

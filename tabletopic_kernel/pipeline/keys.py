@@ -93,14 +93,14 @@ class _Reading:
         proved = frozenset(self._proved)
         if not self._bad:
             return KeyColumns(columns, proved=proved)
-        places, reasons, messages = zip(*sorted(self._bad), strict=True)
-        refused = Refusals(np.array(places, np.int64), None, reasons, messages)
+        positions, reasons, messages = zip(*sorted(self._bad), strict=True)
+        refused = Refusals(np.array(positions, np.int64), None, reasons, messages)
         return KeyColumns(columns, refused, proved=proved)
 
     def _refuse(self, refused: Refusals) -> None:
         self._bad += [
-            (place, f"key_{refused.reason(at)}", f"of the key: {refused.message(at)}")
-            for at, place in enumerate(refused.positions.tolist())
+            (position, f"key_{refused.reason(at)}", f"of the key: {refused.message(at)}")
+            for at, position in enumerate(refused.positions.tolist())
         ]
 
     def _decode(self, group: Group, schema_id: SchemaKey) -> None:
@@ -154,6 +154,6 @@ class _Reading:
         positions = np.concatenate([at for at, _ in parts])
         if len(parts) == 1 and len(positions) == self._count:
             return parts[0][1]
-        places = np.full(self._count, -1, np.int64)
-        places[positions] = np.arange(len(positions))
-        return pa.concat_arrays([array for _, array in parts]).take(pa.array(places, mask=places < 0))
+        indices = np.full(self._count, -1, np.int64)
+        indices[positions] = np.arange(len(positions))
+        return pa.concat_arrays([array for _, array in parts]).take(pa.array(indices, mask=indices < 0))

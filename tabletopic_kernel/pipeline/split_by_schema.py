@@ -151,9 +151,9 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
     if not present.all():
         absent = np.flatnonzero(~present)
         groups.append(Group(None, positions[absent], values.take(pa.array(absent))))
-    places = np.flatnonzero(framed)
+    positions = np.flatnonzero(framed)
     for chosen, first in _runs(ids):
-        at = places[chosen]
+        at = positions[chosen]
         groups.append(Group(int(ids[first]), positions[at], values.take(pa.array(at))))
     bare = np.flatnonzero(present & ~framed)
     if not len(bare):
@@ -225,8 +225,8 @@ def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _ids(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The schema ids behind the magic bytes: 4 bytes, big-endian."""
     ids = np.zeros(len(starts), dtype=np.int64)
-    for place in range(1, wire.PREFIX_BYTES):
-        ids = (ids << 8) | data[starts + place]
+    for index in range(1, wire.PREFIX_BYTES):
+        ids = (ids << 8) | data[starts + index]
     return ids
 
 

@@ -242,11 +242,11 @@ class DeadLetters:
 
 def _above(next_offsets: Offsets) -> BooleanExpression:
     """Letters at or above these offsets."""
-    places: list[BooleanExpression] = [
+    conditions: list[BooleanExpression] = [
         And(EqualTo(term="partition", value=partition), GreaterThanOrEqual(term="offset", value=offset))
         for partition, offset in next_offsets.items()
     ]
-    return Or(*places) if len(places) > 1 else (places or [AlwaysTrue()])[0]
+    return Or(*conditions) if len(conditions) > 1 else (conditions or [AlwaysTrue()])[0]
 
 
 def _orphaned(owned: Ledger, found: Ledger) -> Callable[[pa.Table], Mask]:

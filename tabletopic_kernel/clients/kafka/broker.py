@@ -202,8 +202,8 @@ class Broker:
             for partition in description.partitions:
                 asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
         result: dict[str, dict[int, int]] = {}
-        for place, offset in self._list_offsets(asked).items():
-            result.setdefault(place[0], {})[place[1]] = offset
+        for (topic, partition), offset in self._list_offsets(asked).items():
+            result.setdefault(topic, {})[partition] = offset
         return result
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
@@ -294,9 +294,9 @@ class Broker:
             futures = self.admin.list_offsets(
                 waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
             )
-            for place, future in futures.items():
+            for partition, future in futures.items():
                 try:
-                    found[place.topic, place.partition] = self._result(future).offset
+                    found[partition.topic, partition.partition] = self._result(future).offset
                 except KafkaException as error:
                     # A new topic's partitions have no leader for a moment.
                     is_lost = error.args[0].code() == KafkaError._TRANSPORT and lost_in in (-1, turn)

@@ -100,7 +100,7 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         kind, reason = refused
         lead = _LEADS[kind].format(address=address)
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
-    if not properties.get("security.protocol") and any(map(_accepts, _places(properties))):
+    if not properties.get("security.protocol") and any(map(_accepts, _addresses(properties))):
         return RetryableError(
             f"the broker at {address} accepts connections and does not answer ({request}); does it ask for "
             "TLS or a login? [kafka] security.protocol is not set"
@@ -117,11 +117,11 @@ def check_listening(properties: Mapping[str, str]) -> None:
     librdkafka waits for its whole time limit, as a broker may be just starting; so this looks twice. A broker
     that is slow, or behind a firewall that drops packets, passes.
     """
-    places = _places(properties)
-    if not places or not all(map(_refuses, places)):
+    addresses = _addresses(properties)
+    if not addresses or not all(map(_refuses, addresses)):
         return
     time.sleep(_LOOK_AGAIN_S)
-    if all(map(_refuses, places)):
+    if all(map(_refuses, addresses)):
         raise explain_silence(properties, ConnectionErrors(), "connection refused")
 
 
@@ -147,29 +147,29 @@ def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
     return "check security.protocol and ssl.* in [kafka]"
 
 
-def _places(properties: Mapping[str, str]) -> list[tuple[str, int]]:
+def _addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
     """Host and port of each bootstrap address."""
     addresses = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     found = []
-    for place in addresses.split(","):
-        host, _, port = place.strip().rpartition("://")[2].rpartition(":")
+    for address in addresses.split(","):
+        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
         if not port.isdecimal():
             host, port = f"{host}:{port}" if host else port, _PORT
         found.append((host.strip("[]"), int(port)))
     return found
 
 
-def _accepts(place: tuple[str, int]) -> bool:
+def _accepts(address: tuple[str, int]) -> bool:
     with contextlib.suppress(OSError):
-        socket.create_connection(place, _CONNECT_S).close()
+        socket.create_connection(address, _CONNECT_S).close()
         return True
     return False
 
 
-def _refuses(place: tuple[str, int]) -> bool:
+def _refuses(address: tuple[str, int]) -> bool:
     """Whether nothing listens there, which another computer says at once; not where nothing is heard."""
     try:
-        socket.create_connection(place, _CONNECT_S).close()
+        socket.create_connection(address, _CONNECT_S).close()
     except ConnectionRefusedError:
         return True
     except OSError:

@@ -154,10 +154,10 @@ def _pem(properties: Mapping[str, str], prefix: str) -> str | None:
     """PEM text, as it stands or from a file (of a folder's files, those that are PEM); None where not set."""
     if text := properties.get(f"{prefix}.pem"):
         return text
-    place = properties.get(f"{prefix}.location")
-    if not place or place == "probe":  # librdkafka looks for the system's; Java has its own
+    location = properties.get(f"{prefix}.location")
+    if not location or location == "probe":  # librdkafka looks for the system's; Java has its own
         return None
-    return read_pem(Path(place), f"kafka.{prefix}.location")
+    return read_pem(Path(location), f"kafka.{prefix}.location")
 
 
 def read_pem(path: Path, setting: str) -> str:
@@ -232,9 +232,9 @@ def _oauth(properties: Mapping[str, str]) -> dict[str, str]:
     for pair in filter(None, ours.get("extensions", "").split(",")):
         name, _, value = pair.strip().partition("=")
         options[f"extension_{name}"] = value
-    if place := properties.get("https.ca.location"):
-        read_pem(Path(place), "kafka.https.ca.location")
-        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": place}
+    if location := properties.get("https.ca.location"):
+        read_pem(Path(location), "kafka.https.ca.location")
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": location}
     return {
         "sasl.jaas.config": _jaas(_OAUTH, options),
         "sasl.oauthbearer.token.endpoint.url": ours.get("token.endpoint.url", ""),

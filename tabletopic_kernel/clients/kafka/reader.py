@@ -42,14 +42,14 @@ class Reader:
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first and the end offset; raises RetryableError when the broker does not answer."""
-        place = TopicPartition(topic, partition)
-        low, high = _asked(topic, lambda: self._consumer.get_watermark_offsets(place, timeout=TIMEOUT_S))
+        asked = TopicPartition(topic, partition)
+        low, high = _asked(topic, lambda: self._consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S))
         return int(low), int(high)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The first offset at or after a time, None where there is none; raises as ``bounds``."""
-        place = TopicPartition(topic, partition, timestamp_ms)
-        (found,) = _asked(topic, lambda: self._consumer.offsets_for_times([place], timeout=TIMEOUT_S))
+        asked = TopicPartition(topic, partition, timestamp_ms)
+        (found,) = _asked(topic, lambda: self._consumer.offsets_for_times([asked], timeout=TIMEOUT_S))
         return None if found.offset < 0 else int(found.offset)
 
     def read_range(
@@ -74,7 +74,7 @@ class Reader:
             ours = [one for one in found if (one.offset() or 0) < ends[one.partition() or 0]]
             if ours:
                 yield ours
-            now = {p.partition: p.offset for p in self._consumer.position(_places(topic, waiting))}
+            now = {p.partition: p.offset for p in self._consumer.position(_topic_partitions(topic, waiting))}
             waiting -= {p for p, offset in now.items() if offset >= ends[p]}
             if found or now != before:
                 before, quiet_since = now, time.monotonic()
@@ -83,13 +83,15 @@ class Reader:
                     f"the broker did not deliver {topic} within {TIMEOUT_S:.0f} s; try again"
                 )
 
-    def follow(self, places: Sequence[TopicPartition], going: Callable[[], bool]) -> Iterator[list[Message]]:
-        """Committed records from ``places`` on, in batches, while ``going``; waits out outages (I9).
+    def follow(
+        self, partitions: Sequence[TopicPartition], going: Callable[[], bool]
+    ) -> Iterator[list[Message]]:
+        """Committed records from ``partitions`` on, in batches, while ``going``; waits out outages (I9).
 
         Raises:
             LoginRefusedError: close the reader then, as it would log in again and again.
         """
-        batches = self._batches(places)
+        batches = self._batches(partitions)
         while going():
             if found := next(batches):
                 yield found
@@ -98,10 +100,10 @@ class Reader:
         """Deliver no more of a partition that is being followed."""
         self._consumer.pause([TopicPartition(topic, partition)])
 
-    def _batches(self, places: Sequence[TopicPartition]) -> Iterator[list[Message]]:
+    def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[list[Message]]:
         """The one loop: what the broker delivers in a tenth of a second, without errors; may be empty."""
-        self._consumer.assign(list(places))
-        topic = places[0].topic if places else ""
+        self._consumer.assign(list(partitions))
+        topic = partitions[0].topic if partitions else ""
         while True:
             found = _asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
             if self._met.is_hopeless():
@@ -111,7 +113,7 @@ class Reader:
             yield good
 
 
-def _places(topic: str, partitions: set[int]) -> list[TopicPartition]:
+def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for partition in partitions]
 
 

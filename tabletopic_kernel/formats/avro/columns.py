@@ -40,23 +40,23 @@ def spread(values: pa.Array, present: Mask) -> pa.Array:
     """``values`` at the places that are present, null at the others."""
     if len(values) == len(present):
         return values
-    places = np.cumsum(present) - 1
-    return _take(values, pa.array(places, mask=~present))
+    indices = np.cumsum(present) - 1
+    return _take(values, pa.array(indices, mask=~present))
 
 
-def _take(values: pa.Array, places: pa.Array) -> pa.Array:
-    """``values.take(places)``, but required fields of structs that become null hold zeros, not nulls.
+def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
+    """``values.take(indices)``, but required fields of structs that become null hold zeros, not nulls.
 
     Parquet writers refuse nulls in a required field, even where the struct around it is null.
     """
     if not pa.types.is_struct(values.type):
-        return values.take(places)
-    children = [_take(values.field(i), places) for i in range(values.type.num_fields)]
+        return values.take(indices)
+    children = [_take(values.field(i), indices) for i in range(values.type.num_fields)]
     filled = [
         child if field.nullable else without_nulls(child)
         for field, child in zip(values.type, children, strict=True)
     ]
-    return struct_of(filled, values.type, pc.invert(pc.fill_null(values.is_valid().take(places), False)))
+    return struct_of(filled, values.type, pc.invert(pc.fill_null(values.is_valid().take(indices), False)))
 
 
 def booleans(array: pa.Array) -> pa.Array:

@@ -193,7 +193,7 @@ def payloads(values: pa.Array) -> pa.Array:
     enveloped = pc.match_substring_regex(values, _BEGINS).to_numpy(zero_copy_only=False)
     if not enveloped.any():
         return values
-    parts, places = [values.filter(pa.array(~enveloped))], [np.flatnonzero(~enveloped)]
+    parts, positions = [values.filter(pa.array(~enveloped))], [np.flatnonzero(~enveloped)]
     left = np.flatnonzero(enveloped)
     for _ in range(_MAX_HEADS):
         if not len(left):
@@ -202,17 +202,17 @@ def payloads(values: pa.Array) -> pa.Array:
         head = _head(rest[0].as_py())
         if head is None:
             parts.append(_read(rest.slice(0, 1)))
-            places.append(left[:1])
+            positions.append(left[:1])
             left = left[1:]
             continue
         cut = pc.and_(pc.starts_with(rest, head), pc.ends_with(rest, b"}"))
         parts.append(pc.binary_slice(rest.filter(cut), len(head), -1))
         is_cut = cut.to_numpy(zero_copy_only=False)
-        places.append(left[is_cut])
+        positions.append(left[is_cut])
         left = left[~is_cut]
     parts.append(_read(values.take(pa.array(left))))
-    places.append(left)
-    return pa.concat_arrays(parts).take(pa.array(_inverse(np.concatenate(places))))
+    positions.append(left)
+    return pa.concat_arrays(parts).take(pa.array(_inverse(np.concatenate(positions))))
 
 
 def _inverse(order: Positions) -> Positions:

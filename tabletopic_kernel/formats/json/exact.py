@@ -169,18 +169,18 @@ class _Compiler:
         """A value of a list or map, which may be null if ``optional``."""
         lenient = self._lenient
 
-        def element(value: Any, place: Any) -> Any:
+        def element(value: Any, index: Any) -> Any:
             if value is None:
                 if optional:
                     return None
-                raise _missing(str(place), True)
+                raise _missing(str(index), True)
             try:
                 return read(value)
             except Refusal as refusal:
                 if lenient and optional:
                     self.has_left = True
                     return None
-                refusal.path.append(str(place))
+                refusal.path.append(str(index))
                 raise
 
         return element

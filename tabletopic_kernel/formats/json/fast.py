@@ -175,8 +175,8 @@ def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore",
 
 def _rows_with(patterns: Iterable[re.Pattern[bytes]], records: Joined) -> Offsets:
     """Rows in which one of the patterns is found. They are suspects, for it may stand in a text."""
-    places = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
-    return np.unique(np.searchsorted(records.offsets, places, side="right") - 1)
+    positions = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
+    return np.unique(np.searchsorted(records.offsets, positions, side="right") - 1)
 
 
 def _has_doubles(node: JsonType) -> bool:

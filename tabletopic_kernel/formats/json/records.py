@@ -45,8 +45,8 @@ def long_fractions(text: Bytes) -> Offsets:
     leading = np.zeros(len(starts), np.int64)
     point = np.zeros(len(starts), np.int64)
     zeros = np.ones(len(starts), np.bool_)
-    for place in range(_LEADING):
-        byte = text[starts + place]
+    for index in range(_LEADING):
+        byte = text[starts + index]
         zeros &= (byte == ord("0")) | (byte == ord("."))
         leading += zeros
         point |= zeros & (byte == ord("."))
@@ -59,13 +59,13 @@ def tiny_numbers(text: Bytes) -> Offsets:
 
     ``text`` ends behind the last number.
     """
-    places = _negative_exponents(text)
-    ends = places + 1
+    positions = _negative_exponents(text)
+    ends = positions + 1
     for _ in range(_EXPONENT):
         ends += (ends < len(text)) & _are_digits(text[np.minimum(ends, len(text) - 1)])
     # A digit behind the last one looked at is as good as an end; a letter or a hyphen is that of a UUID.
     end = text[np.minimum(ends, len(text) - 1)]
-    found: Offsets = places[(ends - places > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
+    found: Offsets = positions[(ends - positions > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
     return found
 
 
@@ -75,9 +75,9 @@ def _negative_exponents(text: Bytes) -> Offsets:
     for begin in range(0, len(text), _CHUNK):
         part = text[begin : begin + _CHUNK + 1]
         found.append(np.flatnonzero(((part[:-1] | 0x20) == ord("e")) & (part[1:] == ord("-"))) + begin + 1)
-    places = np.concatenate(found)
-    places = places[places > 1]
-    behind: Offsets = places[_are_digits(text[places - 2])]
+    positions = np.concatenate(found)
+    positions = positions[positions > 1]
+    behind: Offsets = positions[_are_digits(text[positions - 2])]
     return behind
 
 
@@ -152,8 +152,8 @@ def join(bodies: Bodies, *, objects: bool, doubles: bool) -> Joined:
     if len(unfit):
         block = _blanked(block, offsets, unfit)
     if doubles:
-        places = np.concatenate((long_fractions(block), tiny_numbers(block)))
-        unfit = np.union1d(unfit, np.searchsorted(offsets, places, side="right") - 1)
+        positions = np.concatenate((long_fractions(block), tiny_numbers(block)))
+        unfit = np.union1d(unfit, np.searchsorted(offsets, positions, side="right") - 1)
     return Joined(pa.py_buffer(block), offsets, unfit, _few_brackets(block, offsets))
 
 
@@ -163,8 +163,8 @@ def _in_place(bodies: Bodies) -> tuple[Bytes, Offsets]:
     block = np.empty(end - begin + 1, np.uint8)
     block[:-1] = bodies.data[begin:end]
     starts = bodies.offsets[:-1] - begin
-    for place, byte in enumerate(CLOSE + OPEN):
-        block[starts + place] = byte
+    for index, byte in enumerate(CLOSE + OPEN):
+        block[starts + index] = byte
     block[-1] = CLOSE[0]
     return block[1:], bodies.offsets - begin
 

@@ -41,7 +41,7 @@ from tabletopic_kernel.formats.json.schema_keywords import (
     note,
     types_of,
 )
-from tabletopic_kernel.formats.json.schema_refs import Documents, JsonSchemaError, Place
+from tabletopic_kernel.formats.json.schema_refs import Documents, JsonSchemaError, Subschema
 from tabletopic_kernel.formats.json.text import MAX_LONG
 from tabletopic_kernel.formats.json.types import (
     MAX_LEVELS,
@@ -116,8 +116,8 @@ class _Reader:
         """The type of a whole record. Struct only if it has named properties."""
         return self._read([self._documents.root], 0, top=True)
 
-    def _read(self, places: list[Place], level: int, *, top: bool = False) -> _Typed:
-        """The type of a value that is all of ``places``."""
+    def _read(self, subschemas: list[Subschema], level: int, *, top: bool = False) -> _Typed:
+        """The type of a value that is all of ``subschemas``."""
         self._nodes += 1
         if self._nodes > _MAX_NODES:
             raise JsonSchemaError(f"the schema has more than {_MAX_NODES} fields; make it smaller")
@@ -125,8 +125,8 @@ class _Reader:
             return Text(), True
         both = Keywords()
         try:
-            for place in places:
-                self._take(place, both)
+            for subschema in subschemas:
+                self._take(subschema, both)
             found = self._type(both, level)
         except _MeetsItselfError:
             found = Text(), True
@@ -137,25 +137,25 @@ class _Reader:
             return Text(), True
         return found
 
-    def _take(self, place: Place, both: Keywords) -> None:
+    def _take(self, subschema: Subschema, both: Keywords) -> None:
         """Add one subschema, with those that it refers to and includes."""
-        schema = place.schema
+        schema = subschema.schema
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
             raise JsonSchemaError(f"a schema is an object, not {str(schema)[:60]!r}")
-        if place.key in both.entered:
+        if subschema.key in both.entered:
             return  # by another way, or by a reference to itself: it says nothing new
-        if place.key in self._open:
-            self._recursive.add(place.key)
+        if subschema.key in self._open:
+            self._recursive.add(subschema.key)
             raise _MeetsItselfError
-        self._open.add(place.key)
-        both.entered.append(place.key)
-        note(place, both)
+        self._open.add(subschema.key)
+        both.entered.append(subschema.key)
+        note(subschema, both)
         if isinstance(ref := schema.get("$ref"), str):
-            self._take(self._documents.resolve(ref, place), both)
+            self._take(self._documents.resolve(ref, subschema), both)
         for part in list_of(schema, "allOf"):
-            self._take(place.inner(part), both)
+            self._take(subschema.inner(part), both)
 
     def _type(self, both: Keywords, level: int) -> _Typed:
         nullable = both.nullable
@@ -182,7 +182,7 @@ class _Reader:
             return Text(), types is None or nullable
         return self._one(types.pop(), both, level), nullable
 
-    def _union(self, both: Keywords, branches: list[Place], nullable: bool, level: int) -> _Typed:
+    def _union(self, both: Keywords, branches: list[Subschema], nullable: bool, level: int) -> _Typed:
         """Several branches: the type of all if it is one, else any JSON."""
         read = [self._read([one], level) for one in branches]
         nodes = {node for node, _ in read}
@@ -218,10 +218,10 @@ class _Reader:
             return Text() if values == Text() else MapOf(values, optional)
         names = column_names(both.properties)
         fields = []
-        for key, places in both.properties.items():
-            node, nullable = self._read(places, level + 1)
-            doc = next((doc for one in places if (doc := doc_of(one.schema))), None)
-            meaning = next((found for one in places if (found := json_meaning(one.schema))), None)
+        for key, subschemas in both.properties.items():
+            node, nullable = self._read(subschemas, level + 1)
+            doc = next((doc for one in subschemas if (doc := doc_of(one.schema))), None)
+            meaning = next((found for one in subschemas if (found := json_meaning(one.schema))), None)
             if meaning is not None:
                 doc = doc_with_meaning(None if doc == meaning else doc, meaning)
             fields.append(Field(key, names[key], node, nullable or key not in both.required, doc))

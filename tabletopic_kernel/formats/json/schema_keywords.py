@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError, Place
+from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError, Subschema
 
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 # A subschema with none of these only restricts what stands beside it.
@@ -35,20 +35,20 @@ class Keywords:
     types: set[str] | None = None
     nullable: bool = False
     formats: list[str] = field(default_factory=list)
-    properties: dict[str, list[Place]] = field(default_factory=dict)
+    properties: dict[str, list[Subschema]] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
-    patterns: list[Place] = field(default_factory=list)
-    additional: list[Place] = field(default_factory=list)
+    patterns: list[Subschema] = field(default_factory=list)
+    additional: list[Subschema] = field(default_factory=list)
     additional_false: bool = False
     additional_any: bool = False
     unevaluated_false: bool = False
     depends: bool = False
-    items: list[Place] = field(default_factory=list)
+    items: list[Subschema] = field(default_factory=list)
     items_false: bool = False
     items_any: bool = False
     unevaluated_items_false: bool = False
-    tuple_items: list[Place] = field(default_factory=list)
-    unions: list[list[Place]] = field(default_factory=list)
+    tuple_items: list[Subschema] = field(default_factory=list)
+    unions: list[list[Subschema]] = field(default_factory=list)
     values: list[list[Any]] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
     unreadable: bool = False
@@ -82,9 +82,9 @@ class Keywords:
         )
 
 
-def note(place: Place, both: Keywords) -> None:
+def note(subschema: Subschema, both: Keywords) -> None:
     """Take in the keywords of one subschema."""
-    schema = place.schema
+    schema = subschema.schema
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if not kinds or not all(isinstance(kind, str) for kind in kinds):
@@ -101,30 +101,30 @@ def note(place: Place, both: Keywords) -> None:
         both.values.append([schema["const"]])
     both.limits += [schema[k] for k in ("minimum", "maximum") if isinstance(schema.get(k), int | float)]
     for name, inner in _dict(schema, "properties"):
-        both.properties.setdefault(name, []).append(place.inner(inner))
+        both.properties.setdefault(name, []).append(subschema.inner(inner))
     both.required.update(one for one in list_of(schema, "required") if isinstance(one, str))
-    both.patterns += [place.inner(inner) for _, inner in _dict(schema, "patternProperties")]
+    both.patterns += [subschema.inner(inner) for _, inner in _dict(schema, "patternProperties")]
     both.additional_false |= schema.get("additionalProperties") is False
     both.unevaluated_false |= schema.get("unevaluatedProperties") is False
     evaluating = [schema.get(keyword) for keyword in ("additionalProperties", "unevaluatedProperties")]
     both.additional_any |= any(one is True or isinstance(one, dict) for one in evaluating)
     both.depends |= bool(_DEPENDENT.intersection(schema))
     if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
-        both.additional.append(place.inner(schema["additionalProperties"]))
-    _note_items(place, both)
+        both.additional.append(subschema.inner(schema["additionalProperties"]))
+    _note_items(subschema, both)
     for keyword in ("oneOf", "anyOf"):
         if branches := list_of(schema, keyword):
-            both.unions.append([place.inner(one) for one in branches])
+            both.unions.append([subschema.inner(one) for one in branches])
 
 
-def _note_items(place: Place, both: Keywords) -> None:
-    schema = place.schema
+def _note_items(subschema: Subschema, both: Keywords) -> None:
+    schema = subschema.schema
     items = schema.get("items")
     prefix = items if isinstance(items, list) else list_of(schema, "prefixItems")
     more = schema.get("additionalItems") if isinstance(items, list) else items
-    both.tuple_items += [place.inner(one) for one in prefix]
+    both.tuple_items += [subschema.inner(one) for one in prefix]
     if isinstance(more, dict):
-        both.items.append(place.inner(more))
+        both.items.append(subschema.inner(more))
     most = schema.get("maxItems")
     both.items_false |= more is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
     both.unevaluated_items_false |= schema.get("unevaluatedItems") is False
@@ -155,9 +155,9 @@ def types_of(both: Keywords) -> set[str] | None:
     return {"array"} if both.items or both.tuple_items else None
 
 
-def is_null(place: Place) -> bool:
+def is_null(subschema: Subschema) -> bool:
     """Whether null is the only value."""
-    schema = place.schema
+    schema = subschema.schema
     if not isinstance(schema, dict):
         return False
     return (
@@ -190,6 +190,6 @@ def list_of(schema: dict[str, Any], keyword: str) -> list[Any]:
     return found
 
 
-def has_shape(place: Place) -> bool:
+def has_shape(subschema: Subschema) -> bool:
     """Whether a subschema says more than restrictions."""
-    return isinstance(place.schema, dict) and bool(_SHAPES.intersection(place.schema))
+    return isinstance(subschema.schema, dict) and bool(_SHAPES.intersection(subschema.schema))

@@ -16,20 +16,20 @@ class JsonSchemaError(ActionNeededError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Subschema:
     """A subschema and what its references are relative to: the document and the base URI."""
 
     schema: Any
     document: str
     base: str
 
-    def inner(self, schema: Any) -> Place:
+    def inner(self, schema: Any) -> Subschema:
         """A subschema of it."""
-        return Place(schema, self.document, _base(schema, self.base))
+        return Subschema(schema, self.document, _base(schema, self.base))
 
     @property
     def key(self) -> int:
-        """What tells it from other places: documents are kept, so the object itself does."""
+        """What tells it from other subschemas: documents are kept, so the object itself does."""
         return id(self.schema)
 
 
@@ -37,28 +37,28 @@ class Documents:
     """A schema's text and those it refers to, by name; raises JsonSchemaError if one is not JSON."""
 
     def __init__(self, text: str, references: Mapping[str, str] | None) -> None:
-        self._roots: dict[str, Place] = {}
-        self._by_uri: dict[str, Place] = {}
+        self._roots: dict[str, Subschema] = {}
+        self._by_uri: dict[str, Subschema] = {}
         self.root = self._add("", text)
         for name, other in (references or {}).items():
             self._add(name, other)
 
-    def _add(self, name: str, text: str) -> Place:
+    def _add(self, name: str, text: str) -> Subschema:
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError) as error:
             what = f"the reference {name!r}" if name else "the schema"
             raise JsonSchemaError(f"{what} is not JSON: {error}; register it again") from error
-        root = Place(schema, name, _base(schema, name))
+        root = Subschema(schema, name, _base(schema, name))
         self._roots[name] = root
-        for uri, place in _named(root):
-            self._by_uri.setdefault(uri, place)
+        for uri, subschema in _named(root):
+            self._by_uri.setdefault(uri, subschema)
         return root
 
-    def resolve(self, ref: str, place: Place) -> Place:
-        """The subschema that ``ref`` at ``place`` names; raises JsonSchemaError."""
+    def resolve(self, ref: str, subschema: Subschema) -> Subschema:
+        """The subschema that ``ref`` at ``subschema`` names; raises JsonSchemaError."""
         target, fragment = urldefrag(ref)
-        found = self._document(target, place)
+        found = self._document(target, subschema)
         if found is None:
             raise JsonSchemaError(
                 f"$ref {ref!r} names no schema; register it as a reference named {target!r}"
@@ -69,14 +69,14 @@ class Documents:
             found = found.inner(_step(found.schema, unquote(part).replace("~1", "/").replace("~0", "~"), ref))
         return found
 
-    def _document(self, target: str, place: Place) -> Place | None:
+    def _document(self, target: str, subschema: Subschema) -> Subschema | None:
         if not target:
-            return self._by_uri.get(place.base) or self._roots[place.document]
-        names = (target, target.removeprefix("./"), urljoin(place.base, target))
+            return self._by_uri.get(subschema.base) or self._roots[subschema.document]
+        names = (target, target.removeprefix("./"), urljoin(subschema.base, target))
         known = (self._roots.get(one) or self._by_uri.get(one) for one in names)
         return next((one for one in known if one is not None), None)
 
-    def _anchor(self, uri: str, ref: str) -> Place:
+    def _anchor(self, uri: str, ref: str) -> Subschema:
         if uri not in self._by_uri:
             raise JsonSchemaError(f"$ref {ref!r} names an anchor that nothing defines")
         return self._by_uri[uri]
@@ -89,15 +89,15 @@ def _base(schema: Any, base: str) -> str:
     return urldefrag(urljoin(base, own)).url
 
 
-def _named(root: Place) -> Iterator[tuple[str, Place]]:
+def _named(root: Subschema) -> Iterator[tuple[str, Subschema]]:
     """Every subschema that has a URI of its own: by ``$id`` (``id`` in draft 4), anchor, or as a document."""
     todo = [root]
     yield root.base, root
     while todo:
-        place = todo.pop()
-        schema = place.schema
+        subschema = todo.pop()
+        schema = subschema.schema
         if isinstance(schema, list):
-            todo += [place.inner(one) for one in schema]
+            todo += [subschema.inner(one) for one in schema]
         elif isinstance(schema, dict):
             own = schema.get("$id", schema.get("id"))
             anchors = [
@@ -105,10 +105,10 @@ def _named(root: Place) -> Iterator[tuple[str, Place]]:
                 schema.get("$dynamicAnchor"),
                 own[1:] if isinstance(own, str) and own[:1] == "#" else None,
             ]
-            yield from ((f"{place.base}#{one}", place) for one in anchors if isinstance(one, str))
+            yield from ((f"{subschema.base}#{one}", subschema) for one in anchors if isinstance(one, str))
             if isinstance(own, str) and not own.startswith("#"):
-                yield place.base, place
-            todo += [place.inner(one) for one in schema.values() if isinstance(one, dict | list)]
+                yield subschema.base, subschema
+            todo += [subschema.inner(one) for one in schema.values() if isinstance(one, dict | list)]
 
 
 def _step(schema: Any, part: str, ref: str) -> Any:

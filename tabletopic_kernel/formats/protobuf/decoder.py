@@ -124,8 +124,8 @@ def _begin_with(bodies: Bodies, header: bytes) -> Mask:
     """A mask of the bodies that begin with ``header``."""
     starts, data = bodies.offsets[:-1] + bodies.front, bodies.data
     found: Mask = bodies.lengths >= len(header)
-    for place, byte in enumerate(header):
-        found[found] = data[starts[found] + place] == byte
+    for index, byte in enumerate(header):
+        found[found] = data[starts[found] + index] == byte
     return found
 
 

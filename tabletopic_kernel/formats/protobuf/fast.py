@@ -89,12 +89,12 @@ def _with_lengths(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: Numbers, b
     out = data.copy()
     starts, lengths = offsets[:-1], np.diff(offsets) - body
     tag_bytes = body - _LENGTH_BYTES
-    for place in range(tag_bytes):
-        more = 0x80 if place < tag_bytes - 1 else 0
-        out[starts + place] = (_TAG if place == 0 else 0) | more
-    for place in range(_LENGTH_BYTES):
-        more = 0x80 if place < _LENGTH_BYTES - 1 else 0
-        out[starts + tag_bytes + place] = lengths >> 7 * place & 0x7F | more
+    for index in range(tag_bytes):
+        more = 0x80 if index < tag_bytes - 1 else 0
+        out[starts + index] = (_TAG if index == 0 else 0) | more
+    for index in range(_LENGTH_BYTES):
+        more = 0x80 if index < _LENGTH_BYTES - 1 else 0
+        out[starts + tag_bytes + index] = lengths >> 7 * index & 0x7F | more
     return out
 
 
@@ -184,6 +184,6 @@ def _with_plain_headers(values: pa.Array, header_bytes: int) -> pa.Array:
     starts = np.frombuffer(offsets, np.int32, len(values)).astype(np.int64) + PREFIX_BYTES
     changed = np.frombuffer(data, np.uint8).copy()
     changed[starts] = header_bytes - 1
-    for place in range(1, header_bytes):
-        changed[starts + place] = 0
+    for index in range(1, header_bytes):
+        changed[starts + index] = 0
     return pa.Array.from_buffers(values.type, len(values), [None, offsets, pa.py_buffer(changed)])

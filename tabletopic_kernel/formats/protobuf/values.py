@@ -111,10 +111,10 @@ class Scope:
 
     def mark(self, elements: Mask) -> None:
         """Suspect the rows of the elements in the mask."""
-        places = np.flatnonzero(elements)
+        positions = np.flatnonzero(elements)
         for offsets in reversed(self._lists):
-            places = np.searchsorted(offsets, places, side="right") - 1
-        self._suspects[places] = True
+            positions = np.searchsorted(offsets, positions, side="right") - 1
+        self._suspects[positions] = True
 
     def items(self, offsets: Numbers) -> Scope:
         """The scope of the lists' items."""
@@ -191,13 +191,13 @@ def decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def enum_texts(array: pa.Array, known: pa.Array, names: pa.Array) -> pa.Array:
     """``names`` of the ``known`` numbers; a number without a name as text."""
-    places = pc.index_in(array, known)
-    if places.null_count > array.null_count:
-        strange = pc.unique(array.filter(pc.and_(places.is_null(), array.is_valid())))
+    indices = pc.index_in(array, known)
+    if indices.null_count > array.null_count:
+        strange = pc.unique(array.filter(pc.and_(indices.is_null(), array.is_valid())))
         known = pa.concat_arrays([known, strange])
         names = pa.concat_arrays([names, pa.array(map(str, strange.to_pylist()), names.type)])
-        places = pc.index_in(array, known)
-    return names.take(places)
+        indices = pc.index_in(array, known)
+    return names.take(indices)
 
 
 def lists_of(array: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
