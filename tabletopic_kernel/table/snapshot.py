@@ -13,7 +13,7 @@ have sent the request twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -75,6 +75,7 @@ from tabletopic_kernel.table.transaction import (
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"
+_Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 where another writer made it
 
 
 class TopicTable:
@@ -82,6 +83,8 @@ class TopicTable:
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self._loaded = table.metadata  # as long as it is held, the catalog's own look does not parse it again
+        self._marks: dict[int, _Mark] = {}
 
     @classmethod
     def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
@@ -165,14 +168,19 @@ class TopicTable:
     @property
     def newest_epoch(self) -> int:
         """See ``newest_epoch``."""
-        return newest_epoch(self.table.metadata)
+        return max((epoch for _, epoch in self._marks_of_all()), default=0)
 
     def has_commit(self, commit_id: str) -> bool:
         """Whether a snapshot of the history carries this commit id (I4)."""
-        return any(
-            summary(snapshot).get(f"{PREFIX}commit-id") == commit_id
-            for snapshot in self.table.metadata.snapshots
-        )
+        return any(found == commit_id for found, _ in self._marks_of_all())
+
+    def _marks_of_all(self) -> Collection[_Mark]:
+        """Commit id and epoch of every snapshot; a snapshot never changes, so each summary is read once."""
+        known = self._marks
+        self._marks = {
+            one.snapshot_id: known.get(one.snapshot_id) or _mark(one) for one in self.table.metadata.snapshots
+        }
+        return self._marks.values()
 
     def commit(
         self,
@@ -539,6 +547,7 @@ class TopicTable:
 
     def _without_retries(self) -> None:
         """PyIceberg's own retry would append again without looking (I3); off in this copy alone."""
+        self._loaded = self.table.metadata
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
 
@@ -560,9 +569,12 @@ def newest_epoch(metadata: TableMetadata) -> int:
     that owner's files may be gone by then, or its predecessor's. Expiry leaves the snapshot that the tag
     names.
     """
-    key = f"{PREFIX}epoch"
-    found = (summary(snapshot).get(key) for snapshot in metadata.snapshots)
-    return max((int(epoch) for epoch in found if epoch is not None), default=0)
+    return max((_mark(one)[1] for one in metadata.snapshots), default=0)
+
+
+def _mark(snapshot: Snapshot) -> _Mark:
+    found = summary(snapshot)
+    return found.get(f"{PREFIX}commit-id"), int(found.get(f"{PREFIX}epoch", 0))
 
 
 def summary(snapshot: Snapshot) -> Mapping[str, str]:

@@ -9,14 +9,12 @@ one id would follow. The requirements here look for that too; a REST catalog is 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from pydantic import PrivateAttr
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
@@ -126,16 +124,6 @@ def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) 
     between = log[log.index(before.metadata_location) + 1 :]
     found = (FromInputFile.table_metadata(before.io.new_input(path)) for path in between)
     return any(ref.snapshot_id in snapshots for one in found for ref in one.refs.values())
-
-
-def _itself(unchanging: Any, _memo: object) -> Any:
-    return unchanging
-
-
-# PyIceberg copies the whole metadata for each change, here and in its own catalogs, and nobody changes these
-# in place. Copied, they were two thirds of a commit to a table of a few hundred snapshots.
-for _kind in (Snapshot, SnapshotLogEntry, MetadataLogEntry):
-    _kind.__deepcopy__ = _itself  # type: ignore[assignment]
 
 
 class QuickTransaction(Transaction):

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
 from unittest import mock
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from pyiceberg import serializers
@@ -35,6 +36,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from tabletopic_kernel.clients.catalog import metadata as catalog_metadata
 from tabletopic_kernel.clients.storage import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.pipeline import conform, write
@@ -182,7 +184,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
 
     Metadata is copied deeply for each step of a transaction, 19 times a commit. Nobody changes it in place,
     so a shallow copy does: three quarters of a commit's time are saved. PyIceberg knows manifests by their
-    path; histories of one seed have the same paths, and others behind them.
+    path, and we metadata; histories of one seed have the same paths, and others behind them.
     """
     dice = random.Random(seed)
 
@@ -202,6 +204,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (TableProperties, "WRITE_AVRO_COMPRESSION_DEFAULT", "null"),
             (ManifestWriter, "_with_partition", _same_entry_schema),
             (avro_file, "AvroSchemaConversion", _Conversion),
+            (catalog_metadata, "_known", WeakValueDictionary()),
             (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
             (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
             (uuid, "uuid4", made),

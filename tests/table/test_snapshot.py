@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.columns.evolution import evolve
@@ -24,6 +25,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table import snapshot
 from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import sweep
@@ -76,6 +78,30 @@ def test_the_same_commit_twice_is_one(owned: Owned, catalog: Catalog) -> None:
     table.commit(staged.files, ledger, after)
     table.commit(staged.files, ledger, after)
     assert fresh(catalog).table.scan().count() == 3
+
+
+def test_a_commit_reads_nothing_of_the_commits_before(
+    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither metadata, which it wrote itself, nor what the snapshots in it say, but for the newest."""
+    table, ledger = owned
+    staged = [batch(table, number, number + 1) for number in range(4)]
+    asked, parsed = list[int](), list[str]()
+    mark, parse = snapshot._mark, TableMetadataUtil.parse_raw
+    monkeypatch.setattr(snapshot, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
+    monkeypatch.setattr(TableMetadataUtil, "parse_raw", lambda text: parsed.append(text) or parse(text))
+    for one in staged:
+        after = next_commit(ledger, one)
+        table.commit(one.files, ledger, after)
+        ledger = after
+    assert parsed == []
+    assert len(asked) == len(set(asked)) == 4  # the claim's and three of the commits'
+    other = fresh(catalog)
+    other.claim(ledger.claimed(2, "theirs"), ledger)
+    assert (table.has_commit("theirs"), table.newest_epoch) == (False, 1)
+    table.reload()
+    assert (table.has_commit("theirs"), table.newest_epoch) == (True, 2)
+    assert all(table.has_commit(one) for one in ("claim", ledger.commit_id))
 
 
 def test_a_commit_needs_the_ledger_it_was_planned_on(owned: Owned) -> None:

@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy.exc import IntegrityError
 
+from tabletopic_kernel.clients.catalog import metadata  # noqa: F401 - it changes how PyIceberg reads
 from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type, is_on_s3
 from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error

@@ -1,0 +1,60 @@
+"""Table metadata whose files are parsed once, and whose history is copied as a list.
+
+Metadata names every snapshot. PyIceberg parses it twice for a commit (the committer's look and the catalog's
+own) and copies it four times: with a thousand snapshots that was most of a commit.
+
+Why it is safe to know a file by its location: Iceberg never changes a metadata file, and writers put a UUID
+into its name (Iceberg's specification, "Metastore Tables"). Which location is the table's, the catalog says
+at each look. A name without a UUID, as a Hadoop table's, may be used again after a drop: such a file is
+always read. Metadata is known as long as somebody holds it, a table for example, so nothing piles up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pydantic import BaseModel
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields
+from pyiceberg.typedef import UTF8
+
+_HISTORY = ("snapshots", "snapshot_log", "metadata_log")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\.metadata\.json$", re.IGNORECASE)
+_known: WeakValueDictionary[str, TableMetadata] = WeakValueDictionary()  # by location
+_read, _write = FromInputFile.table_metadata, ToOutputFile.table_metadata
+
+
+def _read_once(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
+    """As PyIceberg's, without a look at a file that is known."""
+    metadata = _known.get(input_file.location)
+    if metadata is None:
+        metadata = _read(input_file, encoding)
+        _remember(input_file.location, metadata)
+    return metadata
+
+
+def _write_and_remember(metadata: TableMetadata, output_file: OutputFile, overwrite: bool = False) -> None:
+    """As PyIceberg's; what was written need not be read."""
+    _write(metadata, output_file, overwrite)
+    _remember(output_file.location, metadata)
+
+
+def _remember(location: str, metadata: TableMetadata) -> None:
+    if _UUID.search(location):
+        _known[location] = metadata
+
+
+def _copied(metadata: TableMetadata, memo: dict[int, Any] | None = None) -> TableMetadata:
+    """A deep copy, but for the entries of the history: nobody changes these in place."""
+    history = {name: [*getattr(metadata, name)] for name in _HISTORY}
+    bare = metadata.model_copy(update=dict.fromkeys(_HISTORY, ()))
+    return BaseModel.__deepcopy__(bare, memo).model_copy(update=history)
+
+
+# PyIceberg's catalogs for SQL, Glue, Hive and DynamoDB read and write through these two.
+FromInputFile.table_metadata = staticmethod(_read_once)  # type: ignore[method-assign]
+ToOutputFile.table_metadata = staticmethod(_write_and_remember)  # type: ignore[method-assign]
+TableMetadataCommonFields.__deepcopy__ = _copied  # type: ignore[assignment,method-assign]

@@ -1,0 +1,130 @@
+"""Metadata that is parsed once, and copied without its history."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg import serializers
+from pyiceberg.catalog import Catalog
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from sqlalchemy import text
+
+from tabletopic_kernel.clients.catalog import metadata
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tests.table.histories import place_of
+
+_NAME = "default.t"
+_ROW = pa.table({"id": [1]})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """With a table of two snapshots."""
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    made = open_catalog(properties)
+    made.create_namespace("default")
+    made.create_table(_NAME, _ROW.schema).append(_ROW)
+    made.load_table(_NAME).append(_ROW)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is parsed from now on."""
+    texts = list[str]()
+
+    class Counting(TableMetadataUtil):
+        @staticmethod
+        def parse_raw(data: str) -> TableMetadata:
+            texts.append(data)
+            return TableMetadataUtil.parse_raw(data)
+
+    monkeypatch.setattr(serializers, "TableMetadataUtil", Counting)
+    return texts
+
+
+def in_file(table: Table) -> TableMetadata:
+    """What another process finds at the table's location."""
+    return TableMetadataUtil.parse_raw(place_of(table.metadata_location).read_text())
+
+
+def test_what_was_written_is_not_read(catalog: Catalog, parsed: list[str]) -> None:
+    """Neither by who wrote it nor by the catalog, and it is what the file has, after each kind of change."""
+    table = catalog.load_table(_NAME)
+    parsed.clear()
+    table.append(_ROW)
+    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "kept").commit()
+    with table.transaction() as change:
+        change.set_properties({"a": "1"})
+    with table.update_schema() as evolution:
+        evolution.add_column("b", table.schema().find_type("id"))
+    table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[1].snapshot_id).commit()
+    assert catalog.load_table(_NAME).metadata is table.metadata
+    assert parsed == []
+    assert table.metadata == in_file(table)
+    assert table.metadata.model_dump_json() == in_file(table).model_dump_json()
+
+
+def written_by_another(catalog: Catalog, **changes: Any) -> str:
+    """As another process commits: a new file, and the catalog names it."""
+    now = place_of(catalog.load_table(_NAME).metadata_location)
+    new = now.with_name(f"00009-{uuid.uuid4()}.metadata.json")
+    new.write_text(json.dumps(json.loads(now.read_text()) | changes))
+    with catalog.engine.begin() as connection:  # type: ignore[attr-defined]
+        connection.execute(
+            text("UPDATE iceberg_tables SET metadata_location = :new"), {"new": f"file://{new}"}
+        )
+    return str(new)
+
+
+def test_what_another_process_commits_is_read_once(catalog: Catalog, parsed: list[str]) -> None:
+    """The catalog says that it is newer; the next commit is made to it."""
+    table = catalog.load_table(_NAME)
+    parsed.clear()
+    written_by_another(catalog, properties={"theirs": "1"})
+    fresh = catalog.load_table(_NAME)
+    assert fresh.properties == {"theirs": "1"}
+    assert table.properties == {}
+    fresh.append(_ROW)
+    assert len(parsed) == 1
+    assert (in_file(fresh).properties, len(in_file(fresh).snapshots)) == ({"theirs": "1"}, 3)
+
+
+def test_a_name_that_may_be_used_again_is_read_again(catalog: Catalog, tmp_path: Path) -> None:
+    """As that of a Hadoop table that was dropped and made anew."""
+    table = catalog.load_table(_NAME)
+    place = tmp_path / "v1.metadata.json"
+    shutil.copy(place_of(table.metadata_location), place)
+    first = FromInputFile.table_metadata(table.io.new_input(f"file://{place}"))
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"properties": {"new": "1"}}))
+    second = FromInputFile.table_metadata(table.io.new_input(f"file://{place}"))
+    assert (first.properties, second.properties) == ({}, {"new": "1"})
+
+
+def test_nothing_piles_up(catalog: Catalog) -> None:
+    """What no table holds any more is forgotten."""
+    table = catalog.load_table(_NAME)
+    locations = {table.metadata_location}
+    for _ in range(3):
+        table.append(_ROW)
+        locations.add(table.metadata_location)
+    gc.collect()
+    assert set(metadata._known) & locations == {table.metadata_location}
+    del table
+    gc.collect()
+    assert not set(metadata._known) & locations
