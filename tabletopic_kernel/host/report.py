@@ -159,6 +159,7 @@ class Reporter:
         dead_letters: bool = False,
         snapshots: int = 0,
         kept: int = 0,
+        reaches_back_to_ms: int | None = None,
         error: str | None = None,
     ) -> None:
         """Snapshots have expired, and the files that only they needed are gone."""
@@ -169,6 +170,7 @@ class Reporter:
                 dead_letters=dead_letters,
                 snapshots=snapshots,
                 kept=kept,
+                reaches_back_to_ms=reaches_back_to_ms,
                 files=removed.files,
                 bytes=removed.bytes,
                 outside=removed.outside,

@@ -51,28 +51,33 @@ _Snapshots = Mapping[int, Snapshot]  # by id
 
 @dataclass(frozen=True)
 class Retention:
-    """What is kept: snapshots younger than ``time_travel_ms``, and of each branch the newest ``at_least``."""
+    """What is kept: snapshots younger than ``time_travel_ms``, and of each branch the newest ``at_least``.
+
+    ``at_most``: of those that only their age keeps, the newest so many; None: all.
+    """
 
     time_travel_ms: int
     at_least: int
+    at_most: int | None = None
 
     @classmethod
     def of(cls, settings: TopicSettings) -> Retention:
         """As a topic's settings have it."""
-        return cls(settings.time_travel_ms, settings.keep_snapshots)
+        return cls(settings.time_travel_ms, settings.keep_snapshots, settings.snapshot_limit)
 
 
 def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tuple[int, ...]:
     """Ids of the snapshots that expire now, in the order of the metadata; none where ``gc.enabled`` is false.
 
     Ages are told by the clock of who asks: a snapshot from the future is young. Of what a ref, the table's
-    ``history.expire.*`` properties and ``retention`` say, the longest holds.
+    ``history.expire.*`` properties and ``retention`` say, the longest holds; ``at_most`` is of ``retention``.
     """
     if not is_collected(metadata):
         return ()
-    age = max(retention.time_travel_ms, _number(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS))
+    age = _number(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS)
     by_id = {one.snapshot_id: one for one in metadata.snapshots}
-    kept = {one.snapshot_id for one in metadata.snapshots if one.timestamp_ms > now_ms - age}
+    kept = {one.snapshot_id for one in metadata.snapshots if age and one.timestamp_ms > now_ms - age}
+    kept.update(_young(metadata, retention, now_ms))
     for ref in metadata.refs.values():
         kept.add(ref.snapshot_id)
         if ref.snapshot_ref_type is SnapshotRefType.BRANCH:
@@ -80,6 +85,26 @@ def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tup
             kept.update(_of_branch(by_id, ref, at_least, now_ms))
     kept.update(_of_ledger(by_id, metadata.current_snapshot_id))
     return tuple(each for each in by_id if each not in kept)
+
+
+def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterator[int]:
+    """The newest snapshots, as far as ``retention`` keeps them for their age.
+
+    The oldest go first and none in between: there Iceberg's log of snapshots would end, which engines need
+    for a query as of a time.
+    """
+    young = [one for one in metadata.snapshots if one.timestamp_ms > now_ms - retention.time_travel_ms]
+    young.sort(key=lambda one: (one.sequence_number or 0, one.timestamp_ms), reverse=True)
+    return (one.snapshot_id for one in young[: retention.at_most])
+
+
+def reaches_back_to(metadata: TableMetadata) -> int | None:
+    """How far time travel reaches: when the oldest of the head's ancestors was made, in ms since 1970.
+
+    What a tag keeps behind a gap is no part of it. None: there is no snapshot.
+    """
+    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    return min((one.timestamp_ms for one in _ancestors(by_id, metadata.current_snapshot_id)), default=None)
 
 
 def _number(metadata: TableMetadata, name: str) -> int:
@@ -163,11 +188,15 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What would go of a table: ``snapshots`` with their times in ms, files and orphans with their bytes."""
+    """What would go of a table: ``snapshots`` with their times in ms, files and orphans with their bytes.
+
+    ``kept``: snapshots that stay; ``reaches_back_to_ms``: as ``reaches_back_to``, of what stays.
+    """
 
     table: str
     snapshots: Mapping[int, int]
     kept: int
+    reaches_back_to_ms: int | None
     files: Mapping[str, int]
     outside: int
     orphans: Mapping[str, int]
@@ -193,12 +222,14 @@ def plan_expiry(
     metadata = table.metadata
     ids = to_expire(metadata, Retention.of(settings), now_ms)
     found = leavings(table, ids)
-    gone = removable(without(table, ids), found) if ids else Removed()
+    after = without(table, ids)
+    gone = removable(after, found) if ids else Removed()
     sizes = {**found.data, **found.metadata}
     return ExpiryPlan(
         ".".join(identifier),
         {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots if one.snapshot_id in found.ids},
         len(metadata.snapshots) - len(ids),
+        reaches_back_to(after.metadata),
         {path: sizes[path] for path in gone.paths},
         gone.outside,
         orphans_of(table, strays(table, now_ms)) if orphans else {},

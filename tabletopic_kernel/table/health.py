@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
-from tabletopic_kernel.table.expiry import Retention, to_expire
+from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
 
 # A file below this share of the target costs a reader about as much as a whole one.
 SMALL_SHARE = 4
@@ -51,6 +51,7 @@ class TableHealth:
 
     ``small_files`` are those below a quarter of ``target_bytes``. ``metadata_bytes`` is the size of the
     newest metadata file, ``manifest_bytes`` that of the head's manifests. ``refs``: branches and tags.
+    ``reaches_back_to_ms``: the oldest moment that time travel reaches; a tag may keep older snapshots.
     """
 
     topic: str
@@ -66,6 +67,7 @@ class TableHealth:
     deleted_rows: int
     snapshots: int
     oldest_snapshot_ms: int | None
+    reaches_back_to_ms: int | None
     refs: list[str]
     manifests: int
     manifest_bytes: int
@@ -122,6 +124,7 @@ def table_health(topic: str, table: Table, next_work: Iterable[NextWork] = ()) -
         deleted_rows=sum(one.record_count for one in deletes),
         snapshots=len(metadata.snapshots),
         oldest_snapshot_ms=min((one.timestamp_ms for one in metadata.snapshots), default=None),
+        reaches_back_to_ms=reaches_back_to(metadata),
         refs=[
             f"{'branch' if ref.snapshot_ref_type is SnapshotRefType.BRANCH else 'tag'} {name}"
             for name, ref in sorted(metadata.refs.items())
@@ -167,8 +170,10 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
         return NextWork("expire", due=True, why=f"{gone:,} snapshots are older than the settings keep")
     there = len(table.metadata.snapshots)
     why = f"nothing to do: all {there:,} snapshots are kept"
-    if there > _MANY_SNAPSHOTS:
-        why += "; every commit writes a list of them, so a shorter time_travel makes commits faster"
+    if (limit := settings.snapshot_limit) is not None and there >= limit:
+        why += f", as max_snapshots is {limit:,}; more of them let time travel reach further back"
+    elif there > _MANY_SNAPSHOTS:
+        why += "; every commit writes a list of them, so a smaller max_snapshots makes commits faster"
     return NextWork("expire", due=False, why=why)
 
 

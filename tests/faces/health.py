@@ -18,6 +18,7 @@ _FIGURES: dict[str, Any] = {
     "deleted_rows": 0,
     "snapshots": 3,
     "oldest_snapshot_ms": 1_700_000_000_000,
+    "reaches_back_to_ms": 1_700_000_000_000,
     "refs": ["branch main", "tag tabletopic"],
     "manifests": 2,
     "manifest_bytes": 9_000,

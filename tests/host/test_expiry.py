@@ -16,6 +16,7 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import expiry
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
+from tabletopic_kernel.model.settings import sections
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest
 from tabletopic_kernel.pipeline.write import data_root
 from tests.host.rig import Rig, drain
@@ -95,6 +96,32 @@ def test_it_runs_some_minutes_after_the_first_commit_and_each_hour(rig: Rig) -> 
     assert len(owner.told()) == 1
     assert rig.rows() == 5
     owner.commit()
+
+
+def test_a_topic_with_default_time_travel_keeps_so_many_and_no_more(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However young the rest is; the event says how far back that is. A time that somebody set counts."""
+    monkeypatch.setattr(sections, "_MAX_SNAPSHOTS", 3)
+    owner = Owner(rig, time_travel_ms=5 * _DAY)
+    owner.commit(5)
+    rig.now_ms += 5 * 60_000
+    owner.work()
+    (told,) = owner.told()
+    assert isinstance(told, Expired)
+    assert (told.snapshots, told.kept, owner.snapshots()) == (3, 3, 3)
+    assert told.reaches_back_to_ms == rig.table.table.metadata.snapshots[0].timestamp_ms
+    owner.commit()
+
+
+def test_a_time_travel_that_somebody_set_has_no_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its snapshots stay."""
+    monkeypatch.setattr(sections, "_MAX_SNAPSHOTS", 3)
+    owner = Owner(rig, time_travel_ms=_DAY)
+    owner.commit(5)
+    rig.now_ms += 5 * 60_000
+    owner.work()
+    assert (owner.told(), owner.snapshots()) == ([], 6)
 
 
 @pytest.mark.parametrize("set_by_ms", [-_DAY, _DAY])

@@ -38,6 +38,26 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_size_bytes(text) == size
 
 
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, 500),
+        ({"time_travel_ms": "120h"}, 500),
+        ({"time_travel_ms": "7d"}, None),
+        ({"time_travel_ms": "1h"}, None),
+        ({"max_snapshots": 50}, 50),
+        ({"max_snapshots": "0"}, None),
+        ({"max_snapshots": 50, "time_travel_ms": "7d"}, 50),
+    ],
+)
+def test_who_says_how_far_time_travel_reaches(given: dict[str, object], limit: int | None) -> None:
+    """The limit where it is set, else a time that is not the default's; also as a host reads it."""
+    settings = TopicSettings.model_validate(given)
+    assert settings.snapshot_limit == limit
+    read = DesiredTopic.from_json(DesiredTopic(topic="clicks", settings=settings).to_json())
+    assert read.settings.snapshot_limit == limit
+
+
 @given(st.text() | st.text("0123456789.msMGiBb -"))
 def test_odd_durations_sizes_and_starts_are_value_errors(text: str) -> None:
     """Whatever is written, the answer is a number or a ValueError, which pydantic can report."""

@@ -24,7 +24,14 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import sweep as door
-from tabletopic_kernel.table.expiry import Retention, leavings, plan_expiry, to_expire, without
+from tabletopic_kernel.table.expiry import (
+    Retention,
+    leavings,
+    plan_expiry,
+    reaches_back_to,
+    to_expire,
+    without,
+)
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import Removed, normal_location, remove_expired
 from tests.table.histories import place_of
@@ -123,6 +130,36 @@ def test_the_young_stay(life: Life) -> None:
         number for number, at in enumerate(times, 1) if at < times[2]
     }
     assert life.expirable(now_ms=times[0] - 1) == set()
+
+
+def test_of_the_young_the_newest_stay(life: Life) -> None:
+    """As many as the settings keep at most: the oldest go first, and what else keeps one still does."""
+    young = life.metadata().snapshots[0].timestamp_ms
+    long = _LATER - young + 1
+    assert life.expirable(Retention(long, 1)) == set()
+    assert life.expirable(Retention(long, 1, at_most=7)) == set()
+    assert life.expirable(Retention(long, 1, at_most=3)) == {1, 2, 3, 4}
+    assert life.expirable(Retention(long, 5, at_most=3)) == {1, 2}
+    assert life.expirable(Retention(0, 1, at_most=3)) == {1, 2, 3, 4, 5, 6}
+    tagged = life.metadata().snapshots[1].snapshot_id
+    life.foreign().manage_snapshots().create_tag(tagged, "kept").commit()
+    assert life.expirable(Retention(long, 1, at_most=3)) == {1, 3, 4}
+
+
+def test_the_way_back_stays_whole(life: Life) -> None:
+    """Iceberg's log has every snapshot that stays, so engines find that of any time; a tag's is apart."""
+    tagged, *_ = life.metadata().snapshots
+    life.foreign().manage_snapshots().create_tag(tagged.snapshot_id, "kept").commit()
+    long = _LATER - tagged.timestamp_ms + 1
+    life.expire(Retention(long, 1, at_most=3))
+    after = life.metadata()
+    left = [one for one in after.snapshots if one.snapshot_id != tagged.snapshot_id]
+    assert [one.sequence_number for one in left] == [5, 6, 7]
+    logged = [one.snapshot_id for one in after.snapshot_log]
+    assert logged[-3:] == [one.snapshot_id for one in left]
+    assert reaches_back_to(after) == left[0].timestamp_ms
+    life.judge()
+    life.commit()
 
 
 def test_what_any_ref_names_stays(life: Life) -> None:

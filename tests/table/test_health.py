@@ -55,7 +55,7 @@ def test_a_table_without_snapshots(table: TopicTable) -> None:
     """Nothing is divided by nothing."""
     found = table_health(TOPIC, table.table)
     assert (found.files, found.sizes, found.small_share, found.delete_share) == (0, [], 0.0, 0.0)
-    assert found.oldest_snapshot_ms is None
+    assert (found.oldest_snapshot_ms, found.reaches_back_to_ms) == (None, None)
 
 
 def test_a_manifest_that_is_gone_is_told(owned: tuple[TopicTable, Ledger], tmp_path: Path) -> None:
@@ -90,7 +90,13 @@ def test_what_is_due_is_told_with_its_reason(
         "expire": (False, "nothing to do: all 6 snapshots are kept"),
     }
     monkeypatch.setattr(health, "_MANY_SNAPSHOTS", 5)
-    assert next_work(table, settings, now)[1].why.endswith("a shorter time_travel makes commits faster")
+    assert next_work(table, settings, now)[1].why.endswith("a smaller max_snapshots makes commits faster")
+    bound = TopicSettings(max_snapshots=6)
+    assert next_work(table, bound, now)[1].why == (
+        "nothing to do: all 6 snapshots are kept, as max_snapshots is 6; more of them let time travel reach "
+        "further back"
+    )
+    assert next_work(table, TopicSettings(max_snapshots=5, keep_snapshots=1), now)[1].due
     later = next_work(table, settings, now + 3_600_000)[1]
     assert (later.due, later.why) == (True, "5 snapshots are older than the settings keep")
 

@@ -205,6 +205,7 @@ class ExpiryOfTable(_Open):
     table: str
     snapshots: Annotated[dict[str, int], _says("When each was made, in ms, by id")]
     kept: Annotated[int, _says("Snapshots that stay")]
+    reaches_back_to_ms: Annotated[int | None, _says("The oldest moment that time travel reaches then")]
     files: Annotated[dict[str, int], _says("Bytes by location")]
     outside: Annotated[int, _says("Files that stay, as they lie in no folder of the table's own")]
     orphans: Annotated[dict[str, int], _says("Bytes by location; empty unless asked for")]

@@ -74,6 +74,9 @@ def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
         if one.snapshots:
             ends = {"first": clock(min(one.snapshots.values())), "last": clock(max(one.snapshots.values()))}
             lines.append(Message("  they are from {first} to {last}", ends))
+        if one.snapshots and one.reaches_back_to_ms is not None:
+            values = {"moment": clock(one.reaches_back_to_ms)}
+            lines.append(Message("  time travel would reach back to {moment}", values))
         if one.outside:
             lines.append(
                 Message(
@@ -94,7 +97,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     plans = [one.to_json() for one in outcome if isinstance(one, ExpiryPlan)]
     if plans:
         return {"tables": plans}
-    told = {"dead_letters", "snapshots", "kept", "files", "bytes", "outside"}
+    told = {"dead_letters", "snapshots", "kept", "reaches_back_to_ms", "files", "bytes", "outside"}
     expired = [one.model_dump(include=told) for one in outcome if isinstance(one, Expired)]
     orphans = next((one for one in outcome if isinstance(one, OrphansRemoved)), None)
     found = orphans.model_dump(include={"files", "bytes"}) if orphans is not None else None
@@ -116,13 +119,14 @@ OPERATIONS = (
         changes=True,
         render=_lines,
         to_json=_json,
-        returns="`tables`: for each `dead_letters`, `snapshots`, `kept`, `files`, `bytes`, `outside`; "
-        "`orphans`: `files`, `bytes`. With `--dry-run` `tables`: for each `table`, `snapshots` (id → ms), "
-        "`kept`, `files` and `orphans` (location → bytes), `outside`",
+        returns="`tables`: for each `dead_letters`, `snapshots`, `kept`, `reaches_back_to_ms`, `files`, "
+        "`bytes`, `outside`; `orphans`: `files`, `bytes`. With `--dry-run` `tables`: for each `table`, "
+        "`snapshots` (id → ms), `kept`, `reaches_back_to_ms`, `files` and `orphans` (location → bytes), "
+        "`outside`",
         panel=PANEL,
         details="""\
-The topic's host does it. It keeps what time_travel and keep_snapshots say,
-and whatever a branch or a tag names. The table's owner does so each hour by
+The topic's host does it. It keeps what time_travel, max_snapshots and
+keep_snapshots say, and whatever a branch or a tag names. The table's owner does so each hour by
 itself, unless maintenance is off. See docs/maintenance.md.""",
         example="tabletopic expire clicks --orphans --dry-run",
         magic="%topic expire",

@@ -282,8 +282,9 @@ with the reason.""",
         to_json=lambda found: found.to_json(),
         returns="`rows`, `files`, `bytes`, `target_bytes`, `small_files` (below a quarter of the target), "
         "`small_share`, `partitions`, `sizes` (a list: `up_to_bytes`, `files`, `bytes`), `delete_files`, "
-        "`deleted_rows`, `delete_share`, `snapshots`, `oldest_snapshot_ms`, `refs`, `manifests`, "
-        "`manifest_bytes`, `metadata_bytes`, `metadata_files`, `next_work` (a list: `work`, `due`, `why`)",
+        "`deleted_rows`, `delete_share`, `snapshots`, `oldest_snapshot_ms`, `reaches_back_to_ms`, `refs`, "
+        "`manifests`, `manifest_bytes`, `metadata_bytes`, `metadata_files`, `next_work` (a list: `work`, "
+        "`due`, `why`)",
         panel=PANEL,
         details="""\
 Reads metadata and manifests, no data files. Many small files and deleted

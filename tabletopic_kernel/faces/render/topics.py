@@ -188,7 +188,8 @@ def health_facts(one: TableHealth) -> Grid:
     small = f"{number(one.small_files)} below {size(one.target_bytes / 4)}, {one.small_share:.0%}"
     many_small = one.small_files > _MANY_SMALL and one.small_share > 0.5
     spread = f" in {number(one.partitions)} partitions" if one.partitions > 1 else ""
-    oldest = f", the oldest {age(one.oldest_snapshot_ms)}" if one.oldest_snapshot_ms is not None else ""
+    back = one.reaches_back_to_ms
+    oldest = f", time travel reaches back to {age(back)}" if back is not None else ""
     kept = f"; kept by {', '.join(one.refs)}" if one.refs else ""
     metadata = f"{size(one.metadata_bytes)}, {number(one.metadata_files)} versions"
     pairs: dict[str, str | Cell] = {

@@ -161,7 +161,12 @@ def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
     if isinstance(event, OrphansRemoved):
         return f"removed {removed} that no snapshot needs{ended}"
     of = " of the dead-letter table" if event.dead_letters else ""
-    return f"{event.snapshots:,} snapshots{of} expired, {event.kept:,} are kept; removed {removed}{ended}"
+    back = ""
+    if event.reaches_back_to_ms is not None:
+        back = f", {seconds((event.at_ms - event.reaches_back_to_ms) / 1000)} back"
+    return (
+        f"{event.snapshots:,} snapshots{of} expired, {event.kept:,} are kept{back}; removed {removed}{ended}"
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:

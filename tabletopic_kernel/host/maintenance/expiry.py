@@ -16,6 +16,7 @@ import queue
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyiceberg.table import Table
 
@@ -25,7 +26,7 @@ from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
-from tabletopic_kernel.table.expiry import Retention, leavings, strays, to_expire
+from tabletopic_kernel.table.expiry import Retention, leavings, reaches_back_to, strays, to_expire
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import (
     Leavings,
@@ -53,6 +54,7 @@ class _Part:
     dead_letters: bool
     left: Leavings
     kept: int = 0  # snapshots
+    reaches_back_to_ms: int | None = None  # with these
     may_go: bool = True  # its files
     error: str | None = None
 
@@ -173,6 +175,7 @@ class Expiries:
                         dead_letters=part.dead_letters,
                         snapshots=len(part.left.ids),
                         kept=part.kept,
+                        reaches_back_to_ms=part.reaches_back_to_ms,
                         error=error,
                     )
             if done.request is not None and not done.parts:
@@ -223,7 +226,7 @@ class Expiries:
         table = owner.dead_letters.table if part.dead_letters else owner.table
         planned = owner.dead_letters.ledger if part.dead_letters else owner.ledger
         if part.error is not None or table is None or not part.left.ids:
-            return replace(part, kept=len(part.table.metadata.snapshots))
+            return replace(part, **_kept(part.table))
         if planned is None:
             return _failed(part, "the dead letters are not settled; the next expiry takes their snapshots")
         now = self._services.now_ms()
@@ -240,15 +243,20 @@ class Expiries:
         return replace(
             part,
             left=replace(part.left, ids=gone),
-            kept=len(table.table.metadata.snapshots),
+            **_kept(table.table),
             may_go=may_go,
             error=None if may_go else doubt,
         )
 
 
 def _failed(part: _Part, error: str) -> _Part:
-    nothing, kept = Leavings(frozenset()), len(part.table.metadata.snapshots)
-    return replace(part, left=nothing, kept=kept, error=error)
+    return replace(part, left=Leavings(frozenset()), error=error, **_kept(part.table))
+
+
+def _kept(table: Table) -> dict[str, Any]:
+    """Fields of a part: what the table has."""
+    metadata = table.metadata
+    return {"kept": len(metadata.snapshots), "reaches_back_to_ms": reaches_back_to(metadata)}
 
 
 def _tables(owner: Owner) -> list[tuple[bool, TopicTable]]:

@@ -177,7 +177,7 @@ class Expired(_Event):
 
     ``dead_letters``: those of the dead-letter table. Other fields as ``Compacted``; ``files`` and ``bytes``
     are what was removed from the storage. ``outside``: files that stay, as they lie in no folder of the
-    table's own.
+    table's own. ``reaches_back_to_ms``: when the oldest snapshot was made that time travel reaches now.
     """
 
     type: Literal["Expired"] = "Expired"
@@ -185,6 +185,7 @@ class Expired(_Event):
     dead_letters: bool = False
     snapshots: int = 0
     kept: int = 0
+    reaches_back_to_ms: int | None = None
     files: int = 0
     bytes: int = 0
     outside: int = 0

@@ -26,6 +26,9 @@ _SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
 _NAME_BYTES = 200
 _LAST_START_MS = 253_402_300_799_999  # the year 9999 ends
+_TIME_TRAVEL_MS = 5 * 86_400_000
+# Of a hundred commits 99 take less than twice as long as one to a new table (docs/performance.md).
+_MAX_SNAPSHOTS = 500
 # The comma between two items, not the one inside bucket(16, user_id).
 _ITEM_COMMA = re.compile(r",(?![^()]*\))")
 
@@ -190,7 +193,7 @@ class TopicSettings(_Model):
     )
     # 1 min: below, a query that runs may lose its files. 10 years: more is for ever.
     time_travel_ms: DurationMs = Field(
-        5 * 86_400_000,
+        _TIME_TRAVEL_MS,
         ge=60_000,
         le=3_650 * 86_400_000,
         description="how long snapshots are kept, for queries of the past",
@@ -198,7 +201,26 @@ class TopicSettings(_Model):
     keep_snapshots: int = Field(
         20, ge=1, le=100_000, description="snapshots that are kept however old they are, the newest of them"
     )
+    # 0: for ever as many as time_travel_ms says. A million: such metadata is a GB.
+    max_snapshots: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000,
+        description="snapshots that time_travel_ms keeps at most, the newest of them, as each costs every "
+        "commit some time; 0: any number; unset: 500 with the default time_travel_ms, any number with "
+        "another",
+    )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
+
+    @property
+    def snapshot_limit(self) -> int | None:
+        """Snapshots that ``time_travel_ms`` keeps at most; None: any number.
+
+        What was set counts: the limit, else a ``time_travel_ms`` that is not the default.
+        """
+        if self.max_snapshots is not None:
+            return self.max_snapshots or None
+        return _MAX_SNAPSHOTS if self.time_travel_ms == _TIME_TRAVEL_MS else None
 
     def subject_of(self, topic: str) -> str:
         """The registry's subject where the newest schema of the topic's values is looked for."""

@@ -137,7 +137,7 @@ class FakeWorkbench:
         """Two snapshots, two files, and an orphan."""
         self._ask("plan_expiry", (topic, orphans))
         files, strays = {"file:/a": 1_000, "file:/b": 2_000}, {"file:/c": 5} if orphans else {}
-        return [ExpiryPlan(f"default.{topic}", {1: 1_000, 2: 2_000}, 20, files, 3, strays)]
+        return [ExpiryPlan(f"default.{topic}", {1: 1_000, 2: 2_000}, 20, 2_000, files, 3, strays)]
 
     def table_of(self, topic: str) -> str:
         """The table's name."""

@@ -12,17 +12,19 @@ from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
 def outcome(**more: Any) -> Expired:
     """An expiry that is over."""
     plain: dict[str, Any] = {"snapshots": 700, "kept": 20, "files": 1_400, "bytes": 4_000_000} | more
-    return Expired(topic="clicks", at_ms=1, request_id="r", **plain)
+    return Expired(**({"topic": "clicks", "at_ms": 1, "request_id": "r"} | plain))
 
 
 def test_it_tells_what_went(run: Callable[..., Any], fake: Any) -> None:
     """Of each table, and of orphans; what was asked for and the patience are handed on."""
     orphans = OrphansRemoved(topic="clicks", at_ms=1, request_id="r", files=3, bytes=5_000)
-    fake.told = [outcome(dead_letters=True, snapshots=1), outcome(), orphans]
+    back = outcome(snapshots=1, kept=1_000, at_ms=10_020_000, reaches_back_to_ms=0)
+    fake.told = [outcome(dead_letters=True, snapshots=1), outcome(), back, orphans]
     ended = run("expire", "clicks", "--orphans", "--wait", "3s")
     assert ended.code == 0
     assert "1 snapshots of the dead-letter table" in ended.out
     assert "700 snapshots expired, 20 are kept; removed 1,400 files, 3.8 MiB" in ended.out
+    assert "1,000 are kept, 2 h 47 m back; removed" in ended.out
     assert "3 files, 4.9 KiB that no snapshot needs" in ended.out
     assert fake.asked[-1] == ("expire", ("clicks", True, 3.0))
 
@@ -33,7 +35,8 @@ def test_json(run: Callable[..., Any], fake: Any) -> None:
     found = json.loads(run("expire", "clicks", "--json").out)
     (table,) = found["tables"]
     assert table == {
-        "dead_letters": False, "snapshots": 700, "kept": 20, "files": 1_400, "bytes": 4_000_000, "outside": 0,
+        "dead_letters": False, "snapshots": 700, "kept": 20, "reaches_back_to_ms": None, "files": 1_400,
+        "bytes": 4_000_000, "outside": 0,
     }  # fmt: skip
     assert found["orphans"] is None
 
@@ -42,6 +45,7 @@ def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
     """With --dry-run nobody is asked to expire."""
     ended = run("expire", "clicks", "--dry-run", "--orphans")
     assert "default.clicks: 2 snapshots would expire, 20 stay; 2 files, 2.9 KiB would go" in ended.out
+    assert "time travel would reach back to " in ended.out
     assert "3 files stay, as they lie in no folder" in ended.out
     assert "1 orphans, 5 B would go" in ended.out
     assert [what for what, _ in fake.asked] == ["plan_expiry"]

@@ -158,7 +158,7 @@ class FakeWorkbench:
     def plan_expiry(self, topic: str, *, orphans: bool) -> list[ExpiryPlan]:
         self.desired_topic(topic)
         self._check("plan_expiry", topic, orphans)
-        return [ExpiryPlan("default.clicks", {1: 1_000}, 20, {"file:/a": 1_000}, 0, {})]
+        return [ExpiryPlan("default.clicks", {1: 1_000}, 20, 2_000, {"file:/a": 1_000}, 0, {})]
 
     def ask_for_maintenance(self, topic: str, work: Any, *, orphans: bool) -> MaintenanceRequest:
         self.desired_topic(topic)
