@@ -151,9 +151,9 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
     if not present.all():
         absent = np.flatnonzero(~present)
         groups.append(Group(None, positions[absent], values.take(pa.array(absent))))
-    positions = np.flatnonzero(framed)
+    with_id = np.flatnonzero(framed)
     for chosen, first in _runs(ids):
-        at = positions[chosen]
+        at = with_id[chosen]
         groups.append(Group(int(ids[first]), positions[at], values.take(pa.array(at))))
     bare = np.flatnonzero(present & ~framed)
     if not len(bare):
