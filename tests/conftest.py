@@ -25,6 +25,7 @@ from tests.leftovers import (  # noqa: F401
 )
 from tests.savings import (  # noqa: F401
     catalogs_do_not_wait_for_the_disk,
+    commands_are_built_once,
     extensions_are_verified_once,
     pytest_collection_finish,
 )

@@ -59,6 +59,7 @@ _STATELESS = {
     "record_testsuite_property",
     "temporary_files_of_the_run",
     "catalogs_do_not_wait_for_the_disk",
+    "commands_are_built_once",
     "extensions_are_verified_once",
     "nothing_stays",
     "nothing_stays_of_a_module",

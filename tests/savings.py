@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+import typer
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -51,5 +53,14 @@ def extensions_are_verified_once() -> Iterator[None]:
 
     patch = pytest.MonkeyPatch()
     patch.setattr(duckdb, "connect", connect)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_are_built_once() -> Iterator[None]:
+    """Typer builds the commands of a program from its functions at each call; a process calls it once."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
     yield
     patch.undo()
