@@ -371,7 +371,8 @@ def nothing_stays_of_a_module(nothing_stays: None, request: pytest.FixtureReques
     """Fixtures of a module end what they started."""
     before = _Running.now()
     yield
-    items = [one for one in request.session.items if one.nodeid.startswith(f"{request.node.nodeid}::")]
+    prefix = f"{request.node.nodeid}::"
+    items = [one for one in request.session.items if one.nodeid.startswith(prefix)]
     if all(_width(one) < _SESSION for one in items) and not _has_servers(items):
         _check(before.left(), "the module")
 

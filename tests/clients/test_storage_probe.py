@@ -187,6 +187,7 @@ def test_a_rest_catalog_that_cannot_stage_is_believed(tmp_path: Path) -> None:
         catalog.close()
 
 
+@pytest.mark.integration  # 4 s: libpq takes no limit below 2 s, and two connections are tried
 def test_an_address_behind_a_firewall_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is taken and never answered: PostgreSQL's client has no limit of its own."""
     monkeypatch.setattr(storage_probe, "LIMIT_S", 0.5)

@@ -20,7 +20,8 @@ from tabletopic_kernel.model.progress.events import HostHeartbeat
 from tests.servers.refusing_kafka import RefusingKafka
 from tests.table.samples import FakeRegistry
 
-WATCHED_S = 3.5  # librdkafka would have logged in four times at least, and up to seventy times
+# librdkafka would have logged in four times at least, and up to seventy times.
+WATCHED_S = 3.5
 MOST = 3  # until it is noticed
 
 
@@ -38,6 +39,7 @@ def _watch(act: Callable[[], object] = lambda: None) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("ask", ["topics", "facts"])
 def test_questions_log_in_once(kafka: RefusingKafka, ask: str) -> None:
     """Nor does the client in between; a minute later the next question does."""
@@ -56,6 +58,7 @@ def test_questions_log_in_once(kafka: RefusingKafka, ask: str) -> None:
     assert 1 <= len(kafka.logins) <= MOST
 
 
+@pytest.mark.integration
 def test_events_log_in_once(kafka: RefusingKafka) -> None:
     """They are dropped meanwhile, and counted; a minute later the next one logs in."""
     control = ControlLog(kafka.properties)
@@ -79,6 +82,7 @@ def test_a_reader_ends(kafka: RefusingKafka) -> None:
     assert len(kafka.logins) <= MOST
 
 
+@pytest.mark.integration
 def test_a_host_logs_in_once_a_minute(kafka: RefusingKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves, says why, and joins again later."""
     monkeypatch.setattr(Host, "_find_topics", lambda self: not self._stop.is_set())  # another client's
