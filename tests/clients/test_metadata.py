@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import text
 
 from tabletopic_kernel.clients.catalog import metadata
@@ -125,6 +126,32 @@ def test_nothing_piles_up(catalog: Catalog) -> None:
         locations.add(table.metadata_location)
     gc.collect()
     assert set(metadata._known) & locations == {table.metadata_location}
+    texts = {id(one) for one in table.metadata.snapshots}
+    assert len(texts) == 5
+    assert texts <= set(metadata._texts)
     del table
     gc.collect()
     assert not set(metadata._known) & locations
+    assert not texts & set(metadata._texts)
+
+
+@pytest.mark.parametrize("properties", [{}, {"a": '"snapshots":[]', '"snapshots":[]': "b"}])
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_the_json_is_pyicebergs(
+    catalog: Catalog, version: str, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte, whatever the metadata says; that of a snapshot is made once, for all commits."""
+    made = list[int]()
+    dump = Snapshot.model_dump_json
+    monkeypatch.setattr(
+        Snapshot, "model_dump_json", lambda self, **how: made.append(self.snapshot_id) or dump(self, **how)
+    )
+    table = catalog.create_table(
+        "default.o", _ROW.schema, properties=properties | {"format-version": version}
+    )
+    for number in range(4):
+        table.append(_ROW)
+        assert place_of(table.metadata_location).read_text() == table.metadata.model_dump_json()
+        assert len(table.metadata.snapshots) == number + 1
+    assert sorted(made) == sorted({*made})
+    assert len(made) == (4 if version == "2" else 0)

@@ -205,6 +205,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (ManifestWriter, "_with_partition", _same_entry_schema),
             (avro_file, "AvroSchemaConversion", _Conversion),
             (catalog_metadata, "_known", WeakValueDictionary()),
+            (catalog_metadata, "_texts", {}),
             (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
             (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
             (uuid, "uuid4", made),

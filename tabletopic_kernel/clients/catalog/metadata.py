@@ -1,7 +1,8 @@
-"""Table metadata whose files are parsed once, and whose history is copied as a list.
+"""Table metadata whose files are parsed once, and whose history is copied and written at little cost.
 
 Metadata names every snapshot. PyIceberg parses it twice for a commit (the committer's look and the catalog's
-own) and copies it four times: with a thousand snapshots that was most of a commit.
+own), copies it four times, and makes JSON of all of it: with a thousand snapshots that was most of a commit.
+A snapshot never changes, so copies share it, and its JSON is made once.
 
 Why it is safe to know a file by its location: Iceberg never changes a metadata file, and writers put a UUID
 into its name (Iceberg's specification, "Metastore Tables"). Which location is the table's, the catalog says
@@ -13,17 +14,20 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from pydantic import BaseModel
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import UTF8
 
 _HISTORY = ("snapshots", "snapshot_log", "metadata_log")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\.metadata\.json$", re.IGNORECASE)
+_NO_SNAPSHOTS = '"snapshots":[]'
 _known: WeakValueDictionary[str, TableMetadata] = WeakValueDictionary()  # by location
+_texts: dict[int, tuple[ref[Snapshot], str]] = {}  # by id of the snapshot, which takes its own away
 _read, _write = FromInputFile.table_metadata, ToOutputFile.table_metadata
 
 
@@ -38,8 +42,35 @@ def _read_once(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
 
 def _write_and_remember(metadata: TableMetadata, output_file: OutputFile, overwrite: bool = False) -> None:
     """As PyIceberg's; what was written need not be read."""
-    _write(metadata, output_file, overwrite)
+    dumped: Any = _Dumped(metadata)  # PyIceberg asks it for nothing but the JSON
+    _write(dumped, output_file, overwrite)
     _remember(output_file.location, metadata)
+
+
+class _Dumped:
+    """Gives the JSON of metadata, with that of each snapshot as it was made before."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._metadata = metadata
+
+    def model_dump_json(self, *, exclude_none: bool = True) -> str:
+        """As the metadata's own."""
+        metadata = self._metadata
+        if metadata.format_version > 1 and exclude_none:  # else a snapshot's JSON is another one
+            bare = metadata.model_copy(update={"snapshots": []}).model_dump_json()
+            parts = bare.split(_NO_SNAPSHOTS)  # inside a text the quotes would be escaped
+            if len(parts) == 2:
+                return f'{parts[0]}"snapshots":[{",".join(map(_text, metadata.snapshots))}]{parts[1]}'
+        return metadata.model_dump_json(exclude_none=exclude_none)
+
+
+def _text(snapshot: Snapshot) -> str:
+    """The JSON of a snapshot, kept as long as the snapshot."""
+    key = id(snapshot)
+    found = _texts.get(key)
+    if found is None or found[0]() is not snapshot:
+        _texts[key] = found = (ref(snapshot, lambda _: _texts.pop(key, None)), snapshot.model_dump_json())
+    return found[1]
 
 
 def _remember(location: str, metadata: TableMetadata) -> None:
