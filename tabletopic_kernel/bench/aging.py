@@ -37,6 +37,7 @@ from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tabletopic_kernel.table.sweep import remove_expired
 
 _RETENTION = Retention.of(TopicSettings())
+_HOUR_MS = 3_600_000  # commits follow at once, and are to be as old as those of hours
 _IDENTIFIER = ("default", "load")
 _ROWS = 200  # of a commit
 _FIRST = 100  # commits that the others are compared with
@@ -130,7 +131,7 @@ class _Life:
             self._commit(result.files, after, Replaced(group.files, plan.delete_files))
 
     def _expire(self) -> None:
-        table, at_ms = self.table.table, now_ms()
+        table, at_ms = self.table.table, now_ms() + _HOUR_MS
         found = leavings(table, to_expire(table.metadata, _RETENTION, at_ms))
         if found.ids:
             self.table.expire(self.ledger, lambda _: sorted(found.ids))

@@ -47,13 +47,16 @@ _DATA = (".parquet", ".orc", ".avro", ".puffin")
 _IS_METADATA = re.compile(r"\.metadata\.json(?:\.gz)?$")
 _EPOCHS = re.compile(r"/epoch-\d+/")
 _Snapshots = Mapping[int, Snapshot]  # by id
+# A limit on their number lets no snapshot go that is younger: its files are deleted below who reads it.
+_LONGEST_QUERY_MS = 15 * 60_000
 
 
 @dataclass(frozen=True)
 class Retention:
     """What is kept: snapshots younger than ``time_travel_ms``, and of each branch the newest ``at_least``.
 
-    ``at_most``: of those that only their age keeps, the newest so many; None: all.
+    ``at_most``: of those that only their age keeps, the newest so many, and all that are so young that a
+    query may still read them; None: all.
     """
 
     time_travel_ms: int
@@ -95,7 +98,11 @@ def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterat
     """
     young = [one for one in metadata.snapshots if one.timestamp_ms > now_ms - retention.time_travel_ms]
     young.sort(key=lambda one: (one.sequence_number or 0, one.timestamp_ms), reverse=True)
-    return (one.snapshot_id for one in young[: retention.at_most])
+    limit = len(young) if retention.at_most is None else retention.at_most
+    in_use = min(retention.time_travel_ms, _LONGEST_QUERY_MS)
+    return (
+        one.snapshot_id for at, one in enumerate(young) if at < limit or one.timestamp_ms > now_ms - in_use
+    )
 
 
 def reaches_back_to(metadata: TableMetadata) -> int | None:

@@ -146,6 +146,17 @@ def test_of_the_young_the_newest_stay(life: Life) -> None:
     assert life.expirable(Retention(long, 1, at_most=3)) == {1, 3, 4}
 
 
+def test_a_limit_spares_what_a_query_may_read(life: Life) -> None:
+    """Half a second between two commits would leave a query of five minutes without its files."""
+    metadata = life.metadata()
+    newest = metadata.snapshots[-1].timestamp_ms
+    few = Retention(5 * 86_400_000, 1, at_most=3)
+    assert to_expire(metadata, few, newest + 1_000) == ()
+    assert to_expire(metadata, few, newest + 16 * 60_000) == tuple(
+        one.snapshot_id for one in metadata.snapshots[:4]
+    )
+
+
 def test_the_way_back_stays_whole(life: Life) -> None:
     """Iceberg's log has every snapshot that stays, so engines find that of any time; a tag's is apart."""
     tagged, *_ = life.metadata().snapshots

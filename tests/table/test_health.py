@@ -96,7 +96,7 @@ def test_what_is_due_is_told_with_its_reason(
         "nothing to do: all 6 snapshots are kept, as max_snapshots is 6; more of them let time travel reach "
         "further back"
     )
-    assert next_work(table, TopicSettings(max_snapshots=5, keep_snapshots=1), now)[1].due
+    assert next_work(table, TopicSettings(max_snapshots=5, keep_snapshots=1), now + 3_600_000)[1].due
     later = next_work(table, settings, now + 3_600_000)[1]
     assert (later.due, later.why) == (True, "5 snapshots are older than the settings keep")
 
