@@ -41,6 +41,7 @@ _PROPERTY_EXAMPLES = {
     "kafka": "TABLETOPIC_KAFKA__SASL__PASSWORD",
     "registry": "TABLETOPIC_REGISTRY__URL",
     "catalog": "TABLETOPIC_CATALOG__S3__ACCESS_KEY_ID",
+    "catalogs": "TABLETOPIC_CATALOGS__PROD__S3__ACCESS_KEY_ID",
 }
 
 
@@ -136,7 +137,11 @@ def general_settings() -> str:
 def server_settings() -> str:
     """The sections that hold properties of other programs."""
     rows = [
-        [code(f"[{name}]"), field.description or "", code(_PROPERTY_EXAMPLES[name])]
+        [
+            code(f"[{name}.<name>]" if name == "catalogs" else f"[{name}]"),
+            field.description or "",
+            code(_PROPERTY_EXAMPLES[name]),
+        ]
         for name, field in Settings.model_fields.items()
         if name in _PROPERTY_EXAMPLES
     ]

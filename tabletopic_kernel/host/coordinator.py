@@ -53,7 +53,6 @@ from tabletopic_kernel.model.settings.sections import (
     MaintenanceRequest,
     ReplayRequest,
     TopicSettings,
-    table_identifier,
 )
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagedBatch
@@ -79,8 +78,7 @@ class Coordinator:
         self._state = State.STOPPED
         self._goal = Goal.RETRY
         self._staged = StagedBatches()
-        table = ".".join(table_identifier(topic, settings))
-        self._report = Reporter(topic, table, settings.commit_interval_ms, services)
+        self._report = Reporter(topic, settings, services)
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._expiries = Expiries(settings, services, self._report)

@@ -155,6 +155,12 @@ class Host:
         with self._lock:
             return {name: one.coordinator for name, one in self._topics.items() if one.coordinator}
 
+    def namespaces(self) -> dict[str | None, str]:
+        """A namespace that table topics here work in, of each of their catalogs; None: the default one."""
+        return {
+            one.settings.catalog: one.settings.namespace for one in reversed(self.coordinators().values())
+        }
+
     def progress(self) -> list[events.Progress]:
         """Progress of every table topic here."""
         return [coordinator.progress() for coordinator in self.coordinators().values()]
@@ -385,7 +391,8 @@ class Host:
                 self._open(name, topic, topic.reopen)
 
     def _open(self, name: str, known: _Topic, desired: DesiredTopic) -> None:
-        coordinator = Coordinator(name, desired.settings, self._services)
+        services = self._services.of(desired.settings.catalog)
+        coordinator = Coordinator(name, desired.settings, services)
         topic = replace(known, coordinator=coordinator, run=desired.run, reported=None, reopen=None)
         self._keep(name, topic)
         coordinator.start(paused=desired.run == "paused")

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from tabletopic_kernel.clients.catalog.catalog import of_section
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.local.processes import tree_memory_bytes
@@ -21,8 +22,9 @@ from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import ReplayRequest
+from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.sweep import Removed
 
 _RATE_WINDOW_S = 10.0
@@ -33,11 +35,16 @@ _MEASURE_EVERY_S = 10.0
 class Reporter:
     """One topic's progress and events. May be used from any thread; ``_lock`` guards all it keeps."""
 
-    def __init__(self, topic: str, table: str, commit_interval_ms: int, services: Services) -> None:
+    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
         self._topic = topic
         self._services = services
         self._lock = threading.Lock()
-        self._record = events.Progress(topic=topic, table=table, commit_interval_ms=commit_interval_ms)
+        self._catalog = settings.catalog
+        self._record = events.Progress(
+            topic=topic,
+            table=table_name(topic, settings),
+            commit_interval_ms=settings.commit_interval_ms,
+        )
         self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
 
     def progress(
@@ -84,7 +91,7 @@ class Reporter:
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
             "dead_letters": dead_letters.count,
-            "dead_letter_table": dead_letters.name if dead_letters.table else None,
+            "dead_letter_table": self._name(dead_letters) if dead_letters.table else None,
         }
         if owner.table is not None:
             update |= owner.table.figures()
@@ -140,15 +147,16 @@ class Reporter:
             events.DeadLettered(
                 **self._stamp(),
                 counts=counts,
-                table=owner.dead_letters.name if dead_letters else None,
+                table=self._name(owner.dead_letters) if dead_letters else None,
                 samples=[events.RefusedSample(**asdict(one)) for one in samples],
             )
         )
 
     def replayed(self, request: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
         """A replay is over."""
+        told = error and self._told(error)
         self.write(
-            events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=error)
+            events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=told)
         )
 
     def expired(
@@ -174,7 +182,7 @@ class Reporter:
                 files=removed.files,
                 bytes=removed.bytes,
                 outside=removed.outside,
-                error=error,
+                error=error and self._told(error),
             )
         )
 
@@ -186,13 +194,13 @@ class Reporter:
                 request_id=request_id,
                 files=removed.files,
                 bytes=removed.bytes,
-                error=error,
+                error=error and self._told(error),
             )
         )
 
-    def compacted(self, **figures: Any) -> None:
+    def compacted(self, *, error: str | None, **figures: Any) -> None:
         """A compaction is over; fields as of ``Compacted``."""
-        self.write(events.Compacted(**self._stamp(), **figures))
+        self.write(events.Compacted(**self._stamp(), error=error and self._told(error), **figures))
 
     def commit_asked(self) -> None:
         """Somebody wants a commit now."""
@@ -200,7 +208,7 @@ class Reporter:
 
     def commit_failed(self, reason: Exception) -> None:
         """A commit did not go through."""
-        self.write(events.CommitFailed(**self._stamp(), reason=str(reason)))
+        self.write(events.CommitFailed(**self._stamp(), reason=self._told(str(reason))))
 
     def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
         """Records were gone before they were read (I8)."""
@@ -208,7 +216,7 @@ class Reporter:
 
     def error(self, error: Exception | str, *, waits: bool) -> None:
         """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
-        reason = redact(str(error))
+        reason = self._told(redact(str(error)))
         if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
             reason += "; then resume the topic"
         self._update({"error": reason})
@@ -230,6 +238,13 @@ class Reporter:
     def write(self, event: events.ControlEvent) -> None:
         """Send an event; never waits."""
         self._services.control.write(event)
+
+    def _told(self, error: str) -> str:
+        """An error with the section of the topic's catalog in it."""
+        return of_section(error, self._catalog)
+
+    def _name(self, dead_letters: DeadLetters) -> str:
+        return in_sql(dead_letters.identifier, self._catalog)
 
     def _update(self, update: dict[str, object]) -> None:
         with self._lock:

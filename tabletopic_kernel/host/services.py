@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NoReturn
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
@@ -13,12 +15,17 @@ from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
+from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
 
 def in_a_thread(name: str, work: Callable[[], None]) -> None:
     """Do ``work`` beside everything else; it does not keep the process alive."""
     threading.Thread(target=work, name=name, daemon=True).start()
+
+
+def _no_other(catalog: str) -> NoReturn:
+    raise SettingsError(f"[catalogs.{catalog}] is not in the settings")
 
 
 class Allowance:
@@ -59,6 +66,8 @@ class Allowance:
 class Services:
     """What a coordinator works with. ``catalog`` and ``spark`` are made when first called.
 
+    ``other_catalog`` and ``other_spark`` are the same for a catalog of ``[catalogs.<name>]``; see ``of``.
+
     ``now_ms`` is for what has a date: events, the age of snapshots. Durations are told by ``elapsed_ms``, as
     somebody may set the machine's clock. ``spawn`` does work that a coordinator does not wait for; who
     simulates hosts says when.
@@ -70,6 +79,8 @@ class Services:
     registry: Registry
     control: ControlLog
     host: str
+    other_catalog: Callable[[str], Catalog] = _no_other
+    other_spark: Callable[[str], SparkSession] = _no_other
     still_mine: Callable[[str], bool] = lambda _: True
     turns: Turns = field(default_factory=Turns)  # of batches
     starts: Turns = field(default_factory=Turns)  # of queries
@@ -77,3 +88,13 @@ class Services:
     now_ms: Callable[[], int] = now_ms
     elapsed_ms: Callable[[], int] = elapsed_ms
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
+
+    def of(self, catalog: str | None) -> Services:
+        """The same for a topic whose settings name this catalog: all that it does goes there."""
+        if catalog is None:
+            return self
+        return replace(
+            self,
+            catalog=partial(self.other_catalog, catalog),
+            spark=partial(self.other_spark, catalog),
+        )

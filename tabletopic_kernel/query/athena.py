@@ -19,7 +19,12 @@ import pyarrow as pa
 from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.shared import Answer, TableRead, respelled
+from tabletopic_kernel.query.sql import with_catalogs
 
+_NOT_OF_ATHENA = (
+    "Athena reads tables of Glue and of S3 Tables, and [catalog] is neither; use the engine duckdb or "
+    "spark, or name Athena's data catalog by [athena] catalog"
+)
 _INSTALL = "Athena needs PyAthena: pip install 'tabletopic[athena]', then restart the kernel"
 # Of Athena's messages about a statement: where in it, or which sort of mistake it is.
 _WRONG_SQL = re.compile(
@@ -87,15 +92,18 @@ def data_catalog(catalog: Mapping[str, str]) -> str | None:
 class AthenaLake:
     """Queries by Athena; a table is called ``table`` (in ``namespace``) or ``namespace.table``.
 
+    With the name of one of ``others`` in front it is of that catalog, for which Athena has its own name.
+
     Args:
         catalog: PyIceberg's properties.
         tables: the catalog's tables that a text names, and how fresh they are; see ``DuckLake.tables``.
         settings: workgroup, place of results and Athena's name of the catalog.
         namespace: the database of names without one.
         cursor: makes a cursor; PyAthena's unless another one is given.
+        others: PyIceberg's properties of further catalogs, by name.
 
     Raises:
-        SettingsError: the catalog is none that Athena reads.
+        SettingsError: no catalog is one that Athena reads.
     """
 
     def __init__(
@@ -105,19 +113,17 @@ class AthenaLake:
         settings: AthenaSettings | None = None,
         namespace: str = "default",
         cursor: Callable[[], Cursor] | None = None,
+        others: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._settings = settings or AthenaSettings()
-        name = self._settings.catalog or data_catalog(catalog)
-        if name is None:
-            raise SettingsError(
-                "Athena reads tables of Glue and of S3 Tables, and [catalog] is neither; use the engine "
-                "duckdb or spark, or name Athena's data catalog by [athena] catalog"
-            )
-        self._data_catalog = name
+        self._data_catalog = self._settings.catalog or data_catalog(catalog)
+        self._others = others or {}
+        if self._data_catalog is None and not any(map(data_catalog, self._others.values())):
+            raise SettingsError(_NOT_OF_ATHENA)
         self._catalog = catalog
         self._tables = tables
         self._namespace = namespace
-        self._cursor = cursor or self._pyathena
+        self._cursor = cursor
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Athena's SQL.
@@ -125,11 +131,13 @@ class AthenaLake:
         Types are Athena's. Nested values are text, as Athena gives them; instants are in UTC.
 
         Raises:
-            UsageError: Athena refused the statement.
+            UsageError: Athena refused the statement, or it names catalogs of several regions or keys.
+            SettingsError: a catalog that it names is none that Athena reads.
             ActionNeededError: PyAthena is not installed, or AWS does not allow it.
         """
-        cursor = self._cursor()
-        text = sql.strip().rstrip(";")
+        own = sql.strip().rstrip(";")
+        text, catalog = self._in_athenas_names(own)
+        cursor = self._cursor() if self._cursor else self._pyathena(catalog)
         try:
             if params:
                 # PyAthena fills %(name)s, quoting by type; any other % must be doubled then.
@@ -142,10 +150,28 @@ class AthenaLake:
         truncated = limit is not None and len(rows) > limit
         return Answer(
             _arrow(cursor.description or (), rows[:limit]),
-            self._read(text),
+            self._read(own),
             truncated,
             cursor.data_scanned_in_bytes,
         )
+
+    def _in_athenas_names(self, sql: str) -> tuple[str, Mapping[str, str]]:
+        """The statement with Athena's name of each of the other catalogs, and the one whose keys it needs."""
+        text, named = with_catalogs(sql, {name: data_catalog(one) for name, one in self._others.items()})
+        for name in named:
+            if data_catalog(self._others[name]) is None:
+                raise SettingsError(
+                    f"Athena reads tables of Glue and of S3 Tables, and [catalogs.{name}] is neither; use "
+                    "the engine duckdb or spark"
+                )
+            if _session(self._others[name]) != _session(self._others[named[0]]):
+                raise UsageError(
+                    f"{named[0]} and {name} have other regions or keys, and a query by Athena has one of "
+                    "each; use the engine duckdb or spark"
+                )
+        if not named and self._data_catalog is None:
+            raise SettingsError(_NOT_OF_ATHENA)
+        return text, self._others[named[0]] if named else self._catalog
 
     def _read(self, text: str) -> tuple[TableRead, ...]:
         """The tables that a text names; none where the catalog does not tell: the rows are there."""
@@ -154,7 +180,7 @@ class AthenaLake:
         except TableTopicError:
             return ()
 
-    def _pyathena(self) -> Cursor:
+    def _pyathena(self, catalog: Mapping[str, str]) -> Cursor:
         try:
             # By name: it is an extra that few have, and no part of what is type-checked.
             connect = importlib.import_module("pyathena").connect
@@ -169,14 +195,14 @@ class AthenaLake:
         logging.getLogger("pyathena").setLevel(logging.CRITICAL)
         try:
             made: Cursor = connect(
-                catalog_name=self._data_catalog,
+                catalog_name=self._data_catalog or data_catalog(catalog),
                 schema_name=self._namespace,
                 work_group=self._settings.workgroup or os.environ.get("AWS_ATHENA_WORK_GROUP", "primary"),
                 s3_staging_dir=self._settings.output_location,
                 poll_interval=_POLL_INTERVAL_S,
                 converter=converter,
                 formatter=formatter,
-                **_session(self._catalog),
+                **_session(catalog),
             ).cursor(arraysize=_PAGE_ROWS)
         except Exception as error:  # no region, no such profile: its message says which
             raise _sorted(error) from error

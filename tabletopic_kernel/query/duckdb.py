@@ -1,4 +1,4 @@
-"""SQL over the catalog's tables by DuckDB: for each table a query names, a view on its snapshot.
+"""SQL over the catalogs' tables by DuckDB: for each table a query names, a view on its snapshot.
 
 Views are made anew for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
 nothing is downloaded.
@@ -6,8 +6,9 @@ nothing is downloaded.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.query.catalogs import Catalogs
 from tabletopic_kernel.query.duckdb_connection import (
     connect,
     give_secret,
@@ -28,11 +28,19 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
-from tabletopic_kernel.query.shared import Answer, AsOf, TableRead, dotted, no_such_table, snapshot_at
-from tabletopic_kernel.query.sql import Name, check_reads, quote, quote_default, tables_in, wants_table_list
+from tabletopic_kernel.query.shared import Answer, AsOf, TableRead, no_such_table, snapshot_at
+from tabletopic_kernel.query.sql import (
+    MOST_PARTS,
+    Name,
+    check_reads,
+    quote,
+    quote_default,
+    tables_in,
+    wants_table_list,
+)
 
 _BATCH_ROWS = 10_000
-_MOST_PARTS = 3  # catalog, namespace, table
+_BUCKET = re.compile(r"s3[an]?://([^/]+)")
 _MISSING_TABLE = ("Catalog Error: Table with name", "Catalog Error: Schema", 'Binder Error: Catalog "')
 
 
@@ -43,6 +51,7 @@ class _View:
     database: str
     schema: str
     name: str
+    spelled: str  # with namespace, and with its catalog unless that is the default one
     table: Table
     snapshot: Snapshot | None
     fixed: bool  # at that snapshot, with its schema; else the table's newest of both
@@ -53,14 +62,24 @@ class _View:
 
 
 class DuckLake:
-    """Queries over one catalog. May be used by several threads: one query runs at a time.
+    """Queries over catalogs. May be used by several threads: one query runs at a time.
 
-    Tables are called ``table`` (in the default namespace), ``namespace.table`` or
+    Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
     ``catalog.namespace.table``.
+
+    Args:
+        catalog: the default one.
+        namespace: the default one.
+        others: by name, what opens them; each is opened when a query first names it.
     """
 
-    def __init__(self, catalog: Catalog, namespace: str = "default") -> None:
-        self._catalog = catalog
+    def __init__(
+        self,
+        catalog: Catalog,
+        namespace: str = "default",
+        others: Mapping[str, Callable[[], Catalog]] | None = None,
+    ) -> None:
+        self._catalogs = Catalogs(catalog, namespace, others)
         self._namespace = namespace
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -101,6 +120,7 @@ class DuckLake:
             check_reads(self._parser, text)
             names = tables_in(self._parser, text)
             views, unknown = self._views(names, at)
+            _check_apart(views)
             self._drop(connection, unknown)
             for view in views:
                 self._make(connection, view)
@@ -109,7 +129,7 @@ class DuckLake:
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:
-        """The catalog's tables that a query names, with their newest snapshots; none where it cannot be read.
+        """The catalogs' tables that a query names, with their newest snapshots; none where it cannot be read.
 
         For SQL of another engine: DuckDB's parser knows most of it.
         """
@@ -132,11 +152,11 @@ class DuckLake:
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             connection = connect()
-            self._make_schema(connection, self._catalog.name, self._namespace)
+            self._make_schema(connection, self._catalogs.default, self._namespace)
             self._connection = connection
             self._made.clear()
         # Each time: a query may have said USE.
-        self._connection.execute(f"USE {quote(self._catalog.name)}.{quote(self._namespace)}")
+        self._connection.execute(f"USE {quote(self._catalogs.default)}.{quote(self._namespace)}")
         return self._connection
 
     def _make_schema(self, connection: duckdb.DuckDBPyConnection, database: str, schema: str) -> None:
@@ -148,15 +168,16 @@ class DuckLake:
         views: dict[str, _View] = {}
         unknown: list[Name] = []
         for name in names:
-            table = self._load(name)
+            table = self._catalogs.load(name)
             if table is None:
                 unknown.append(name)
                 continue
-            view = _View(*self._place(name), table, snapshot_at(table, at), fixed=at is not None)
+            spelled = self._catalogs.spelled(name, table)
+            view = _View(*self._place(name), spelled, table, snapshot_at(table, at), fixed=at is not None)
             other = views.setdefault(view.place.lower(), view)
-            if other.table.name() != table.name():
+            if other.spelled != spelled:
                 raise UsageError(
-                    f"{dotted(table)} and {dotted(other.table)} differ only in case, which SQL does not "
+                    f"{spelled} and {other.spelled} differ only in case, which SQL does not "
                     "see: query one at a time"
                 )
         return list(views.values()), unknown
@@ -164,48 +185,15 @@ class DuckLake:
     def _place(self, name: Name) -> tuple[str, str, str]:
         """Database, schema and name by which DuckDB finds what the query calls ``name``."""
         if len(name) == 1:
-            return self._catalog.name, self._namespace, name[0]
+            return self._catalogs.default, self._namespace, name[0]
         if len(name) == 2:
-            return self._catalog.name, name[0], name[1]
+            return self._catalogs.default, name[0], name[1]
         return name[0], name[1], name[2]
-
-    def _load(self, name: Name) -> Table | None:
-        """The table that a name means; nested namespaces may be written a.b.table or "a.b".table."""
-        if not 1 <= len(name) <= _MOST_PARTS:
-            return None
-        below = name[1:] if len(name) == _MOST_PARTS and self._is_catalog(name[0]) else name
-        *namespace, table = below if len(below) > 1 else (self._namespace, *below)
-        identifier = (*".".join(namespace).split("."), table)
-        with reachable("the catalog"):
-            try:
-                return self._catalog.load_table(identifier)
-            except (NoSuchTableError, NoSuchNamespaceError):
-                same = self._same_but_for_case(identifier)
-                return self._catalog.load_table(same) if same else None
-
-    def _is_catalog(self, name: str) -> bool:
-        return name.lower() == self._catalog.name.lower()
-
-    def _same_but_for_case(self, identifier: Name) -> Name | None:
-        """The one table that SQL, which does not see case, may mean."""
-        *namespace, _ = identifier
-        try:
-            beside = self._catalog.list_namespaces(tuple(namespace[:-1]))
-        except NoSuchNamespaceError:
-            return None
-        same = [
-            table
-            for found in beside
-            if _lower(found) == _lower(namespace)
-            for table in self._catalog.list_tables(found)
-            if _lower(table) == _lower(identifier)
-        ]
-        return same[0] if len(same) == 1 else None
 
     def _drop(self, connection: duckdb.DuckDBPyConnection, unknown: Sequence[Name]) -> None:
         """Views of tables that are no longer in the catalog; what the person made stays."""
         for name in unknown:
-            place = _dotted_place(*self._place(name)) if 1 <= len(name) <= _MOST_PARTS else ""
+            place = _dotted_place(*self._place(name)) if 1 <= len(name) <= MOST_PARTS else ""
             if place in self._made:
                 connection.execute(f"DROP VIEW IF EXISTS {place}")
                 self._made.discard(place)
@@ -222,22 +210,15 @@ class DuckLake:
 
     # -- names
 
-    def _all_tables(self) -> list[Name]:
-        with reachable("the catalog"):
-            tables: list[Name] = []
-            waiting = list(self._catalog.list_namespaces())
-            while waiting:
-                namespace = waiting.pop()
-                tables += self._catalog.list_tables(namespace)
-                waiting += [one for one in self._catalog.list_namespaces(namespace) if one not in waiting]
-            return sorted(set(tables))
-
     def _table_list(self) -> pa.Table:
-        names = self._all_tables()
+        """Tables of all catalogs, which have a column where there are several."""
+        found = self._catalogs.tables()
+        catalogs = pa.array([catalog for catalog, _ in found], pa.string())
         return pa.table(
             {
-                "namespace": pa.array([".".join(name[:-1]) for name in names], pa.string()),
-                "name": pa.array([name[-1] for name in names], pa.string()),
+                **({"catalog": catalogs} if self._catalogs.are_several else {}),
+                "namespace": pa.array([".".join(name[:-1]) for _, name in found], pa.string()),
+                "name": pa.array([name[-1] for _, name in found], pa.string()),
             }
         )
 
@@ -253,12 +234,25 @@ class DuckLake:
             )
             if missing is None or not first_line.startswith(_MISSING_TABLE):
                 raise
-            message = no_such_table(".".join(missing), map(".".join, self._all_tables()))
+            message = no_such_table(".".join(missing), self._catalogs.known_tables())
             raise UsageError(message + position(error)) from None
 
 
-def _lower(name: Sequence[str]) -> Name:
-    return tuple(part.lower() for part in name)
+def _check_apart(views: Sequence[_View]) -> None:
+    """See that no two tables lie at one address of two stores: DuckDB goes to one of them for both."""
+    found: dict[tuple[str, str], _View] = {}
+    for view in views:
+        bucket = _BUCKET.match(view.table.location())
+        if bucket is None:
+            continue
+        endpoint = view.table.io.properties.get("s3.endpoint", "")
+        for (other_bucket, other_endpoint), other in found.items():
+            if other_bucket == bucket[1] and other_endpoint != endpoint:
+                raise UsageError(
+                    f"{other.spelled} and {view.spelled} lie in buckets of one name ({bucket[1]}) in two "
+                    "stores, which DuckDB cannot tell apart: use the engine spark"
+                )
+        found[bucket[1], endpoint] = view
 
 
 def _dotted_place(*parts: str) -> str:
@@ -292,7 +286,7 @@ def _run(
 def _read(view: _View) -> TableRead:
     snapshot = view.snapshot
     return TableRead(
-        dotted(view.table),
+        view.spelled,
         None if snapshot is None else snapshot.snapshot_id,
         None if snapshot is None else snapshot.timestamp_ms,
     )

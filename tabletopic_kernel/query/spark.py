@@ -57,7 +57,7 @@ class SparkLake:
             frame = self._session.sql(respelled(text, ":{}".format), args=dict(params))
         else:
             frame = self._session.sql(text)
-        tables = _tables_of(frame)
+        tables = _tables_of(frame, self._catalog)
         rows = (frame if limit is None else frame.limit(limit + 1)).toArrow()
         truncated = limit is not None and rows.num_rows > limit
         return Answer(rows.slice(0, limit), tables, truncated)
@@ -96,13 +96,13 @@ class SparkLake:
             self._session.sql(f"USE `{self._catalog}`")
 
 
-def _tables_of(frame: DataFrame) -> tuple[TableRead, ...]:
+def _tables_of(frame: DataFrame, default: str) -> tuple[TableRead, ...]:
     """The Iceberg tables that a query reads and their snapshots, from its analyzed plan; none if unsure."""
     found: dict[tuple[str, int | None], TableRead] = {}
     try:
         leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
         for at in range(leaves.size()):
-            read = _table_read(leaves.apply(at))
+            read = _table_read(leaves.apply(at), default)
             if read is not None:
                 found[read.table, read.snapshot_id] = read
     except Py4JError:  # no part of Spark's public interface: it may change, and only news depend on it
@@ -110,7 +110,7 @@ def _tables_of(frame: DataFrame) -> tuple[TableRead, ...]:
     return tuple(found.values())
 
 
-def _table_read(leaf: Any) -> TableRead | None:
+def _table_read(leaf: Any, default: str) -> TableRead | None:
     if leaf.getClass().getSimpleName() != "DataSourceV2Relation":
         return None
     spark_table = leaf.table()
@@ -119,7 +119,7 @@ def _table_read(leaf: Any) -> TableRead | None:
     table = spark_table.table()
     chosen = spark_table.snapshotId()
     snapshot = table.currentSnapshot() if chosen is None else table.snapshot(chosen)
-    name = str(table.name()).partition(".")[2]  # without the catalog's
+    name = str(table.name()).removeprefix(f"{default}.")
     if snapshot is None:
         return TableRead(name, None, None)
     return TableRead(name, int(snapshot.snapshotId()), int(snapshot.timestampMillis()))

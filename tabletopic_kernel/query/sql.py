@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -22,8 +22,7 @@ Name = tuple[str, ...]
 _IDENTIFIER = re.compile(r'"(?:[^"]|"")*"|[^\W\d][\w$]*')
 # A word by which our main namespace is called and that SQL keeps for itself.
 _RESERVED_NAMESPACE = "default"
-# What DuckDB's parser knows, and a file or function cannot be.
-_MOST_PARTS = 3
+MOST_PARTS = 3  # catalog, namespace, table: what DuckDB's parser knows, and a file or function cannot be
 
 
 def quote(name: str) -> str:
@@ -42,6 +41,30 @@ def quote_default(sql: str) -> str:
             pieces += [raw[done:start], b'"', raw[start:end], b'"']
             done = end
     return b"".join([*pieces, raw[done:]]).decode()
+
+
+def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[str]]:
+    """The text with another name for the catalogs of ``catalog.namespace.table``, and which of them it names.
+
+    Args:
+        sql: any engine's.
+        names: by the name in the text, in lowercase letters, the one to write; None leaves it.
+    """
+    raw, done = sql.encode(), 0
+    pieces: list[bytes] = []
+    named: dict[str, None] = {}
+    tokens = _tokens(sql)
+    for at, (start, word) in enumerate(tokens):
+        name = _bare(word).lower()
+        dots = [text for _, text in tokens[at + 1 : at + 5 : 2]]
+        is_inside = at > 0 and tokens[at - 1][1] == "."
+        if name not in names or is_inside or dots != [".", "."]:
+            continue
+        named[name] = None
+        if (other := names[name]) is not None:
+            pieces += [raw[done:start], quote(other).encode()]
+            done = start + len(word.encode())
+    return b"".join([*pieces, raw[done:]]).decode(), list(named)
 
 
 def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
@@ -132,7 +155,7 @@ def _names_in_text(sql: str) -> list[Name]:
         elif _IDENTIFIER.fullmatch(word):
             current = [*current, _bare(word)] if after_dot else [_bare(word)]
             after_dot = False
-            if len(current) <= _MOST_PARTS:
+            if len(current) <= MOST_PARTS:
                 found[tuple(current)] = None
         else:
             current, after_dot = [], False

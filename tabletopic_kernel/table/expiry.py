@@ -27,7 +27,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
-from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.table.snapshot import ledger_of, summary
 from tabletopic_kernel.table.sweep import (
@@ -233,7 +233,7 @@ def plan_expiry(
     gone = removable(after, found) if ids else Removed()
     sizes = {**found.data, **found.metadata}
     return ExpiryPlan(
-        ".".join(identifier),
+        in_sql(identifier, settings.catalog),
         {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots if one.snapshot_id in found.ids},
         len(metadata.snapshots) - len(ids),
         reaches_back_to(after.metadata),

@@ -16,7 +16,7 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
-from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
 from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
 from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
 
@@ -90,7 +90,9 @@ class TableHealth:
         return asdict(self) | {"small_share": self.small_share, "delete_share": self.delete_share}
 
 
-def table_health(topic: str, table: Table, next_work: Iterable[NextWork] = ()) -> TableHealth:
+def table_health(
+    topic: str, table: Table, next_work: Iterable[NextWork] = (), catalog: str | None = None
+) -> TableHealth:
     """Look at a table as it was loaded.
 
     Raises:
@@ -112,7 +114,7 @@ def table_health(topic: str, table: Table, next_work: Iterable[NextWork] = ()) -
     deletes = [one for one in found if one.content is not DataFileContent.DATA]
     return TableHealth(
         topic=topic,
-        table=".".join(table.name()),
+        table=in_sql(table.name(), catalog),
         rows=sum(one.record_count for one in data),
         files=len(data),
         bytes=sum(one.file_size_in_bytes for one in data),

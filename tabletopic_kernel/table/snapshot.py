@@ -504,7 +504,6 @@ class TopicTable:
             self.registered_schemas().values(), key=lambda one: (one.subject, one.version, str(one.id))
         )
         return {
-            "table": self.identifier,
             "snapshot_id": head.snapshot_id if head else None,
             "rows": self.rows,
             "files": int(totals.get("total-data-files", 0)),

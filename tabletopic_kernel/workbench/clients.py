@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
 )
 from tabletopic_kernel.model.redact import learn, mask_property
-from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings
 from tabletopic_kernel.workbench.config import SECTIONS, embedded_servers, own_servers
 from tabletopic_kernel.workbench.tracebacks import hide_secrets
 
@@ -79,7 +80,8 @@ class Away:
 class Servers:
     """The servers in force: properties of librdkafka, of the registry client, of PyIceberg.
 
-    ``local`` names those of the embedded stack.
+    ``local`` names those of the embedded stack. ``catalogs`` has those beside ``catalog``, by their names.
+    All catalogs have a property ``name``.
     """
 
     kafka: dict[str, str]
@@ -87,6 +89,28 @@ class Servers:
     catalog: dict[str, str]
     state_dir: Path
     local: tuple[str, ...] = ()
+    catalogs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def all_catalogs(self) -> tuple[dict[str, str], ...]:
+        """The default catalog, and then the others."""
+        return (self.catalog, *self.catalogs.values())
+
+    def catalog_of(self, name: str | None) -> dict[str, str]:
+        """The properties of the catalog that a topic's settings name; None: the default one.
+
+        Raises:
+            SettingsError: there is none of that name here.
+        """
+        if name is None:
+            return self.catalog
+        if name in self.catalogs:
+            return self.catalogs[name]
+        others = f"; there are: {', '.join(self.catalogs)}" if self.catalogs else ""
+        raise SettingsError(
+            f"[catalogs.{name}] is not in the settings here{others}. Add it to tabletopic.toml on every "
+            "machine that runs hosts or commands, and start the hosts anew"
+        )
 
     def away(self) -> Away:
         """Which of the embedded stack's servers do not run now; asks none, takes milliseconds.
@@ -108,6 +132,10 @@ class Servers:
             section: {name: mask_property(name, value) for name, value in getattr(self, section).items()}
             for section in ("kafka", "registry", "catalog")
         }
+        sections |= {
+            f"catalogs.{section}": {name: mask_property(name, value) for name, value in properties.items()}
+            for section, properties in self.catalogs.items()
+        }
         return (
             f"Servers({', '.join(f'{name}={value!r}' for name, value in sections.items())}, {self.state_dir})"
         )
@@ -120,11 +148,12 @@ def find_servers(settings: Settings) -> Servers:
     ``Servers.away`` says which that is.
 
     Raises:
-        SettingsError: some are absent, and no stack was started.
+        SettingsError: some are absent, and no stack was started; or two catalogs have one name.
     """
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
 
-    for properties in (settings.kafka, settings.registry, settings.catalog, settings.spark.conf):
+    named = settings.catalogs.values()
+    for properties in (settings.kafka, settings.registry, settings.catalog, *named, settings.spark.conf):
         learn(properties)
     hide_secrets()
     state_dir = Path(settings.state_dir).expanduser().absolute()
@@ -144,7 +173,14 @@ def find_servers(settings: Settings) -> Servers:
         if not own_registry:
             registry = {**registry, "url": stack.registry_url, **stack.registry_login}
         catalog = catalog if own_catalog else {**stack.catalog, **catalog}
-    return Servers(kafka, registry, {"name": "lake", **catalog}, state_dir, local)
+    catalog = {"name": DEFAULT_CATALOG_NAME, **catalog}
+    catalogs = {name: {**properties, "name": name} for name, properties in settings.catalogs.items()}
+    if catalog["name"].lower() in catalogs:
+        raise SettingsError(
+            f"[catalogs.{catalog['name'].lower()}]: so is [catalog] called in SQL; choose another name, or "
+            "set [catalog] name to one"
+        )
+    return Servers(kafka, registry, catalog, state_dir, local, catalogs)
 
 
 def _has(names: tuple[str, ...]) -> str:
@@ -169,9 +205,10 @@ class Clients:
         self._made: dict[str, Any] = {}
         self._own = threading.local()
         self._probing = threading.Lock()
-        self._probed: SparkSession | None = None  # whose executors share the storage
-        self._probes = 0  # that have ended
-        self._probe_error: TableTopicError | None = None  # of the newest
+        # By catalog:
+        self._probed: dict[str | None, SparkSession] = {}  # whose executors share the storage
+        self._probes: dict[str | None, int] = {}  # that have ended
+        self._probe_errors: dict[str | None, TableTopicError] = {}  # of the newest
         self._lacks: StackError | None = None  # why the session has not all jars
 
     @property
@@ -211,23 +248,35 @@ class Clients:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, opened by PyIceberg: one for each thread, as they are not shared."""
-        if not hasattr(self._own, "catalog"):
-            self._own.catalog = self.open_catalog()
-        found: Catalog = self._own.catalog
-        return found
+        """The default catalog, opened by PyIceberg: one for each thread, as they are not shared."""
+        return self.catalog_of(None)
 
-    def open_catalog(self) -> Catalog:
-        """A catalog object of one's own: they are not shared between threads."""
-        from tabletopic_kernel.clients.catalog.catalog import open_catalog  # noqa: PLC0415
+    def catalog_of(self, name: str | None) -> Catalog:
+        """As ``catalog``, the one that a topic's settings name. Raises as ``open_catalog``."""
+        if not hasattr(self._own, "catalogs"):
+            self._own.catalogs = {}
+        opened: dict[str | None, Catalog] = self._own.catalogs
+        if name not in opened:
+            opened[name] = self.open_catalog(name)
+        return opened[name]
 
-        return open_catalog(self.servers.catalog)
-
-    def spark(self, report: Report | None = None) -> SparkSession:
-        """This process's Spark session with the catalog; started on the first call (5 to 10 s).
+    def open_catalog(self, name: str | None = None) -> Catalog:
+        """A catalog object of one's own, as they are not shared between threads; None: the default one.
 
         Raises:
-            StackError: jars that the catalog needs could not be fetched.
+            SettingsError: there is no such catalog, or its properties are wrong.
+            RetryableError: it does not answer.
+        """
+        from tabletopic_kernel.clients.catalog.catalog import in_section, open_catalog  # noqa: PLC0415
+
+        with in_section(name):
+            return open_catalog(self.servers.catalog_of(name))
+
+    def spark(self, report: Report | None = None) -> SparkSession:
+        """This process's Spark session with the catalogs; started on the first call (5 to 10 s).
+
+        Raises:
+            StackError: jars that a catalog needs could not be fetched.
         """
         session = self._session(report)
         if self._lacks is not None:
@@ -246,13 +295,14 @@ class Clients:
             jars = jvm.spark_jars(report or silent)
             self._lacks = None
             try:
-                jars += jvm.spark_extras(spark_extras(self.servers.catalog), report or silent)
+                extras = [extra for one in self.servers.all_catalogs for extra in spark_extras(one)]
+                jars += jvm.spark_extras(tuple(dict.fromkeys(extras)), report or silent)
             except StackError as error:
                 self._lacks = error
             archive = jvm.spark_archive()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
             place = SparkPlace(home, tuple(map(str, jars)), logs_folder(self.servers.state_dir))
-            return start_spark(self.settings.spark, place, self.servers.catalog)
+            return start_spark(self.settings.spark, place, *self.servers.all_catalogs)
 
         made = self._made.get("spark")
         if made is not None and not is_alive(made):  # asks the JVM, so without the lock
@@ -264,9 +314,9 @@ class Clients:
                 forget(made)
         return self._once("spark", start)
 
-    def host_spark(self, report: Report | None = None) -> SparkSession:
+    def host_spark(self, report: Report | None = None, catalog: str | None = None) -> SparkSession:
         """As ``spark``, for table topics: the executors of a cluster have shown that they run this program
-        and share the storage.
+        and share the storage of the catalog.
 
         Raises:
             ActionNeededError: they do not.
@@ -274,40 +324,43 @@ class Clients:
         """
         session = self._session(report)
         if not self.settings.spark.is_local:
-            self._probe(session)
+            self._probe(session, catalog)
         return session
 
-    def _probe(self, session: SparkSession) -> None:
-        from tabletopic_kernel.clients.catalog.catalog import warehouse_location  # noqa: PLC0415
+    def _probe(self, session: SparkSession, name: str | None) -> None:
+        from tabletopic_kernel.clients.catalog.catalog import in_section, warehouse_location  # noqa: PLC0415
         from tabletopic_kernel.clients.spark import cluster_probe  # noqa: PLC0415
         from tabletopic_kernel.model.settings.cluster import local_warehouse  # noqa: PLC0415
 
-        catalog = self.servers.catalog
+        catalog = self.servers.catalog_of(name)
         warehouse = warehouse_location(catalog) or local_warehouse(catalog)
-        before = self._probes
+        before = self._probes.get(name, 0)
         with self._probing:
-            if self._probed is session:
+            if self._probed.get(name) is session:
                 return
-            if self._probes != before and (error := self._probe_error) is not None:
+            if self._probes.get(name, 0) != before and (error := self._probe_errors.get(name)) is not None:
                 # Of a trial that ended meanwhile: topics do not wait one after the other.
                 raise type(error)(*error.args) from error
             try:
-                cluster_probe.check_executors(session)
-                if warehouse is not None:
-                    cluster_probe.check_shared_storage(session, catalog, warehouse)
-                self._probed, self._probe_error = session, None
+                with in_section(name):
+                    cluster_probe.check_executors(session)
+                    if warehouse is not None:
+                        cluster_probe.check_shared_storage(session, catalog, warehouse)
+                self._probed[name] = session
+                self._probe_errors.pop(name, None)
             except TableTopicError as trouble:
-                self._probe_error = trouble
+                self._probe_errors[name] = trouble
                 raise
             finally:
-                self._probes += 1
+                self._probes[name] = self._probes.get(name, 0) + 1
 
     @property
     def lake(self) -> DuckLake:
-        """The tables for SQL by DuckDB, with a catalog object of its own."""
+        """The tables for SQL by DuckDB, with catalog objects of its own."""
         from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
 
-        return self._once("lake", lambda: DuckLake(self.open_catalog()))
+        others = {name: partial(self.open_catalog, name) for name in self.servers.catalogs}
+        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others))
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         # A lock for each: while Spark starts, the others can be had.

@@ -319,7 +319,10 @@ def _checked(given: Mapping[SettingPath, _Given], problems: list[str]) -> Settin
     except ValidationError as error:
         for detail in error.errors():
             location = tuple(str(part) for part in detail["loc"])
-            path = next((p for n in range(len(location), 0, -1) if (p := location[:n]) in given), location)
+            path = next((p for n in range(len(location), 0, -1) if (p := location[:n]) in given), ())
+            # Of a section by the name that somebody chose: any setting of it says where it is.
+            below = (p for p in given if len(location) > 1 and p[: len(location) - 1] == location[:-1])
+            path = path or next(below, location)
             problems.append(_wrong_value(given.get(path) or _Given(path, None, DEFAULT), dict(detail)))
         return None
 
@@ -338,6 +341,8 @@ def _wrong_value(item: _Given, detail: Mapping[str, Any]) -> str:
     reason = _reason(item.path, detail)
     if visible != text:  # a validator's reason quotes the value
         reason = reason.replace(repr(item.value), repr(visible)).replace(text, visible)
+    if item.value is None:
+        return f"{item.origin}: [{dotted(item.path)}]: {reason}"
     return f"{item.origin}: {dotted(item.path)} = {quoted}: {reason}"
 
 
@@ -379,6 +384,8 @@ def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[Settin
             for key, inner in value.items():
                 if isinstance(inner, BaseModel):
                     yield from _in_force(inner, (*path, name, key))
+                elif isinstance(inner, dict):
+                    yield from (((*path, name, key, one), text) for one, text in inner.items())
                 else:
                     yield (*path, name, key), inner
         else:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,8 +93,10 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("broker", lambda: _broker(servers.kafka))
     yield _checked("rights", lambda: _rights(servers.kafka))
     yield _checked("registry", lambda: _registry(servers.registry))
-    yield _checked("catalog", lambda: _catalog(servers.catalog))
-    yield _checked("storage", lambda: _storage(servers))
+    for name in (None, *servers.catalogs):
+        which = f" {name}" if name else ""
+        yield _checked(f"catalog{which}", partial(_catalog, servers, name))
+        yield _checked(f"storage{which}", partial(_storage, servers, name))
     yield _checked("Spark", lambda: _spark(loaded, servers))
     yield _checked("hosts", lambda: _hosts(servers))
 
@@ -105,7 +108,7 @@ def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]
     looks: dict[str, tuple[tuple[str, Callable[[], str]], ...]] = {
         "kafka": (("broker", lambda: _broker(servers.kafka)), ("rights", lambda: _rights(servers.kafka))),
         "registry": (("registry", lambda: _registry(servers.registry)),),
-        "catalog": (("catalog", lambda: _catalog(servers.catalog)), ("storage", lambda: _storage(servers))),
+        "catalog": (("catalog", lambda: _catalog(servers)), ("storage", lambda: _storage(servers))),
     }
     for name, look in looks[section]:
         check = _checked(name, look)
@@ -308,10 +311,12 @@ def _registry(properties: Mapping[str, str]) -> str:
     return f"{registry.url} answers, {_count(len(registry.check()), 'subject')}"
 
 
-def _catalog(properties: Mapping[str, str]) -> str:
+def _catalog(servers: Servers, name: str | None = None) -> str:
     """Open it, count what the user may see, and let a database take a change."""
-    from tabletopic_kernel.clients.catalog.catalog import catalog_name
+    from tabletopic_kernel.clients.catalog.catalog import catalog_name, in_section
     from tabletopic_kernel.clients.storage.probe import open_impatient, try_changes, within_limit
+
+    properties = servers.catalog_of(name)
 
     def look() -> str:
         catalog = open_impatient(properties)
@@ -319,7 +324,8 @@ def _catalog(properties: Mapping[str, str]) -> str:
         try_changes(catalog)
         return f"{catalog_name(properties)} opens, {found}"
 
-    return within_limit(look)
+    with in_section(name):
+        return within_limit(look)
 
 
 def _tables(catalog: Catalog) -> str:
@@ -345,19 +351,28 @@ def _tables(catalog: Catalog) -> str:
     return f"{found}, of which the user may not look into {closed}" if closed else found
 
 
-def _storage(servers: Servers) -> str:
+def _storage(servers: Servers, name: str | None = None) -> str:
     """Write, read and delete a small file where tables lie."""
+    from tabletopic_kernel.clients.catalog.catalog import in_section
+
+    with in_section(name):
+        return _try_storage(servers, name)
+
+
+def _try_storage(servers: Servers, name: str | None) -> str:
+    from tabletopic_kernel.clients.catalog.catalog import of_section
     from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
     from tabletopic_kernel.clients.storage.probe import try_folder, within_limit
 
-    place = within_limit(lambda: _place(servers))
-    if place is None and catalog_type(servers.catalog) == "sql":
+    kind = catalog_type(servers.catalog_of(name))
+    place = within_limit(lambda: _place(servers, name))
+    if place is None and kind == "sql":
         raise SettingsError(
             "[catalog] warehouse is not set: s3://bucket/folder, or a folder of this machine, for tables"
         )
-    if place is None and catalog_type(servers.catalog) == "glue":
+    if place is None and kind == "glue":
         raise _Trouble(
-            "[catalog] warehouse is not set",
+            of_section("[catalog] warehouse is not set", name),
             "set it to s3://bucket/folder, unless the databases of all table topics have a location",
             "warn",
         )
@@ -371,25 +386,25 @@ def _storage(servers: Servers) -> str:
     return f"{place.location}: write, read, delete"
 
 
-def _place(servers: Servers) -> Place | None:
+def _place(servers: Servers, name: str | None) -> Place | None:
     """Where tables lie: by default, or one that is there; None where only the catalog knows."""
     from pyiceberg.exceptions import NoSuchTableError
 
     from tabletopic_kernel.clients.catalog.catalog import reachable
     from tabletopic_kernel.clients.storage.probe import Place, default_place, open_impatient
 
-    catalog = open_impatient(servers.catalog)
+    catalog = open_impatient(servers.catalog_of(name))
     if (place := default_place(catalog)) is not None:
         return place
-    for identifier in _enabled_tables(servers):
+    for identifier in _enabled_tables(servers, name):
         with suppress(NoSuchTableError), reachable("the catalog"):
             table = catalog.load_table(identifier)
             return Place(table.location(), table.io)
     return None
 
 
-def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:
-    """Tables that may be there already."""
+def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ...]]:
+    """Tables of a catalog that may be there already."""
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
     from tabletopic_kernel.model.settings.sections import table_identifier
 
@@ -399,7 +414,11 @@ def _enabled_tables(servers: Servers) -> list[tuple[str, ...]]:
         broker = _open_broker(servers.kafka)
         if SETTINGS_TOPIC in broker.topics():
             desired = read_desired(broker)
-            return [table_identifier(topic, one.settings) for topic, one in desired.items()]
+            return [
+                table_identifier(topic, one.settings)
+                for topic, one in desired.items()
+                if one.settings.catalog == catalog
+            ]
     return []
 
 
@@ -409,14 +428,18 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
     from tabletopic_kernel.workbench.clients import Clients
 
     spark = loaded.settings.spark
-    if reasons := out_of_reach(spark, servers.kafka, servers.catalog):
+    found = (reason for one in servers.all_catalogs for reason in out_of_reach(spark, servers.kafka, one))
+    if reasons := list(dict.fromkeys(found)):
         raise _Trouble("; ".join(reasons), "see the message; table topics are not run like that")
     if spark.is_local:
         return f"{spark.effective_master}: executors on this machine"
     from tabletopic_kernel.clients.spark.cluster_probe import check_executors
 
     # This process ends soon, and what is left of a session that failed ends with it.
-    session = Clients(loaded.settings, servers).host_spark()
+    clients = Clients(loaded.settings, servers)
+    session = clients.host_spark()
+    for name in servers.catalogs:
+        clients.host_spark(catalog=name)
     machines = check_executors(session)
     session.stop()
     ran = f"{_count(len(machines), 'task')} ran on {', '.join(sorted(set(machines)))}"

@@ -22,7 +22,7 @@ from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, pa
 from tabletopic_kernel.model.columns.table_columns import evolve_key, metadata_columns, table_schema
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.table.layout import partition_change
@@ -113,7 +113,8 @@ def plan_enable(
 ) -> Plan:
     """What enabling the topic would do; reads only. Reasons against it are in ``refused``.
 
-    ``taken``: the other topics that are enabled, by their tables, of which some may not be made yet.
+    ``catalog``: the one that the settings name. ``taken``: the other topics of this catalog that are enabled,
+    by their tables, of which some may not be made yet.
     ``candidate``: a schema in the place of the newest registered one.
 
     Raises:
@@ -126,7 +127,7 @@ def plan_enable(
         raise UsageError(not_a_table_topic(topic, "Kafka's own"))
     plan = Plan(
         topic=topic,
-        table=".".join(table_identifier(topic, settings)),
+        table=table_name(topic, settings),
         creates=True,
         partition_by=[] if list(settings.partition_by) == [NONE] else list(settings.partition_by),
         start=settings.start,

@@ -17,11 +17,11 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, HostReport
 from tabletopic_kernel.model.progress.standing import delay_of
-from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
+from tabletopic_kernel.model.settings.sections import DesiredTopic, in_sql, table_identifier, table_name
 
 if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
@@ -92,22 +92,29 @@ def recent_reports(broker: Broker) -> dict[str, HostReport]:
 
 
 def statuses(
-    broker: Broker, desired_topics: Mapping[str, DesiredTopic], catalog: Callable[[], Catalog]
+    broker: Broker, desired_topics: Mapping[str, DesiredTopic], catalog: Callable[[str | None], Catalog]
 ) -> list[TopicStatus]:
     """The status of every wished topic, by name.
 
-    ``catalog`` is called only for topics that no host tells of: their tables are read instead.
+    ``catalog`` is called only for topics that no host tells of: their tables are read instead. One that does
+    not answer is an error of its topics, where there are topics of others.
     """
     reported = recent_reports(broker)
-    ends = broker.end_offsets(desired_topics)
-    newest = {
-        topic: _newest_progress(desired, reported.get(topic), catalog)
-        for topic, desired in sorted(desired_topics.items())
-    }
+    ends: dict[str, dict[int, int] | None] = {**broker.end_offsets(desired_topics)}
+    is_only = len({desired.settings.catalog for desired in desired_topics.values()}) == 1
+    newest: dict[str, tuple[Progress, str, str | None]] = {}
+    for topic, desired in sorted(desired_topics.items()):
+        try:
+            newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
+        except TableTopicError as error:
+            if is_only:
+                raise
+            newest[topic] = _unread_progress(desired, reported.get(topic), str(error))
+            ends[topic] = None  # without the ledger nobody knows the lag
     behind = {
         topic: {
             p: progress.next_offsets.get(p, 0)
-            for p, end in ends.get(topic, {}).items()
+            for p, end in (ends.get(topic) or {}).items()
             if progress.next_offsets.get(p, 0) < end
         }
         for topic, (progress, _, _) in newest.items()
@@ -120,30 +127,54 @@ def statuses(
 
 
 def _newest_progress(
-    desired: DesiredTopic, reported: HostReport | None, catalog: Callable[[], Catalog]
+    desired: DesiredTopic, reported: HostReport | None, catalog: Callable[[str | None], Catalog]
 ) -> tuple[Progress, str, str | None]:
+    name = desired.settings.catalog
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress, state = reported.progress, reported.progress.state
         if progress.epoch == 0:  # the host has not got hold of the table yet: ask the table itself
             update = {"state": state, "error": progress.error}
-            progress = progress_of_table(desired, catalog()).model_copy(update=update)
+            progress = progress_of_table(desired, catalog(name)).model_copy(update=update)
         return progress, str(state), reported.host
-    progress = progress_of_table(desired, catalog())
+    progress = progress_of_table(desired, catalog(name))
     if desired.run == "paused":
         return progress, str(State.PAUSED), None
     return progress.model_copy(update={"error": _NO_HOST_HINT}), NO_HOST, None
 
 
+def _unread_progress(
+    desired: DesiredTopic, reported: HostReport | None, error: str
+) -> tuple[Progress, str, str | None]:
+    """Where the catalog does not answer: what the host says of it, else what it said to us."""
+    if reported is not None and reported.progress.state is not State.STOPPED:
+        progress = reported.progress
+        update = {"error": progress.error or error}
+        return progress.model_copy(update=update), str(progress.state), reported.host
+    bare = _bare_progress(desired).model_copy(update={"error": error})
+    return bare, str(State.PAUSED) if desired.run == "paused" else NO_HOST, None
+
+
+def _bare_progress(desired: DesiredTopic) -> Progress:
+    return Progress(
+        topic=desired.topic,
+        table=table_name(desired.topic, desired.settings),
+        commit_interval_ms=desired.settings.commit_interval_ms,
+    )
+
+
 def progress_of_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
-    """What the table alone says (I6)."""
+    """What the table alone says (I6). Errors name the section of the topic's catalog."""
+    from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs a second
+
+    with in_section(desired.settings.catalog):
+        return _read_table(desired, catalog)
+
+
+def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
     from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415 - PyIceberg costs a second
 
     identifier = table_identifier(desired.topic, desired.settings)
-    bare = Progress(
-        topic=desired.topic,
-        table=".".join(identifier),
-        commit_interval_ms=desired.settings.commit_interval_ms,
-    )
+    bare = _bare_progress(desired)
     try:
         table = TopicTable.load(catalog, identifier, desired.topic)
     except ActionNeededError as error:
@@ -163,19 +194,20 @@ def progress_of_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
             "lost": dict(ledger.lost),
         }
     if ledger is not None and ledger.refused:
-        update |= _letters(catalog, identifier, desired.topic)
+        update |= _letters(catalog, identifier, desired)
     return bare.model_copy(update=update)
 
 
-def _letters(catalog: Catalog, table: tuple[str, ...], topic: str) -> dict[str, object]:
+def _letters(catalog: Catalog, table: tuple[str, ...], desired: DesiredTopic) -> dict[str, object]:
     from tabletopic_kernel.table.dead_letters import DeadLetters  # noqa: PLC0415 - as above
 
-    dead_letters = DeadLetters(catalog, table, topic)
+    dead_letters = DeadLetters(catalog, table, desired.topic)
     try:
         found = dead_letters.load()
     except ActionNeededError:  # a table of that name that is not ours: its owner is told when it matters
         return {}
-    return {"dead_letters": dead_letters.count, "dead_letter_table": dead_letters.name} if found else {}
+    name = in_sql(dead_letters.identifier, desired.settings.catalog)
+    return {"dead_letters": dead_letters.count, "dead_letter_table": name} if found else {}
 
 
 def _status(

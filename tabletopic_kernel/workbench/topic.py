@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.sections import table_identifier
+from tabletopic_kernel.model.settings.sections import table_identifier, table_name
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.model.progress.events import (
@@ -145,7 +145,7 @@ class TableTopic:
 
         return topic_schema(
             self.name,
-            ".".join(self._identifier()),
+            table_name(self.name, self._settings()),
             self._table(),
             self._workbench.registry,
             version,
@@ -177,7 +177,9 @@ class TableTopic:
         table = self._table()
         if table is None:
             raise UsageError(f"{self.name} has no table yet: it is made with the first records")
-        return table_health(self.name, table.table, next_work(table.table, self._settings(), now_ms()))
+        settings = self._settings()
+        work = next_work(table.table, settings, now_ms())
+        return table_health(self.name, table.table, work, settings.catalog)
 
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines about this topic that hosts on this machine logged, oldest first."""
@@ -188,14 +190,13 @@ class TableTopic:
         desired = self._workbench.desired_topics().get(self.name)
         return desired.settings if desired else self._workbench.settings_for(self.name)
 
-    def _identifier(self) -> tuple[str, ...]:
-        return table_identifier(self.name, self._settings())
-
     def _table(self) -> TopicTable | None:
         from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
 
         # Opened for each question: catalog objects are not shared between threads.
-        table = TopicTable.load(self._workbench.open_catalog(), self._identifier(), self.name)
+        settings = self._settings()
+        catalog = self._workbench.open_catalog(settings.catalog)
+        table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
         if table is None:
             self._workbench.broker.facts(self.name)  # raises where there is no topic either
         return table

@@ -26,6 +26,7 @@ from tabletopic_kernel.model.settings.sections import (
     Settings,
     TopicSettings,
     table_identifier,
+    table_name,
 )
 from tabletopic_kernel.model.topic_names import (
     OWN_TOPICS,
@@ -38,6 +39,8 @@ from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+    from pyspark.sql import SparkSession
+
     from tabletopic_kernel.host.host import Host
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
@@ -83,10 +86,18 @@ class Workbench(Clients):
         """The settings of ``[topics.<topic>]`` with those given on top.
 
         Raises:
-            SettingsError: a value is wrong; the message names the key.
+            SettingsError: a value is wrong; the message names the key. Or there is no such catalog.
         """
         base = self.settings.topics.get(topic)
-        return validated({**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})})
+        settings = validated(
+            self._without_default({**(base.model_dump(exclude_unset=True) if base else {}), **(given or {})})
+        )
+        self.servers.catalog_of(settings.catalog)
+        return settings
+
+    def _without_default(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Settings that name the default catalog as those that name none: they mean the same table."""
+        return {**given, "catalog": None} if given.get("catalog") == self.servers.catalog["name"] else given
 
     def topic(self, name: str) -> TableTopic:
         """A handle of one topic, enabled or not; nothing is asked yet.
@@ -140,7 +151,7 @@ class Workbench(Clients):
         desired_topics = self.desired_topics()
         desired = desired_topics.get(topic) if candidate else None
         if desired is not None:
-            settings = altered(topic, desired.settings, given or {})
+            settings = altered(topic, desired.settings, self._without_default(given or {}))
         else:
             settings = self.settings_for(topic, given)
         return self._plan(topic, settings, desired_topics, candidate)
@@ -159,13 +170,16 @@ class Workbench(Clients):
             ActionNeededError: catalog or storage refuse what a table topic does there.
             RetryableError: broker, registry, catalog or storage do not answer.
         """
+        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         check_table_topic(topic)
         settings = self.settings_for(topic, given)
         self.broker.facts(topic)
-        try_table(self.servers.catalog, table_identifier(topic, settings), settings.table_properties)
+        properties = self.servers.catalog_of(settings.catalog)
+        with in_section(settings.catalog):
+            try_table(properties, table_identifier(topic, settings), settings.table_properties)
         self._plan(topic, settings, self.desired_topics()).check()
         desired = self._make_desired(topic, settings, "on")
         write_desired(self.broker, topic, desired)
@@ -191,7 +205,7 @@ class Workbench(Clients):
             raise UsageError("there is nothing to change: name a setting")
         desired_topics = self.desired_topics()
         desired = self._desired_of(topic, desired_topics)
-        settings = altered(topic, desired.settings, given)
+        settings = altered(topic, desired.settings, self._without_default(given))
         if settings == desired.settings:
             return desired
         self._plan(topic, settings, desired_topics).check()
@@ -273,7 +287,7 @@ class Workbench(Clients):
         from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
-        return plan_replay(topic, settings, where, self.registry, self.open_catalog())
+        return plan_replay(topic, settings, where, self.registry, self.open_catalog(settings.catalog))
 
     def compact(self, topic: str, where: str | None = None, *, timeout_s: float = 600) -> Compacted | None:
         """Put small files of a topic's table together; its host does it, and this waits.
@@ -319,7 +333,8 @@ class Workbench(Clients):
         from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
-        found = TopicTable.load(self.open_catalog(), table_identifier(topic, settings), topic)
+        catalog = self.open_catalog(settings.catalog)
+        found = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         if found is None:
             raise UsageError(f"{topic} has no table yet")
         return found
@@ -363,7 +378,8 @@ class Workbench(Clients):
         from tabletopic_kernel.model.dead_letter import dead_letter_identifier  # noqa: PLC0415
         from tabletopic_kernel.table.expiry import plan_expiry  # noqa: PLC0415
 
-        settings, catalog = self.desired_topic(topic).settings, self.open_catalog()
+        settings = self.desired_topic(topic).settings
+        catalog = self.open_catalog(settings.catalog)
         own = table_identifier(topic, settings)
         both = (
             plan_expiry(catalog, one, settings, now_ms(), orphans=orphans)
@@ -412,7 +428,7 @@ class Workbench(Clients):
         from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
         desired_topics = self.desired_topics() if topic is None else {topic: self.desired_topic(topic)}
-        return statuses(self.broker, desired_topics, lambda: self.catalog)
+        return statuses(self.broker, desired_topics, self.catalog_of)
 
     def events(
         self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
@@ -459,8 +475,8 @@ class Workbench(Clients):
         return host_statuses(self.broker, self.hosts())
 
     def table_of(self, topic: str) -> str:
-        """The dotted name of a topic's table."""
-        return ".".join(table_identifier(topic, self.desired_topic(topic).settings))
+        """The dotted name of a topic's table, with its catalog unless that is the default one."""
+        return table_name(topic, self.desired_topic(topic).settings)
 
     def query(
         self,
@@ -494,13 +510,26 @@ class Workbench(Clients):
         if engine == "athena":
             from tabletopic_kernel.query.athena import AthenaLake  # noqa: PLC0415
 
-            athena = AthenaLake(self.servers.catalog, self.lake.tables, self.settings.athena)
+            others = self.servers.catalogs
+            athena = AthenaLake(self.servers.catalog, self.lake.tables, self.settings.athena, others=others)
             return athena.query(sql, params, limit)
-        from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog  # noqa: PLC0415
         from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
 
-        spark_catalog(self.servers.catalog)  # raises where Spark has no way to it
+        self._check_spark_reads(sql)
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
+
+    def _check_spark_reads(self, sql: str) -> None:
+        """See that Spark has a way to the default catalog and to those that the text names."""
+        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog  # noqa: PLC0415
+        from tabletopic_kernel.query.sql import with_catalogs  # noqa: PLC0415
+
+        spark_catalog(self.servers.catalog)
+        _, named = with_catalogs(sql, dict.fromkeys(self.servers.catalogs))
+        for at, (name, properties) in enumerate(self.servers.catalogs.items(), 1):
+            if name in named:
+                with in_section(name):
+                    spark_catalog(properties, self.servers.all_catalogs[:at])
 
     # -- running
 
@@ -524,8 +553,15 @@ class Workbench(Clients):
             registry=self.patient_registry,
             control=ControlLog(self.servers.kafka),
             host=new_host_id(),
+            other_catalog=self.open_catalog,
+            other_spark=self._spark_of,
         )
         return Host(services)
+
+    def _spark_of(self, catalog: str) -> SparkSession:
+        if reasons := self.out_of_reach(catalog):
+            raise SettingsError("; ".join(reasons))
+        return self.host_spark(catalog=catalog)
 
     def watch(self, host: Host, address: Address) -> HostWatch:
         """Metrics, health and readiness of a host over HTTP; the caller starts it before the host.
@@ -533,16 +569,16 @@ class Workbench(Clients):
         Raises:
             UsageError: nothing can listen at the address.
         """
-        from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.catalog import in_section, reachable  # noqa: PLC0415
         from tabletopic_kernel.host.metrics.watch import HostWatch  # noqa: PLC0415
 
-        def ask_catalog() -> None:
+        def ask_catalogs() -> None:
             # Of a namespace that the host works in: it may have no right to list the others.
-            table = next((one.table for one in host.progress()), f"{TopicSettings().namespace}.")
-            with reachable("the catalog"):
-                self.catalog.namespace_exists(table.rpartition(".")[0])
+            for catalog, namespace in (host.namespaces() or {None: TopicSettings().namespace}).items():
+                with in_section(catalog), reachable("the catalog"):
+                    self.catalog_of(catalog).namespace_exists(namespace)
 
-        return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, address)
+        return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalogs, address)
 
     def _desired_of(self, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
         if topic in desired_topics:
@@ -565,20 +601,24 @@ class Workbench(Clients):
         desired_topics: Mapping[str, DesiredTopic],
         candidate: Candidate | None = None,
     ) -> Plan:
+        from tabletopic_kernel.clients.catalog.catalog import in_section, of_section  # noqa: PLC0415
         from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
 
         others = {
             table_identifier(one, desired.settings): one
             for one, desired in desired_topics.items()
-            if one != topic
+            if one != topic and desired.settings.catalog == settings.catalog
         }
-        plan = plan_enable(topic, settings, self.broker, self.registry, self.catalog, others, candidate)
-        plan.refused.extend(self.out_of_reach())
+        with in_section(settings.catalog):
+            catalog = self.catalog_of(settings.catalog)
+            plan = plan_enable(topic, settings, self.broker, self.registry, catalog, others, candidate)
+        plan.refused = [of_section(one, settings.catalog) for one in plan.refused]
+        plan.refused.extend(self.out_of_reach(settings.catalog))
         return plan
 
-    def out_of_reach(self) -> list[str]:
-        """Why the executors of a Spark cluster could not run table topics; empty where they can."""
-        return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog)
+    def out_of_reach(self, catalog: str | None = None) -> list[str]:
+        """Why the executors of a Spark cluster could not run topics of a catalog; empty where they can."""
+        return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog_of(catalog))
 
     def _rewrite(self, topic: str, run: str) -> DesiredTopic:
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415

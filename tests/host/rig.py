@@ -56,6 +56,10 @@ class FakeWorker:
         self.stopping = True
 
 
+def _no_other(catalog: str) -> Any:
+    pytest.fail(f"nobody asks for {catalog}")
+
+
 @dataclass
 class Rig:
     """A coordinator whose clock and surroundings the test moves."""
@@ -68,6 +72,7 @@ class Rig:
     set_by_ms: int = 0  # by how much somebody has set the clock
     mine: bool = True
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
+    open_other: Callable[[str], Any] = _no_other
 
     def open_catalog(self) -> FlakyCatalog:
         """What whoever opens the catalog gets."""
@@ -86,8 +91,11 @@ class Rig:
             now_ms=lambda: self.now_ms + self.set_by_ms,
             elapsed_ms=lambda: self.now_ms,
             spawn=self.spawn,
+            other_catalog=lambda name: self.open_other(name),  # noqa: PLW0108 - the test may set it later
+            other_spark=lambda _: None,  # type: ignore[arg-type,return-value]
         )
-        return Coordinator(TOPIC, TopicSettings(**settings), services)
+        made = TopicSettings(**settings)
+        return Coordinator(TOPIC, made, services.of(made.catalog))
 
     def running(self, **settings: Any) -> Coordinator:
         """A coordinator that has taken its topic."""

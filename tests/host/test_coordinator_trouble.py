@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import BadRecordError, LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import BadRecordError, LoginRefusedError, RetryableError, SettingsError
 from tests.host.rig import FakeWorker, Rig, drain
 from tests.table.samples import (
+    IDENTIFIER,
     answer_lost,
     batch,
     never_arrived,
@@ -243,3 +244,39 @@ def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:
     error = str(coordinator.progress().error)
     assert error.startswith("an error of this program stopped the topic (KeyError: 'x')")
     assert "Resume the topic" in error
+
+
+def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops where the settings lack that catalog, goes on when they have it, and tells its section."""
+
+    def lacking(name: str) -> Any:
+        raise SettingsError(f"[catalogs.{name}] is not in the settings here")
+
+    rig.open_other = lacking
+    coordinator = rig.make(catalog="prod", commit_interval_ms="100ms")
+    coordinator.order(Event.START)
+    drain(coordinator)
+    told = coordinator.progress()
+    assert (told.state, told.table) == (State.FAILED, f"prod.{'.'.join(IDENTIFIER)}")
+    assert told.error == "[catalogs.prod] is not in the settings here"
+    rig.open_other = lambda name: rig.catalog if name == "prod" else lacking(name)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    rig.stage(0, 4)
+    rig.now_ms += 100
+    drain(coordinator)
+    told = coordinator.progress()
+    assert (told.state, told.table, rig.rows()) == (State.RUNNING, f"prod.{'.'.join(IDENTIFIER)}", 4)
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise RetryableError("no answer; is [catalog] right?")
+
+    coordinator.order(Event.PAUSE)
+    drain(coordinator)
+    monkeypatch.setattr(rig.catalog.real, "load_table", away)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert (coordinator.state, coordinator.progress().error) == (
+        State.WAITING,
+        "no answer; is [catalogs.prod] right?",
+    )

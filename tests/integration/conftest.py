@@ -17,7 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.sections import Settings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
 
 METADATA = "_kafka_metadata"
@@ -109,8 +109,14 @@ class Sender:
 
 @pytest.fixture(scope="session")
 def bench(stack: StackInfo) -> Workbench:
-    """A workbench on the real stack."""
-    return Workbench(Settings(state_dir=str(stack.state_dir)))
+    """A workbench on the real stack, with a second catalog, ``prod``, whose tables lie in the same folder."""
+    prod = {
+        "type": "sql",
+        "uri": f"sqlite:///{stack.state_dir}/prod/catalog.db",
+        "warehouse": stack.catalog["warehouse"],
+    }
+    (stack.state_dir / "prod").mkdir()
+    return Workbench(Settings(state_dir=str(stack.state_dir), catalogs={"prod": prod}))
 
 
 @pytest.fixture(scope="package")
@@ -163,7 +169,8 @@ def caught_up(bench: Workbench) -> Callable[..., Any]:
 
 def rows_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
     """All rows of a topic's table as plain PyIceberg reads them, by (partition, offset); each once."""
-    table = bench.open_catalog().load_table(bench.table_of(topic))
+    settings = bench.desired_topic(topic).settings
+    table = bench.open_catalog(settings.catalog).load_table(table_identifier(topic, settings))
     rows = table.scan().to_arrow().to_pylist()
     by_place = {(row[METADATA]["partition"], row[METADATA]["offset"]): row for row in rows}
     assert len(by_place) == len(rows), "a record is in the table twice"

@@ -119,10 +119,15 @@ def test_properties_without_text_form() -> None:
 def test_repr_hides_secrets() -> None:
     """A settings object is safe to look at in a notebook."""
     assert repr(
-        Settings(kafka={"sasl.password": "pw", "client.id": "me"}, catalog={"uri": "x://u:pw@h"})
+        Settings(
+            kafka={"sasl.password": "pw", "client.id": "me"},
+            catalog={"uri": "x://u:pw@h"},
+            catalogs={"prod": {"credential": "id:pw", "type": "rest"}},
+        )
     ) == (
         "Settings(state_dir='.tabletopic', kafka={'sasl.password': '***', 'client.id': 'me'}, registry={}, "
-        "catalog={'uri': 'x://***@h'}, spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
+        "catalog={'uri': 'x://***@h'}, catalogs={'prod': {'credential': '***', 'type': 'rest'}}, "
+        "spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
         "shared_network=False), athena=AthenaSettings(workgroup=None, output_location=None, catalog=None), "
         "local=LocalSettings(login='auto'), topics={})"
     )

@@ -50,6 +50,7 @@ def test_every_catalog_property_has_a_variable(name: str) -> None:
     """Hyphens are one underscore."""
     words = name.upper().replace("-", "_").split(".")
     assert variable_path(["CATALOG", *words]) == ("catalog", name)
+    assert variable_path(["CATALOGS", "PROD", *words]) == ("catalogs", "prod", name)
 
 
 @pytest.mark.parametrize(

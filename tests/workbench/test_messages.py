@@ -20,12 +20,35 @@ from tests.workbench.complaints import complaint
         (
             "[zzz]",
             "tabletopic.toml:1: unknown setting zzz; "
-            "known here: state_dir, kafka, registry, catalog, spark, athena, local, topics",
+            "known here: state_dir, kafka, registry, catalog, catalogs, spark, athena, local, topics",
         ),
         ("\n[spark]\nmastr = 1", "tabletopic.toml:3: unknown setting spark.mastr; did you mean master?"),
         (
             "[topics.a.b]\nstrat = 1",
             'tabletopic.toml:2: unknown setting topics."a.b".strat; did you mean start?',
+        ),
+        (
+            "\n[catalogs.Prod]\nuri = 'x'",
+            "tabletopic.toml:2: [catalogs.Prod]: 'Prod' cannot name a catalog: take lowercase letters, "
+            "digits and _, a letter first",
+        ),
+        (
+            "[catalogs.temp]\nuri = 'x'",
+            "tabletopic.toml:1: [catalogs.temp]: 'temp' cannot name a catalog: DuckDB or Spark has one of "
+            "that name",
+        ),
+        (
+            "[catalogs.lab]\nname = 'x'\nuri = 'y'",
+            "tabletopic.toml:1: [catalogs.lab]: the section's own name is the catalog's: leave the property "
+            "name out",
+        ),
+        (
+            "[catalogs.lab]",
+            "tabletopic.toml:1: [catalogs.lab]: names no catalog: set type, uri, warehouse… as in [catalog]",
+        ),
+        (
+            "[catalogs]\nlab = 'x'",
+            "tabletopic.toml:2: catalogs.lab is a section, not a value: write [catalogs.lab]",
         ),
         ("kafka = 1", "tabletopic.toml:1: kafka is a section, not a value: write [kafka]"),
         ("topics.a = 1", "tabletopic.toml:1: topics.a is a section, not a value: write [topics.a]"),

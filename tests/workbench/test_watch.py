@@ -53,8 +53,9 @@ def watch(asked: AskedCatalog, tmp_path: Path) -> Iterator[HostWatch]:
         kafka={"bootstrap.servers": "127.0.0.1:1"},
         registry={"url": "http://127.0.0.1:1", "timeout": "1"},
         catalog={"uri": "sqlite://"},
+        catalogs={"prod": {"uri": "sqlite://"}},
     )
-    host: Any = FakeHost([record("clicks").model_copy(update={"table": "shop.web.clicks"})])
+    host: Any = FakeHost([record("clicks")], works_in={None: "shop.web"})
     made = Workbench(settings).watch(host, Address("127.0.0.1", 0))
     yield made
     made.stop()
@@ -64,7 +65,7 @@ def test_the_catalog_is_asked_for_what_the_host_may_see(watch: HostWatch, asked:
     """The namespace of one of its topics, or that of the settings; no answer is trouble, with a reason."""
     question = watch._questions["catalog"]
     question.once()
-    watch._host.records.clear()  # type: ignore[attr-defined]
+    watch._host.works_in.clear()  # type: ignore[attr-defined]
     question.once()
     assert asked.asked == ["shop.web", "default"]
     assert question.trouble is None
@@ -78,3 +79,18 @@ def test_a_registry_that_is_away(watch: HostWatch) -> None:
     question = watch._questions["registry"]
     question.once()
     assert "http://127.0.0.1:1" in str(question.trouble)
+
+
+def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCatalog) -> None:
+    """One that the settings lack, or that does not answer, is named by its section."""
+    question, works_in = watch._questions["catalog"], watch._host.works_in  # type: ignore[attr-defined]
+    works_in["prod"] = "sales"
+    question.once()
+    assert asked.asked == ["shop.web", "sales"]
+    asked.error = RetryableError("the catalog is down; is [catalog] right?")
+    works_in.pop(None)
+    question.once()
+    assert question.trouble == "the catalog is down; is [catalogs.prod] right?"
+    asked.error, works_in["lab"] = None, "x"
+    question.once()
+    assert "[catalogs.lab] is not in the settings here; there are: prod" in (question.trouble or "")

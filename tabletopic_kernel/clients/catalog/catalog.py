@@ -49,6 +49,25 @@ def catalog_name(properties: Mapping[str, str]) -> str:
     return properties.get(NAME, DEFAULT_NAME)
 
 
+def of_section(text: str, catalog: str | None) -> str:
+    """A message about ``[catalog]`` as one about the section of ``catalog``; None: it is that one.
+
+    >>> of_section("check credential in [catalog]", "prod")
+    'check credential in [catalogs.prod]'
+    """
+    return text if catalog is None else text.replace("[catalog]", f"[catalogs.{catalog}]")
+
+
+@contextmanager
+def in_section(catalog: str | None) -> Iterator[None]:
+    """Errors name the section of ``catalog``: what sorts them knows only which program was asked."""
+    try:
+        yield
+    except TableTopicError as error:
+        error.args = tuple(of_section(one, catalog) if isinstance(one, str) else one for one in error.args)
+        raise
+
+
 def warehouse_location(properties: Mapping[str, str]) -> str | None:
     """Where tables lie by the properties; None where the catalog chooses.
 

@@ -7,7 +7,7 @@ and no wrong connection: a query that reads elsewhere is worse than none.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.engine import make_url
@@ -94,14 +94,24 @@ def is_on_s3(properties: Mapping[str, str]) -> bool:
 # --- Spark ------------------------------------------------------------------------------------------------
 
 
-def spark_catalog(properties: Mapping[str, str]) -> dict[str, str]:
+def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
     """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog.
+
+    ``beside``: the catalogs that the same session has before this one.
 
     Raises:
         SettingsError: Spark has no way to this catalog; the message names it.
     """
     if not properties:
         return {}
+    keys = java_properties_of_aws(properties)
+    if catalog_type(properties) == "glue" and any(
+        catalog_type(one) == "glue" and java_properties_of_aws(one) != keys for one in beside
+    ):
+        raise SettingsError(
+            "[catalog] cannot be passed to Spark, whose client of Glue takes the keys of one catalog, and "
+            "another one comes first; query with --engine duckdb"
+        )
     for name in properties:
         if name.startswith(_NO_SPARK):
             raise SettingsError(f"[catalog] {name} cannot be passed to Spark; query with --engine duckdb")

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,11 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tabletopic_kernel.clients.catalog.engine_properties import java_properties_of_aws, spark_catalog
+from tabletopic_kernel.clients.catalog.engine_properties import (
+    catalog_type,
+    java_properties_of_aws,
+    spark_catalog,
+)
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
 from tabletopic_kernel.clients.spark.launch import (
     environment,
@@ -124,8 +128,8 @@ class SparkPlace:
     folder: Path
 
 
-def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str, str]) -> SparkSession:
-    """The session of this process; made on the first call.
+def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[str, str]) -> SparkSession:
+    """The session of this process with these catalogs; made on the first call.
 
     Raises:
         RetryableError: the cluster does not answer, or has ended the application.
@@ -159,7 +163,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
             if local
             else executor_conf(_jvm_options(settings.conf.get("spark.executor.extraJavaOptions", "")))
         ),
-        **_catalog(catalog),
+        **_catalogs(catalogs),
     }
     conf = {**ours, **settings.conf}
     for key, between in _JOINED.items():
@@ -189,23 +193,28 @@ def start_spark(settings: SparkSettings, place: SparkPlace, catalog: Mapping[str
     threading.Thread(target=start, name="spark start", daemon=True).start()
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
-    give_keys(session, catalog)
+    give_keys(session, *catalogs)
     return session
 
 
-def give_keys(session: SparkSession, catalog: Mapping[str, str]) -> None:
-    """Let Java's client of Glue find its keys; here, as a command line is everybody's to read."""
-    for name, text in java_properties_of_aws(catalog).items():
+def give_keys(session: SparkSession, *catalogs: Mapping[str, str]) -> None:
+    """Let Java's client of Glue find its keys; here, as a command line is everybody's to read.
+
+    It has one set of them: a catalog with others than the first is none of Spark's.
+    """
+    glue = next((one for one in catalogs if catalog_type(one) == "glue"), {})
+    for name, text in java_properties_of_aws(glue).items():
         java: Any = session.sparkContext._jvm
         java.java.lang.System.setProperty(name, text)
 
 
-def _catalog(properties: Mapping[str, str]) -> dict[str, str]:
-    """Spark's catalog; none where Spark has no way to it: only queries need it, and they say so."""
-    try:
-        return spark_catalog(properties)
-    except SettingsError:
-        return {}
+def _catalogs(catalogs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Spark's catalogs, without those that it has no way to: only queries need them, and they say so."""
+    conf: dict[str, str] = {}
+    for at, properties in enumerate(catalogs):
+        with contextlib.suppress(SettingsError):
+            conf |= spark_catalog(properties, catalogs[:at])
+    return conf
 
 
 def _java_options(log4j: Path, own: Mapping[str, str]) -> str:

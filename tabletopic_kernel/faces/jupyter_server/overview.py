@@ -13,7 +13,7 @@ from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.redact import mask, redact
-from tabletopic_kernel.model.settings.sections import DesiredTopic, registry_place, table_identifier
+from tabletopic_kernel.model.settings.sections import DesiredTopic, registry_place, table_name
 
 if TYPE_CHECKING:  # loads the Kafka client
     from tabletopic_kernel.workbench.clients import Away
@@ -159,7 +159,7 @@ def rows(workbench: Workbench) -> list[Row]:
     partitions = workbench.kafka_topics()
     enabled = [
         row_of(one, desired_topics[one.topic], partitions.get(one.topic, len(one.end_offsets)))
-        for one in statuses(workbench.broker, desired_topics, lambda: workbench.catalog)
+        for one in statuses(workbench.broker, desired_topics, workbench.catalog_of)
     ]
     others = [
         row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - desired_topics.keys())
@@ -194,8 +194,7 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
 
 def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
     """A topic that was enabled just now: how it does is not known yet."""
-    table = ".".join(table_identifier(desired.topic, desired.settings))
-    known = {"enabled": True, "run": desired.run, "table": table}
+    known = {"enabled": True, "run": desired.run, "table": table_name(desired.topic, desired.settings)}
     return {**row_of_other(desired.topic, partitions), **known}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.faces.live_dashboard.view import Known, Retention
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.progress.charts import moments_without_ends
-from tabletopic_kernel.model.settings.sections import table_identifier
+from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
 from tabletopic_kernel.workbench.status import oldest_waiting, progress_of_table
 
 if TYPE_CHECKING:
@@ -128,30 +129,50 @@ class BrokerPolls:
 
 
 class TablePolls:
-    """Questions to the catalog, for topics whose page is open or that no host tells of."""
+    """Questions to the catalogs, for topics whose page is open or that no host tells of."""
 
     def __init__(self, workbench: Workbench, known: Known) -> None:
         self._workbench = workbench
         self._known = known
         self._every = _Every()
-        self._catalog: Catalog | None = None
+        self._catalogs: dict[str | None, Catalog] = {}
         self._shown: dict[str, int | None] = {}  # topic → the snapshot whose facts are known
         self._recalled: set[str] = set()
 
     def step(self, now: float, now_ms: int) -> None:
-        """Ask what is due. Raises RetryableError when the catalog does not answer."""
-        self._ask_unheard(now, now_ms)
+        """Ask what is due. Raises the error of a catalog that does not answer, after all were asked."""
+        errors: dict[str | None, TableTopicError] = {}
+        self._ask_unheard(now, now_ms, errors)
         for topic in self._known.watched_topics():
-            self._ask_table(topic, now, now_ms)
+            with self._known.lock:
+                desired = (self._known.desired_topics or {}).get(topic)
+            if desired is not None:
+                self._ask(desired, errors, partial(self._ask_table, topic, desired, now, now_ms))
+        for error in errors.values():
+            raise error
 
-    @property
-    def catalog(self) -> Catalog:
+    def _ask(
+        self, desired: DesiredTopic, errors: dict[str | None, TableTopicError], ask: Callable[[], None]
+    ) -> None:
+        """Ask a catalog of a topic, unless it has not answered just now."""
+        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs half a second
+
+        name = desired.settings.catalog
+        if name in errors:
+            return
+        try:
+            with in_section(name):
+                ask()
+        except TableTopicError as error:
+            errors[name] = error
+
+    def _catalog(self, name: str | None) -> Catalog:
         """A catalog of this thread's own."""
-        if self._catalog is None:
-            self._catalog = self._workbench.open_catalog()
-        return self._catalog
+        if name not in self._catalogs:
+            self._catalogs[name] = self._workbench.open_catalog(name)
+        return self._catalogs[name]
 
-    def _ask_unheard(self, now: float, now_ms: int) -> None:
+    def _ask_unheard(self, now: float, now_ms: int, errors: dict[str | None, TableTopicError]) -> None:
         """Tables of topics that no host tells of; soon, where nothing at all is known."""
         known = self._known
         with known.lock:
@@ -163,11 +184,15 @@ class TablePolls:
             unheard = [one.topic for one in topics if not one.is_reported(now_ms)]
         asked = unheard if self._every.due("unheard", _UNHEARD_S, now) else unknown
         for topic in asked:
-            progress = progress_of_table(desired_topics[topic], self.catalog)
-            with known.lock:
-                known.record.read_from_table(progress)
+            desired = desired_topics[topic]
+            self._ask(desired, errors, partial(self._ask_progress, desired))
 
-    def _ask_table(self, topic: str, now: float, now_ms: int) -> None:
+    def _ask_progress(self, desired: DesiredTopic) -> None:
+        progress = progress_of_table(desired, self._catalog(desired.settings.catalog))
+        with self._known.lock:
+            self._known.record.read_from_table(progress)
+
+    def _ask_table(self, topic: str, desired: DesiredTopic, now: float, now_ms: int) -> None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
 
         from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - the same
@@ -176,28 +201,29 @@ class TablePolls:
 
         known = self._known
         with known.lock:
-            desired = (known.desired_topics or {}).get(topic)
             progress = known.record.topic(topic).progress
             newest = progress.snapshot_id if progress else None
             recall = known.history_read >= 1.0 and topic not in self._recalled
             first = known.record.topic(topic).first_commit
         changed = self._shown.get(topic, -1) != newest
         # Others commit too, and no event tells of it.
-        if desired is None or not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
+        if not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
             return
         if not self._every.due(f"table {topic}", _METADATA_S, now):
             return
         try:
             with reachable("the catalog"):
-                table = self.catalog.load_table(table_identifier(topic, desired.settings))
+                catalog = self._catalog(desired.settings.catalog)
+                table = catalog.load_table(table_identifier(topic, desired.settings))
         except NoSuchTableError:
             return
-        facts = facts_of(table)
+        facts = facts_of(table, desired.settings.catalog)
         past = commits_of(table, first) if recall else []
         self._shown[topic] = newest
         health = known.health.get(topic)
         if self._every.due(f"health {topic}", _HEALTH_S, now):
-            health = table_health(topic, table, next_work(table, desired.settings, now_ms))
+            settings = desired.settings
+            health = table_health(topic, table, next_work(table, settings, now_ms), settings.catalog)
         with known.lock:
             known.tables[topic] = facts
             if health is not None:

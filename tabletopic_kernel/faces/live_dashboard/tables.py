@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tabletopic_kernel.faces.live_dashboard.view import SnapshotFacts, TableFacts
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.progress_view import Commit
+from tabletopic_kernel.model.settings.sections import in_sql
 from tabletopic_kernel.table.history import snapshot_of
 from tabletopic_kernel.table.snapshot import ledger_of, summary
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-def facts_of(table: Table) -> TableFacts:
+def facts_of(table: Table, catalog: str | None = None) -> TableFacts:
     """The table's figures and its newest snapshots."""
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms, reverse=True)
     head = table.metadata.current_snapshot()
     totals = summary(head) if head else {}
     return TableFacts(
-        table=".".join(table.name()),
+        table=in_sql(table.name(), catalog),
         rows=int(totals.get("total-records", 0)),
         files=int(totals.get("total-data-files", 0)),
         bytes=int(totals.get("total-files-size", 0)),

@@ -6,6 +6,8 @@ import argparse
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
@@ -14,6 +16,9 @@ from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as make
 from tabletopic_kernel.faces.notebook.lake_magic import make_parser as make_lake_parser
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.model.errors import TableTopicError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 _KEEP_S = 10.0  # names are asked of the broker and the catalog; a person types several keys a second
 _TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*)[\w.]*$", re.IGNORECASE)
@@ -130,6 +135,20 @@ def _choices(action: argparse.Action) -> list[str]:
 
 
 def _table_names(session: Session) -> list[str]:
-    catalog = session.workbench.open_catalog()
-    names = [".".join(table) for space in catalog.list_namespaces() for table in catalog.list_tables(space)]
-    return [*names, *(name.removeprefix("default.") for name in names if name.startswith("default."))]
+    workbench = session.workbench
+    names = _names_in(workbench.open_catalog())
+    short = [name.removeprefix("default.") for name in names if name.startswith("default.")]
+    others: list[str] = []
+    for catalog in workbench.servers.catalogs:
+        with suppress(TableTopicError):  # one that does not answer takes no names of the others away
+            others += [f"{catalog}.{name}" for name in _names_in(workbench.open_catalog(catalog))]
+    return [*names, *short, *others]
+
+
+def _names_in(catalog: Catalog) -> list[str]:
+    from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - PyIceberg costs half a second
+
+    with reachable("the catalog"):
+        return [
+            ".".join(table) for space in catalog.list_namespaces() for table in catalog.list_tables(space)
+        ]

@@ -191,7 +191,7 @@ class TopicMagics(Magics):
             {
                 "Kafka": servers.kafka.get("bootstrap.servers", ""),
                 "registry": mask(registry_place(servers.registry)),
-                "catalog": servers.catalog["name"],
+                "catalog": ", ".join(one["name"] for one in servers.all_catalogs),
                 "state folder": str(servers.state_dir),
             },
         )

@@ -126,8 +126,9 @@ notebook started as processes.""",
         details="""\
 With --json: bootstrap_servers, registry_url, kafka (properties of
 librdkafka), registry (of the registry's client), catalog (name, and the
-properties for PyIceberg's load_catalog), state_dir, hosts. These
-properties are complete: they contain passwords, which the text hides.""",
+properties for PyIceberg's load_catalog), catalogs (a list of the others),
+state_dir, hosts. These properties are complete: they contain passwords,
+which the text hides.""",
         example="tabletopic info --json",
     ),
     Operation(

@@ -61,9 +61,9 @@ def _settings_json(desired: DesiredTopic) -> dict[str, Any]:
 
 def table_of(desired: DesiredTopic) -> str:
     """The dotted name of the table of a topic that was just enabled."""
-    from tabletopic_kernel.model.settings.sections import table_identifier
+    from tabletopic_kernel.model.settings.sections import table_name
 
-    return ".".join(table_identifier(desired.topic, desired.settings))
+    return table_name(desired.topic, desired.settings)
 
 
 def _enabled(desired: DesiredTopic, _: Arguments) -> list[Message]:

@@ -111,6 +111,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 # What a table is made of, or where it began: another value is another table.
 FIXED_SETTINGS = (
+    "catalog",
     "namespace",
     "table",
     "start",
@@ -142,8 +143,10 @@ def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSe
     settings = validated({**now.model_dump(), **given, "table_properties": properties})
     fixed = [name for name in FIXED_SETTINGS if getattr(settings, name) != getattr(now, name)]
     if fixed:
+        moves = "catalog" in fixed and settings.catalog is not None
+        other = f"--catalog {settings.catalog}" if moves else "--table OTHER"
         raise UsageError(
             f"{', '.join(fixed)} cannot change: the table is made with it. Fill another table with "
-            f"`tabletopic enable {topic} --table OTHER` and the new settings"
+            f"`tabletopic enable {topic} {other}` and the new settings"
         )
     return settings

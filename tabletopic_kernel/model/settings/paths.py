@@ -18,7 +18,7 @@ from tabletopic_kernel.model.settings.sections import Settings, flatten_properti
 SettingPath = tuple[str, ...]
 
 # Iceberg's property names have hyphens; the name of a variable cannot, so in these sections _ stands for -.
-_HYPHENATED = frozenset({"catalog", "table_properties"})
+_HYPHENATED = frozenset({"catalog", "catalogs", "table_properties"})
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Named:
-    """Sections under names that people choose: topics."""
+    """Sections under names that people choose: topics, catalogs."""
 
-    item: Section
+    item: Section | Properties
 
 
 Node = Value | Properties | Section | Named
@@ -65,6 +65,8 @@ def _node(name: str, model: type[BaseModel], hint: Any) -> Node:
         item = get_args(hint)[1]
         if isinstance(item, type) and issubclass(item, BaseModel):
             return Named(_section(item))
+        if get_origin(item) is dict:
+            return Named(Properties("-" if name in _HYPHENATED else "_"))
         return Properties("-" if name in _HYPHENATED else "_")
     limits = model.model_fields[name].metadata
     return Value(
@@ -153,10 +155,16 @@ def _property_leaves(table: Mapping[str, Any], path: SettingPath) -> Iterator[Le
             yield from (Leaf((*path, name), text) for name, text in flat.items())
 
 
-def _named_leaves(table: object, item: Section, path: SettingPath, name: str) -> Iterator[Leaf | Misplaced]:
-    """A topic's section. ``[topics.web.clicks]`` is topic web.clicks: TOML nests where we mean a dot."""
+def _named_leaves(
+    table: object, item: Section | Properties, path: SettingPath, name: str
+) -> Iterator[Leaf | Misplaced]:
+    """A named section. ``[topics.web.clicks]`` is topic web.clicks: TOML nests where we mean a dot."""
     if not isinstance(table, Mapping):
         yield from leaves(table, item, (*path, name))
+        return
+    if isinstance(item, Properties):  # whose names have the dots
+        yield Leaf((*path, name), None)
+        yield from _property_leaves(table, (*path, name))
         return
     deeper = {k: v for k, v in table.items() if k not in item.fields and isinstance(v, Mapping)}
     own = {k: v for k, v in table.items() if k not in deeper}
@@ -218,6 +226,8 @@ def variable_forms(node: Node = TREE) -> list[str]:
                 for name, inner in fields.items()
                 for form in variable_forms(inner)
             ]
+        case Named(Properties()):
+            return ["<NAME>__<PROPERTY>"]
         case Named():
             return ["<TOPIC>__<SETTING>"]
         case Properties():
@@ -237,6 +247,8 @@ def nearest_variables(words: Sequence[str], node: Node = TREE) -> list[str]:
     match node:
         case Section(fields):
             return _nearest_in_section(words, fields)
+        case Named(Properties() as item):
+            return ["__".join([*(words[:1] or ["<NAME>"]), *nearest_variables(words[1:], item)])]
         case Named(item):
             found = nearest_variables(words[-1:], item)
             names = "__".join(words[:-1] if found else words) or "<TOPIC>"

@@ -6,11 +6,19 @@ Longer than other modules, as every setting is declared here once, and nowhere e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from tabletopic_kernel.model.redact import mask_property
 
@@ -29,6 +37,10 @@ _LAST_START_MS = 253_402_300_799_999  # the year 9999 ends
 _TIME_TRAVEL_MS = 5 * 86_400_000
 # Of a hundred commits 99 take less than twice as long as one to a new table (docs/performance.md).
 _MAX_SNAPSHOTS = 500
+# A first part of names in SQL, of Spark's properties and of variables, which have no case; and the names that
+# DuckDB and Spark have for catalogs of their own.
+_CATALOG_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_TAKEN_CATALOG_NAMES = frozenset({"memory", "system", "temp", "spark_catalog"})
 # The comma between two items, not the one inside bucket(16, user_id).
 _ITEM_COMMA = re.compile(r",(?![^()]*\))")
 
@@ -75,10 +87,30 @@ def _start_of_text(text: str) -> str | int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def _check_catalog_name(name: str) -> str:
+    if not _CATALOG_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot name a catalog: take lowercase letters, digits and _, a letter first"
+        )
+    if name in _TAKEN_CATALOG_NAMES:
+        raise ValueError(f"{name!r} cannot name a catalog: DuckDB or Spark has one of that name")
+    return name
+
+
+def _check_catalog(properties: dict[str, str]) -> dict[str, str]:
+    if "name" in properties:
+        raise ValueError("the section's own name is the catalog's: leave the property name out")
+    if not properties:
+        raise ValueError("names no catalog: set type, uri, warehouse… as in [catalog]")
+    return properties
+
+
 DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
 MetadataColumn = Literal["key", "header", "metadata"]
+CatalogName = Annotated[str, AfterValidator(_check_catalog_name)]
+CatalogProperties = Annotated[dict[str, str], AfterValidator(_check_catalog)]
 
 
 class _Model(BaseModel):
@@ -93,7 +125,11 @@ class _Model(BaseModel):
 
 def _without_secrets(properties: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: mask_property(key, value) if isinstance(value, str) else value
+        key: mask_property(key, value)
+        if isinstance(value, str)
+        else _without_secrets(value)
+        if isinstance(value, dict)
+        else value
         for key, value in properties.items()
     }
 
@@ -101,6 +137,11 @@ def _without_secrets(properties: dict[str, Any]) -> dict[str, Any]:
 class TopicSettings(_Model):
     """How one table topic runs. Durations in ms, sizes in bytes."""
 
+    catalog: str | None = Field(
+        None,
+        min_length=1,
+        description="catalog of the table, one of [catalogs.<name>]; without it, [catalog]",
+    )
     namespace: str = Field("default", min_length=1, description="Iceberg namespace; dots nest")
     table: str | None = Field(None, min_length=1, description="table name; without it, made from the topic's")
     # 100 ms: below, a commit takes longer than the interval. 1 h: above, lag is no longer a stream's.
@@ -313,7 +354,8 @@ class Settings(_Model):
     """Everything in force for one process. An absent server means the embedded one.
 
     ``kafka`` holds librdkafka properties, ``registry`` the Confluent registry client's (``url``,
-    ``basic.auth.user.info``…), ``catalog`` PyIceberg's plus ``name``.
+    ``basic.auth.user.info``…), ``catalog`` PyIceberg's plus ``name``, ``catalogs`` PyIceberg's of further
+    ones by name.
     """
 
     state_dir: str = Field(
@@ -322,6 +364,9 @@ class Settings(_Model):
     kafka: dict[str, str] = Field(default_factory=dict, description="librdkafka properties")
     registry: dict[str, str] = Field(default_factory=dict, description="registry client properties")
     catalog: dict[str, str] = Field(default_factory=dict, description="PyIceberg catalog properties")
+    catalogs: dict[CatalogName, CatalogProperties] = Field(
+        default_factory=dict, description="PyIceberg catalog properties of a further catalog"
+    )
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
     athena: AthenaSettings = Field(default_factory=AthenaSettings, description="queries by Amazon Athena")
     local: LocalSettings = Field(default_factory=LocalSettings, description="the embedded servers")
@@ -418,6 +463,20 @@ def default_table_name(topic: str) -> str:
 def table_identifier(topic: str, settings: TopicSettings) -> tuple[str, ...]:
     """Namespace parts and table name, as PyIceberg takes them."""
     return (*settings.namespace.split("."), settings.table or default_table_name(topic))
+
+
+def in_sql(identifier: Sequence[str], catalog: str | None) -> str:
+    """The dotted name of a table, with its catalog in front unless that is ``[catalog]``.
+
+    >>> in_sql(("sales", "orders"), None), in_sql(("sales", "orders"), "prod")
+    ('sales.orders', 'prod.sales.orders')
+    """
+    return ".".join(identifier if catalog is None else (catalog, *identifier))
+
+
+def table_name(topic: str, settings: TopicSettings) -> str:
+    """The dotted name of a topic's table, as a query names it."""
+    return in_sql(table_identifier(topic, settings), settings.catalog)
 
 
 def flatten_properties(nested: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

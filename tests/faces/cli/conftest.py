@@ -76,9 +76,10 @@ class FakeWorkbench:
         """Servers with secrets in their properties."""
         catalog = {"name": "lake", "uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"}
         kafka = {"bootstrap.servers": "127.0.0.1:9092"}
-        return Servers(
-            kafka, {"url": "http://u:hidden-word@127.0.0.1:8081"}, catalog, Path(self.settings.state_dir)
-        )
+        prod = {"name": "prod", "type": "rest", "credential": "hidden-id"}
+        registry = {"url": "http://u:hidden-word@127.0.0.1:8081"}
+        folder = Path(self.settings.state_dir)
+        return Servers(kafka, registry, catalog, folder, catalogs={"prod": prod})
 
     def _ask(self, what: str, value: Any) -> None:
         self.asked.append((what, value))

@@ -37,6 +37,7 @@ def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) ->
             "name": "lake",
             "properties": {"uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"},
         },
+        "catalogs": [{"name": "prod", "properties": {"type": "rest", "credential": "hidden-id"}}],
         "state_dir": fake.settings.state_dir,
         "hosts": ["here-1"],
     }
@@ -48,6 +49,7 @@ def test_info_for_people_hides_secrets(run: Callable[..., Any], fake: Any) -> No
     text = run("info").out
     assert "127.0.0.1:9092" in text
     assert "hidden" not in text
+    assert "prod: credential" in text
     assert "none; start one: tabletopic serve" in text
 
 

@@ -82,7 +82,9 @@ class FakeWorkbench:
         )
     )
     broker: Any = field(default_factory=lambda: SimpleNamespace(topics=lambda: [SETTINGS_TOPIC]))
-    catalog: Any = None
+
+    def catalog_of(self, name: str | None) -> Any:
+        """Nobody reads it."""
 
     def _check(self, *asked: Any) -> None:
         self.asked.append(asked)

@@ -35,6 +35,11 @@ class FakeHost:
     silence_s: float = 0.1
     dropped_events: int = 0
     hear: Callable[[ControlEvent], None] | None = None
+    works_in: dict[str | None, str] = field(default_factory=dict)
+
+    def namespaces(self) -> dict[str | None, str]:
+        """By catalog."""
+        return self.works_in
 
     def progress(self) -> list[Progress]:
         """Of its topics."""

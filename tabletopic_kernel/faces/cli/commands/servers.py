@@ -155,7 +155,7 @@ def info(call: Call, as_json: bool) -> None:
     if as_json:
         screen.show_json(found)
         return
-    catalog = found["catalog"]
+    catalog: dict[str, Any] = found["catalog"]
     screen.console().print(
         screen.facts(
             {
@@ -164,7 +164,8 @@ def info(call: Call, as_json: bool) -> None:
                 "registry": found["registry_url"],
                 **_more(found["registry"], "url"),
                 "catalog": catalog["name"],
-                **{f"  {key}": mask_property(key, value) for key, value in catalog["properties"].items()},
+                **_more(catalog["properties"]),
+                **_more_catalogs(found["catalogs"]),
                 "state folder": found["state_dir"],
                 "hosts": _host_list(call, hosts),
             }
@@ -184,8 +185,20 @@ def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
     }
 
 
+def _more_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
+    """Those beside the default one, each property with the catalog's name, as it may be shown."""
+    from tabletopic_kernel.model.redact import mask_property
+
+    return {
+        f"{one['name']}: {key}": mask_property(key, value)
+        for one in catalogs
+        for key, value in one["properties"].items()
+    }
+
+
 def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
-    return [found["kafka"], found["registry"], found["catalog"]["properties"]]
+    catalogs = [found["catalog"], *found["catalogs"]]
+    return [found["kafka"], found["registry"], *(one["properties"] for one in catalogs)]
 
 
 def _host_list(call: Call, hosts: list[str] | None) -> str:
@@ -200,13 +213,17 @@ def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
 
     servers = call.workbench.servers
     kafka = servers.kafka
-    properties = {key: value for key, value in servers.catalog.items() if key != "name"}
+    catalog, *others = (
+        {"name": one["name"], "properties": {key: value for key, value in one.items() if key != "name"}}
+        for one in servers.all_catalogs
+    )
     return {
         "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
         "registry_url": without_login(registry_place(servers.registry)),
         "kafka": kafka,
         "registry": servers.registry,
-        "catalog": {"name": servers.catalog["name"], "properties": properties},
+        "catalog": catalog,
+        "catalogs": others,
         "state_dir": str(servers.state_dir),
         "hosts": hosts,
     }

@@ -1,0 +1,122 @@
+"""The catalogs that a query may name: which of them a name in SQL means, and the table there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table
+
+from tabletopic_kernel.clients.catalog.catalog import in_section, reachable
+from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.settings.sections import in_sql
+from tabletopic_kernel.query.sql import MOST_PARTS, Name
+
+
+class Catalogs:
+    """The default catalog, and others by name. For one thread at a time.
+
+    A table of the default one is called ``table`` or ``namespace.table``, of any ``catalog.namespace.table``.
+
+    Args:
+        default: the default one.
+        namespace: of names without one.
+        others: what opens each; it is opened when a query first names it.
+    """
+
+    def __init__(
+        self, default: Catalog, namespace: str, others: Mapping[str, Callable[[], Catalog]] | None = None
+    ) -> None:
+        self.default = default.name
+        self._namespace = namespace
+        self._others = others or {}
+        self._opened: dict[str | None, Catalog] = {None: default}
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there are others beside the default one."""
+        return bool(self._others)
+
+    def load(self, name: Name) -> Table | None:
+        """The table that a name means; nested namespaces may be written a.b.table or "a.b".table.
+
+        Raises:
+            RetryableError, ActionNeededError, SettingsError: its catalog does not answer, or refuses it.
+        """
+        if not 1 <= len(name) <= MOST_PARTS:
+            return None
+        other, below = self._split(name)
+        *namespace, table = below if len(below) > 1 else (self._namespace, *below)
+        identifier = (*".".join(namespace).split("."), table)
+        with self._asked(other) as catalog:
+            try:
+                return catalog.load_table(identifier)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                same = _same_but_for_case(catalog, identifier)
+                return catalog.load_table(same) if same else None
+
+    def spelled(self, name: Name, table: Table) -> str:
+        """The dotted name of a table that was loaded by ``name``."""
+        return in_sql(table.name(), self._split(name)[0])
+
+    def tables(self) -> list[tuple[str, Name]]:
+        """All tables: catalog, and namespace parts with name. Raises as ``load``."""
+        everywhere = (None, *self._others)
+        return [(other or self.default, name) for other in everywhere for name in self._tables_of(other)]
+
+    def known_tables(self) -> list[str]:
+        """The dotted names of all tables in catalogs that answer."""
+        known: list[str] = []
+        for other in (None, *self._others):
+            with suppress(TableTopicError):
+                known += [in_sql(name, other) for name in self._tables_of(other)]
+        return known
+
+    def _split(self, name: Name) -> tuple[str | None, Name]:
+        """Which of the others a name means, None for the default one, and what the name is there."""
+        first = name[0].lower()
+        if len(name) < MOST_PARTS or first not in (self.default.lower(), *self._others):
+            return None, name
+        return (first if first in self._others else None), name[1:]
+
+    @contextmanager
+    def _asked(self, other: str | None) -> Iterator[Catalog]:
+        """One of them, with its errors by remedy."""
+        with in_section(other):
+            if other is not None and other not in self._opened:
+                self._opened[other] = self._others[other]()
+            with reachable("the catalog"):
+                yield self._opened[other]
+
+    def _tables_of(self, other: str | None) -> list[Name]:
+        with self._asked(other) as catalog:
+            tables: list[Name] = []
+            waiting = list(catalog.list_namespaces())
+            while waiting:
+                namespace = waiting.pop()
+                tables += catalog.list_tables(namespace)
+                waiting += [one for one in catalog.list_namespaces(namespace) if one not in waiting]
+            return sorted(set(tables))
+
+
+def _same_but_for_case(catalog: Catalog, identifier: Name) -> Name | None:
+    """The one table that SQL, which does not see case, may mean."""
+    *namespace, _ = identifier
+    try:
+        beside = catalog.list_namespaces(tuple(namespace[:-1]))
+    except NoSuchNamespaceError:
+        return None
+    same = [
+        table
+        for found in beside
+        if _lower(found) == _lower(namespace)
+        for table in catalog.list_tables(found)
+        if _lower(table) == _lower(identifier)
+    ]
+    return same[0] if len(same) == 1 else None
+
+
+def _lower(name: list[str] | Name) -> Name:
+    return tuple(part.lower() for part in name)

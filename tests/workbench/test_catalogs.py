@@ -1,0 +1,225 @@
+"""The catalogs of the settings, and which one a topic has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
+from tabletopic_kernel.clients.spark import cluster_probe
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
+from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.progress.progress_view import NO_HOST, HostReport
+from tabletopic_kernel.model.settings.options import altered
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
+from tabletopic_kernel.workbench import doctor, status
+from tabletopic_kernel.workbench.config import LoadedSettings, Row, describe
+from tabletopic_kernel.workbench.workbench import Workbench
+
+LoadedBy = Callable[..., LoadedSettings]
+
+
+def sqlite(folder: Path, name: str) -> dict[str, str]:
+    """A catalog in a file."""
+    return {"type": "sql", "uri": f"sqlite:///{folder}/{name}.db", "warehouse": f"file://{folder}/{name}"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Two catalogs beside the default one: ``prod``, and ``lab``, whose folder is missing."""
+    return Settings(
+        state_dir=str(tmp_path),
+        kafka={"bootstrap.servers": "127.0.0.1:1"},
+        registry={"url": "http://127.0.0.1:1"},
+        catalog={**sqlite(tmp_path, "default"), "name": "main"},
+        catalogs={"prod": sqlite(tmp_path, "prod"), "lab": sqlite(tmp_path / "missing", "lab")},
+    )
+
+
+@pytest.fixture
+def workbench(settings: Settings) -> Workbench:
+    """On these; its broker is never asked."""
+    return Workbench(settings)
+
+
+def test_sections_and_variables_become_catalogs(load: LoadedBy) -> None:
+    """As [catalog], with their own name; secrets are hidden where they are shown."""
+    toml = """\
+[catalogs.prod]
+type = "rest"
+uri = "http://me:geheim@h"
+s3.region = "eu"
+[catalogs.lab]
+type = "glue"
+[catalog]
+uri = "sqlite://"
+[kafka]
+bootstrap.servers = "h"
+[registry]
+url = "http://r"
+"""
+    variable = {"TABLETOPIC_CATALOGS__PROD__S3__SECRET_ACCESS_KEY": "geheim"}
+    loaded = load(toml, environ=variable)
+    prod = {"type": "rest", "uri": "http://me:geheim@h", "s3.region": "eu", "s3.secret-access-key": "geheim"}
+    assert loaded.settings.catalogs == {"prod": prod, "lab": {"type": "glue"}}
+    assert loaded.origins["catalogs.prod.s3.region"] == "tabletopic.toml:4"
+    servers = Workbench(loaded.settings).servers
+    assert servers.catalog_of("prod") == {**prod, "name": "prod"}
+    assert [one["name"] for one in servers.all_catalogs] == ["lake", "prod", "lab"]
+    assert "geheim" not in f"{servers!r} {loaded.settings!r} {describe(loaded)}"
+    assert Row("catalogs.prod.s3.region", "eu", "tabletopic.toml:4") in describe(loaded)
+
+
+def test_a_name_is_one_catalogs(settings: Settings) -> None:
+    """[catalog] has one, too."""
+    with pytest.raises(SettingsError, match=r"^\[catalogs.prod\]: so is \[catalog\] called"):
+        Workbench(settings.model_copy(update={"catalog": {**settings.catalog, "name": "Prod"}}))
+
+
+def test_each_is_opened_for_who_names_it(workbench: Workbench) -> None:
+    """One object for each thread and catalog; a name that the settings lack says what to do."""
+    assert workbench.catalog_of("prod").name == "prod"
+    assert workbench.catalog_of("prod") is workbench.catalog_of("prod")
+    assert workbench.catalog.name == "main"
+    for ask in (workbench.open_catalog, workbench.catalog_of):
+        with pytest.raises(SettingsError, match=r"^\[catalogs.nope\] is not .* there are: prod, lab. Add it"):
+            ask("nope")
+
+
+def test_what_a_topics_settings_name(workbench: Workbench) -> None:
+    """The default catalog by its name is no other one; one that is nowhere is refused at once."""
+    assert workbench.settings_for("clicks", {"catalog": "main"}) == TopicSettings()
+    assert workbench.settings_for("clicks", {"catalog": "prod"}).catalog == "prod"
+    with pytest.raises(SettingsError, match=r"\[catalogs.nope\]"):
+        workbench.settings_for("clicks", {"catalog": "nope"})
+    with pytest.raises(UsageError, match="enable clicks --catalog prod` and the new"):
+        altered("clicks", TopicSettings(), {"catalog": "prod"})
+
+
+def test_a_topic_works_with_its_catalog_alone() -> None:
+    """Its coordinator's services open that one; a host that has none says so."""
+    opened: list[str | None] = []
+    services: Any = Services(
+        catalog=lambda: opened.append(None),  # type: ignore[arg-type,return-value]
+        spark=lambda: opened.append("spark"),  # type: ignore[arg-type,return-value]
+        broker=None,  # type: ignore[arg-type]
+        registry=None,  # type: ignore[arg-type]
+        control=None,  # type: ignore[arg-type]
+        host="h",
+        other_catalog=opened.append,  # type: ignore[arg-type]
+        other_spark=lambda name: opened.append(f"spark of {name}"),  # type: ignore[arg-type,return-value]
+    )
+    for one in (services.of(None), services.of("prod")):
+        one.catalog()
+        one.spark()
+    assert opened == [None, "spark", "prod", "spark of prod"]
+
+
+class Broker:
+    """Knows that two records are in each topic."""
+
+    def end_offsets(self, topics: Any) -> dict[str, dict[int, int]]:
+        """Of all."""
+        return {topic: {0: 2} for topic in topics}
+
+
+def desired(topic: str, catalog: str | None) -> DesiredTopic:
+    """An enabled topic."""
+    return DesiredTopic(topic=topic, settings=TopicSettings(catalog=catalog))
+
+
+def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are told as ever; a host that runs one is believed; where all are away, it is raised."""
+    heard = HostReport(
+        Progress(topic="c", table="lab.default.c", commit_interval_ms=1, state=State.WAITING), "h", 1
+    )
+    monkeypatch.setattr(status, "recent_reports", lambda _: {"c": heard})
+    monkeypatch.setattr(status, "oldest_waiting", lambda *_: {})
+    topics = {"a": desired("a", None), "b": desired("b", "lab"), "c": desired("c", "lab")}
+    ours, theirs, running = status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
+    assert (ours.table, ours.lag_records, ours.state) == ("default.a", 2, NO_HOST)
+    assert (theirs.table, theirs.lag_records, theirs.state) == ("lab.default.b", None, NO_HOST)
+    assert "[catalogs.lab]" in (theirs.error or "")
+    assert "[catalog]" not in (theirs.error or "")
+    assert (running.state, running.host) == ("waiting", "h")
+    del topics["a"]
+    with pytest.raises(Exception, match=r"\[catalogs.lab\]"):
+        status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
+
+
+@pytest.mark.integration  # the broker, who is not there, is waited for
+def test_doctor_tries_each(settings: Settings) -> None:
+    """Catalog and storage, by name."""
+    checks = {one.name: one for one in doctor.run_checks(LoadedSettings(settings, {}))}
+    assert {name: checks[name].status for name in checks if name.startswith(("catalog", "storage"))} == {
+        "catalog": "ok",
+        "storage": "ok",
+        "catalog prod": "ok",
+        "storage prod": "ok",
+        "catalog lab": "fail",
+        "storage lab": "fail",
+    }
+    assert "[catalogs.lab]" in checks["catalog lab"].detail
+
+
+def test_a_clusters_executors_must_reach_the_topics_catalog(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is tried once a session; a folder that is not shared is refused."""
+    tried: list[str] = []
+
+    def check(_session: object, properties: dict[str, str], _warehouse: str) -> None:
+        tried.append(properties["name"])
+        if tried == ["main", "prod"]:
+            raise RetryableError("name a [catalog] warehouse")
+
+    monkeypatch.setattr(cluster_probe, "check_executors", lambda _: [])
+    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
+    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
+    shared = {"master": "spark://127.0.0.1:1", "shared_files": True, "shared_network": True}
+    made = Workbench(Settings.model_validate({**settings.model_dump(), "spark": shared}))
+    made.host_spark()
+    with pytest.raises(RetryableError, match=r"name a \[catalogs.prod\] warehouse"):
+        made.host_spark(catalog="prod")
+    for _ in range(2):
+        made.host_spark(catalog="prod")
+        made.host_spark()
+    assert tried == ["main", "prod", "prod"]
+    own = Workbench(Settings.model_validate({**settings.model_dump(), "spark": {"master": "yarn"}}))
+    assert "prod" in own.out_of_reach("prod")[0]
+
+
+def test_spark_has_one_set_of_keys_for_glue(workbench: Workbench) -> None:
+    """A second one with others is no catalog of Spark's, and its queries say so; DuckDB reads it."""
+    first = {"name": "lake", "type": "glue", "client.access-key-id": "a"}
+    second = {**first, "name": "prod", "client.access-key-id": "b"}
+    assert "spark.sql.catalog.prod" in spark_catalog({**first, "name": "prod"}, [first])
+    with pytest.raises(SettingsError, match="takes the keys of one catalog"):
+        spark_catalog(second, [first])
+    workbench.servers.catalogs["prod"].update(type="dynamodb")
+    with pytest.raises(SettingsError, match="Spark cannot read a catalog of type dynamodb"):
+        workbench.query("SELECT * FROM prod.default.clicks", "spark")
+
+
+def test_completion_names_tables_of_all_that_answer(workbench: Workbench) -> None:
+    """With the catalog's name in front, unless it is the default one."""
+    pytest.importorskip("IPython")
+    from types import SimpleNamespace
+
+    import pyarrow as pa
+
+    from tabletopic_kernel.faces.notebook.completion import _table_names
+
+    catalog: Catalog
+    for name, table in ((None, "default.clicks"), ("prod", "sales.orders")):
+        catalog = workbench.open_catalog(name)
+        catalog.create_namespace(table.partition(".")[0])
+        catalog.create_table(table, pa.schema([("id", pa.int64())]))
+    names = _table_names(SimpleNamespace(workbench=workbench))  # type: ignore[arg-type]
+    assert names == ["default.clicks", "clicks", "prod.sales.orders"]
