@@ -3,6 +3,8 @@
 A snapshot stays that anybody may still ask for, by name or by time, and so does each one that the protocol
 reads: the ledger's, and the one with the highest epoch (I5). What is left expires by age. Refs stay, also
 those with a ``max_ref_age_ms``: to take a branch or tag away is for who made it.
+
+Longer than other modules, as which snapshots stay and what the others alone reach is to be read together.
 """
 
 from __future__ import annotations
