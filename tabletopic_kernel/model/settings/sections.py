@@ -35,7 +35,7 @@ _NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
 _NAME_BYTES = 200
 _LAST_START_MS = 253_402_300_799_999  # the year 9999 ends
 _TIME_TRAVEL_MS = 5 * 86_400_000
-# Of a hundred commits 99 take less than twice as long as one to a new table (docs/performance.md).
+# With these a commit takes about one and a half times as long as one to a new table (docs/performance.md).
 _MAX_SNAPSHOTS = 500
 # A first part of names in SQL, of Spark's properties and of variables, which have no case; and the names that
 # DuckDB and Spark have for catalogs of their own.
