@@ -6,6 +6,7 @@ compacted and expired by the functions of their owner. CPU time is counted, not 
 
 from __future__ import annotations
 
+import gc
 import time
 import uuid
 from collections.abc import Callable
@@ -179,6 +180,8 @@ def age(
         InternalError: rows are missing at the end, or are there twice.
     """
     life = _Life(folder)
+    gc.collect()
+    gc.freeze()  # as a host does when it has started
     spent, since, samples = list[float](), list[float](), list[Sample]()
     every = max(1, commits // _SAMPLES)
     for number in range(1, commits + 1):
@@ -191,6 +194,7 @@ def age(
             on_progress(number)
     spent += since
     rows = commits * _ROWS
+    gc.unfreeze()
     total = life.catalog.load_table(_IDENTIFIER).scan().count()
     if total != rows:
         raise InternalError(f"the table has {total:,} rows, and {rows:,} were committed")
