@@ -199,7 +199,8 @@ def _type(name: str, hint: Any) -> str:
         return "properties"
     if hint is bool:
         return "`true`, `false`"
-    return {"_ms": "duration", "_bytes": "size"}.get(name[name.rfind("_") :], "text")
+    plain = "number" if set(_literals(hint)) <= {int, float} else "text"
+    return {"_ms": "duration", "_bytes": "size"}.get(name[name.rfind("_") :], plain)
 
 
 def _literals(hint: Any) -> list[Any]:
