@@ -180,21 +180,23 @@ def age(
         InternalError: rows are missing at the end, or are there twice.
     """
     life = _Life(folder)
-    gc.collect()
-    gc.freeze()  # as a host does when it has started
     spent, since, samples = list[float](), list[float](), list[Sample]()
     every = max(1, commits // _SAMPLES)
-    for number in range(1, commits + 1):
-        since.append(life.append())
-        if maintained:
-            life.maintain()
-        if number % every == 0:
-            samples.append(life.sample(number, since))
-            spent, since = spent + since, []
-            on_progress(number)
+    gc.collect()
+    gc.freeze()  # as a host does when it has started
+    try:
+        for number in range(1, commits + 1):
+            since.append(life.append())
+            if maintained:
+                life.maintain()
+            if number % every == 0:
+                samples.append(life.sample(number, since))
+                spent, since = spent + since, []
+                on_progress(number)
+    finally:
+        gc.unfreeze()
     spent += since
     rows = commits * _ROWS
-    gc.unfreeze()
     total = life.catalog.load_table(_IDENTIFIER).scan().count()
     if total != rows:
         raise InternalError(f"the table has {total:,} rows, and {rows:,} were committed")

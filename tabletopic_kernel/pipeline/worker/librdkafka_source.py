@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.pipeline.source import SourceSpec
+from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
 
 # What Java's multiplication says when milliseconds become microseconds.
 _OVERFLOW: Final = re.compile(r"java\.lang\.ArithmeticException: long overflow")
@@ -97,22 +99,14 @@ def _micros(milliseconds: int) -> int | None:
 
 
 def staged_by_librdkafka(
-    spark: SparkSession,
-    task: _Task,
-    offsets: StagedOffsets,
-    *,
-    topic: str,
-    properties: Mapping[str, str],
-    headers: bool,
-    tasks: int,
-    result_schema: str,
+    spark: SparkSession, spec: SourceSpec, stage: _Task, offsets: StagedOffsets, tasks: int
 ) -> DataFrame:
-    """A frame that stages the records of ``offsets``, by partition, in at most so many tasks."""
+    """A frame of ``RESULT_SCHEMA`` for the records of ``offsets``, by partition, in at most so many tasks."""
     ranges = [
         (partition, offsets.start[partition], end)
         for partition, end in sorted(offsets.end.items())
         if offsets.start[partition] < end
     ]
     count = len(ranges)
-    read: Any = ReadTask(topic, properties, ranges, headers, task)  # the stubs want another type
-    return spark.range(0, count, 1, min(tasks, count)).mapInArrow(read, result_schema)
+    read: Any = ReadTask(spec.topic, spec.librdkafka, ranges, spec.headers, stage)  # as for StageTask
+    return spark.range(0, count, 1, min(tasks, count)).mapInArrow(read, RESULT_SCHEMA)

@@ -397,20 +397,10 @@ class Worker:
         return total
 
     def _collect(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
-        spec = self._spec
         tasks = max(1, min(self._cores, math.ceil(offsets.records / _RECORDS_PER_TASK)))
         task: Any = StageTask(plan)  # the stubs want a function of any iterable
         if self._overflows:
-            staged = staged_by_librdkafka(
-                frame.sparkSession,
-                task,
-                offsets,
-                topic=spec.topic,
-                properties=spec.librdkafka,
-                headers=spec.headers,
-                tasks=tasks,
-                result_schema=RESULT_SCHEMA,
-            )
+            staged = staged_by_librdkafka(frame.sparkSession, self._spec, task, offsets, tasks)
         else:
             staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
         total = StageResult()
