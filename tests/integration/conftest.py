@@ -25,10 +25,13 @@ METADATA = "_kafka_metadata"
 
 @dataclass(frozen=True)
 class Sent:
-    """A record that the broker acknowledged."""
+    """A record that the broker acknowledged.
+
+    ``offset`` is None where an idempotent producer sent it again and the broker answered that it has it.
+    """
 
     partition: int
-    offset: int
+    offset: int | None
     timestamp_ms: int
     key: bytes | None
     value: Any

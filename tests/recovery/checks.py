@@ -95,11 +95,15 @@ def check_exact(bench: Workbench, stream: Stream) -> None:
     }
     assert not rows.keys() & dead_letters.keys()
     columns = value_of(0, V3).keys() & next(iter(rows.values())).keys()
+    by_id = {(partition, row["id"]): row for (partition, _), row in rows.items()}
     for sent in stream.sent:
         if sent.value is None:
-            assert dead_letters[sent.partition, sent.offset]["reason"]
+            assert sent.offset is None or dead_letters[sent.partition, sent.offset]["reason"]
             continue
-        row = rows[sent.partition, sent.offset]
+        if sent.offset is None:
+            row = by_id[sent.partition, sent.value["id"]]
+        else:
+            row = rows[sent.partition, sent.offset]
         expected = {name: sent.value.get(name) for name in columns}
         assert {name: row[name] for name in columns} == expected, sent
     check_history(load(bench, stream.topic), ends)
