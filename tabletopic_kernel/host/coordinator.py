@@ -358,13 +358,15 @@ class Coordinator:
         """Others have changed the files that were put together: what was made of them goes."""
         assert self._owner is not None
         try:
-            self._owner.give_up()
+            files = self._owner.give_up()
         except StartOverError as over:
             return self._sorted(over)
+        self._staged.remove(1)  # before its files go: nobody must see them staged then
+        self._compactions.gave_up(str(error))
+        try:
+            self._owner.discard(files, ())
         except RetryableError as trouble:
             _LOG.warning("%s: %s", self.topic, trouble)  # swept at the next start
-        self._staged.remove(1)
-        self._compactions.gave_up(str(error))
         return None
 
     def _can_compact(self) -> bool:

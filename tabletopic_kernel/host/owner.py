@@ -212,12 +212,14 @@ class Owner:
         if self.pending is not None:
             self.pending = replace(self.pending, unsure=True)
 
-    def give_up(self) -> None:
+    def give_up(self) -> Sequence[DataFile]:
         """Forget the pending compaction, whose files no longer stand for what the table has.
+
+        Returns:
+            Its files, where no commit that was sent may name them: to ``discard``.
 
         Raises:
             StartOverError: its commit may still arrive, so that another epoch must begin (I5).
-            RetryableError: the storage does not let go of its files; the sweep will.
         """
         pending = self.pending
         assert pending is not None
@@ -227,8 +229,7 @@ class Owner:
                 "begins anew where its table ends"
             )
         self.pending = None
-        if not pending.sent:
-            self.discard(pending.files, ())
+        return () if pending.sent else pending.files
 
     def is_in_table(self) -> bool:
         """Look for the pending commit in the table's history (I4); raises as ``TopicTable.reload``."""

@@ -138,7 +138,7 @@ def made_anew_beside_letters(seed: int = 0) -> list[Move]:
 
 
 def rolled_back_behind_its_ledger(seed: int = 0) -> list[Move]:
-    """Others append, keep their snapshot, expire all that was before, and roll back to it after a claim of B.
+    """Others append, keep their snapshot, expire all that was before, and roll back to it after rows of A.
 
     Then somebody appends to it, so the head is newer than the ledger that the tag has kept.
     """
@@ -147,8 +147,8 @@ def rolled_back_behind_its_ledger(seed: int = 0) -> list[Move]:
         Move("foreign", "append"),
         Move("foreign", "expire"),  # all but the ledger, which the tag keeps, and what was appended
         Move("foreign", "tag", _seed(["the ledger", "what was appended"], "what was appended")),
-        give("B"),
-        *go_on("B", 4, seed),
+        *produce(seed + 1, 1),
+        *go_on("A", 8, seed + 1),  # one commit, of which theirs is the parent
         Move("foreign", "expire"),
         Move("foreign", "roll back"),
         Move("foreign", "append"),

@@ -73,6 +73,7 @@ class World:
         self._runs = 0
         self.table_is_foreign = False
         self.folder_moved = False
+        self.rows_deleted = False  # by somebody, which is his right
         self.may_stop = False  # somebody did what only a person can decide on (I8)
         self.lost: set[str] = set()  # staged files that circumstances took away
         self.strays: set[str] = set()  # staged by processes that had lost the topic
@@ -158,6 +159,7 @@ class World:
             if foreign.do(self, LETTERS if move.of == "letters" else MAIN, move.verb, dice):
                 self.counts.foreign += 1
                 self.may_stop |= move.verb in foreign.STOPS
+                self.rows_deleted |= move.verb == "delete rows"
                 self.folder_moved |= move.verb == "share the folder"
                 self.coverage.acts[f"foreign, {move.of}", move.verb] += 1
             self.reader.look(foreign=True)
