@@ -41,9 +41,9 @@ def _read_once(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
 
 
 def _write_and_remember(metadata: TableMetadata, output_file: OutputFile, overwrite: bool = False) -> None:
-    """As PyIceberg's; what was written need not be read."""
+    """As PyIceberg's; what was written need not be read, nor looked for under a name that nobody else has."""
     dumped: Any = _Dumped(metadata)  # PyIceberg asks it for nothing but the JSON
-    _write(dumped, output_file, overwrite)
+    _write(dumped, output_file, overwrite or _has_uuid(output_file.location))
     _remember(output_file.location, metadata)
 
 
@@ -73,8 +73,12 @@ def _text(snapshot: Snapshot) -> str:
     return found[1]
 
 
+def _has_uuid(location: str) -> bool:
+    return _UUID.search(location) is not None
+
+
 def _remember(location: str, metadata: TableMetadata) -> None:
-    if _UUID.search(location):
+    if _has_uuid(location):
         _known[location] = metadata
 
 

@@ -1,0 +1,73 @@
+"""Files on S3 that cost no more requests than they must."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import SortOrder
+
+from tabletopic_kernel.clients.catalog import metadata  # noqa: F401 - it changes how PyIceberg writes
+from tabletopic_kernel.clients.storage.small_files import SmallFileIO
+from tests.servers.answering_store import AnsweringStore
+
+
+@pytest.fixture
+def store() -> Iterator[AnsweringStore]:
+    """S3 that gives every request the same answer."""
+    with AnsweringStore() as started:
+        yield started
+
+
+def files_of(store: AnsweringStore) -> SmallFileIO:
+    """Files there."""
+    keys = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": "eu-central-1"}
+    return SmallFileIO({"s3.endpoint": store.url, "s3.request-timeout": "5", **keys})
+
+
+def test_a_written_file_is_one_request(store: AnsweringStore) -> None:
+    """Its length is what went out, whatever wrote it; the storage is not asked."""
+    rows = pa.table({"a": [1, 2, 3]})
+    written, parquet = (files_of(store).new_output(f"s3://lake/{name}") for name in ("text", "rows"))
+    with written.create(overwrite=True) as stream:
+        stream.write(b"four")
+        stream.write(b"teen")
+    with parquet.create(overwrite=True) as stream:
+        pq.write_table(rows, stream)
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    assert (len(written), len(parquet)) == (8, sink.getvalue().size)
+    assert store.requests == ["PUT /lake/text", "PUT /lake/rows"]
+
+
+def test_the_length_of_a_file_that_failed_is_asked_for(store: AnsweringStore, tmp_path: Path) -> None:
+    """What the storage did not take, or somebody else wrote, is as long as the storage says."""
+    store.aws_error("AccessDenied", 403)
+    failed = files_of(store).new_output("s3://lake/text")
+    with pytest.raises(OSError, match="ACCESS_DENIED"), failed.create(overwrite=True) as stream:
+        stream.write(b"four")
+    with pytest.raises(OSError, match="ACCESS_DENIED"):
+        len(failed)
+    (tmp_path / "there").write_bytes(b"three")
+    there = SmallFileIO().new_output(f"file://{tmp_path}/there")
+    assert len(there) == 5
+    with pytest.raises(FileExistsError):
+        there.create()
+
+
+def test_new_metadata_is_not_looked_for(store: AnsweringStore) -> None:
+    """Its name has a UUID that nobody else has: it is put, and that is all."""
+    made = new_table_metadata(Schema(), PartitionSpec(), SortOrder(), "s3://lake/t")
+    for name in (f"00000-{made.table_uuid}", "v1"):
+        with contextlib.suppress(FileExistsError):  # one without is looked for first, as others may have it
+            location = f"s3://lake/t/{name}.metadata.json"
+            ToOutputFile.table_metadata(made, files_of(store).new_output(location))
+    assert [one.split()[0] for one in store.requests] == ["PUT", "HEAD"]
