@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import panel as pn
 
-from tabletopic_kernel.faces.live_dashboard import parts, plots
-from tabletopic_kernel.faces.live_dashboard.parts import Part
+from tabletopic_kernel.faces.live_dashboard import html, plots
+from tabletopic_kernel.faces.live_dashboard.html import Part
 from tabletopic_kernel.faces.live_dashboard.theme import (
     LIGHT,
     Palette,
@@ -57,7 +57,7 @@ def row(view: View, name: str) -> dict[str, Any]:
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
-        "state": parts.word_of(view.standing(name)),
+        "state": html.word_of(view.standing(name)),
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
         "rate": round(progress.rows_per_second) if progress and host else None,
@@ -88,7 +88,7 @@ def summary(view: View) -> str:
     """The topics, their lag and the hosts in a sentence."""
     names = sorted(view.desired_topics or {})
     lags = [view.topic(name).lag_records for name in names]
-    states = Counter(parts.word_of(view.standing(name)) for name in names)
+    states = Counter(html.word_of(view.standing(name)) for name in names)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = words.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
@@ -129,9 +129,9 @@ def opening(view: View) -> str:
     parts_html = ["<h1>Table topics</h1>"]
     if view.desired_topics:
         parts_html.append(f'<p class="muted">{escape(summary(view))}</p>')
-    parts_html += [parts.note(text, "bad") for text in view.troubles.values()]
+    parts_html += [html.note(text, "bad") for text in view.troubles.values()]
     if (first := empty_note(view)) is not None:
-        parts_html.append(parts.note(first, "info"))
+        parts_html.append(html.note(first, "info"))
     return "".join(parts_html)
 
 
@@ -161,7 +161,7 @@ class OverviewPage:
         )
         self._table = TopicTable(
             columns=COLUMNS,
-            marks={parts.word_of(state): parts.mark_of(state) for state in parts.STATES},
+            marks={html.word_of(state): html.mark_of(state) for state in html.STATES},
             address=self._link("TOPIC"),
             stylesheets=[part_css(colours), table_css(colours)],
             sizing_mode="stretch_width",
@@ -201,7 +201,7 @@ class OverviewPage:
         worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
         lag = view.topic(worst).lag_records
         about = f"furthest behind: {worst}, {words.number(lag)} records" if lag else "no topic is behind"
-        self._about_lag.show(parts.heading(_LAG_TITLE, about, self._plot.key))
+        self._about_lag.show(html.heading(_LAG_TITLE, about, self._plot.key))
 
 
 def page(view: View, colours: Palette = LIGHT) -> Any:

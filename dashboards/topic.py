@@ -9,8 +9,8 @@ from typing import Any
 
 import panel as pn
 
-from tabletopic_kernel.faces.live_dashboard import cards, parts
-from tabletopic_kernel.faces.live_dashboard.parts import Part
+from tabletopic_kernel.faces.live_dashboard import cards, html
+from tabletopic_kernel.faces.live_dashboard.html import Part
 from tabletopic_kernel.faces.live_dashboard.plots import Plot, fixed, lines_plot, recent, time_plot
 from tabletopic_kernel.faces.live_dashboard.polls import WINDOWS_MS
 from tabletopic_kernel.faces.live_dashboard.theme import LIGHT, Palette, card_styles
@@ -80,7 +80,7 @@ class TopicPage:
         }
         self._missing = Part(colours)
         key = Part(colours)
-        key.show(parts.key_of(self._schemas.key))
+        key.show(html.key_of(self._schemas.key))
         self._schemas_pane = self._drawing(self._schemas, key.pane)
         text_cards = [
             self._card([part.pane], None if name in _WIDE else _CARD_PX) for name, part in self._texts.items()
@@ -141,7 +141,7 @@ class TopicPage:
         columns = self._columns(view)
         for name, found in columns.items():
             self._plots[name].show(found)
-            self._about[name].show(parts.heading(*_about(name, found)))
+            self._about[name].show(html.heading(*_about(name, found)))
             self._cards[name].visible = self._drawings[name].visible = bool(found["at"])
         progress = view.topic(self.topic).progress
         missing = _NO_COMMIT_NOW if progress and progress.commits else _NO_COMMIT_YET
@@ -191,7 +191,7 @@ class TopicPage:
         now = f"now {words.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
             now += f"; most in partition {worst}: {words.number(lags[worst])}"
-        self._about["lag"].show(parts.heading(_LAG_TITLE, now, self._lag.key))
+        self._about["lag"].show(html.heading(_LAG_TITLE, now, self._lag.key))
 
     def _make_plots(self) -> dict[str, Plot]:
         return {

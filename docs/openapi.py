@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from tabletopic_kernel.faces.jupyter_server.rest import model_of, path_names
 from tabletopic_kernel.faces.operations import OPERATIONS, Operation
-from tabletopic_kernel.faces.operations.answers import Message
 from tabletopic_kernel.faces.operations.operation import Route
+from tabletopic_kernel.faces.operations.rest_bodies import Message
 
 _ABOUT = """\
 The sidebar of JupyterLab uses this interface; other programs may, too. Paths are below the Jupyter \

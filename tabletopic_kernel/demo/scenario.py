@@ -36,7 +36,7 @@ from tabletopic_kernel.demo.script import (
     TOPIC,
     Script,
 )
-from tabletopic_kernel.demo.stage import Interrupted, Monitor, Stage, interruptible
+from tabletopic_kernel.demo.servers import DemoServers, Interrupted, Monitor, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.local.progress import TerminalReport
@@ -53,11 +53,11 @@ def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> i
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)
     try:
-        with interruptible(), Stage(state_dir, keep=keep) as stage:
+        with interruptible(), DemoServers(state_dir, keep=keep) as servers:
             try:
-                outcome = Demo(script, stage, screen).play()
+                outcome = Demo(script, servers, screen).play()
             except Exception:
-                screen.step("✗", f"the demo breaks off; the logs stay in {stage.folder / 'logs'}")
+                screen.step("✗", f"the demo breaks off; the logs stay in {servers.folder / 'logs'}")
                 raise
     except KeyboardInterrupt:
         return _interrupted(screen, signal.SIGINT)
@@ -77,9 +77,9 @@ def _interrupted(screen: Screen, signal_number: int) -> int:
 class Demo:
     """One performance."""
 
-    def __init__(self, script: Script, stage: Stage, screen: Screen) -> None:
+    def __init__(self, script: Script, servers: DemoServers, screen: Screen) -> None:
         self._script = script
-        self._stage = stage
+        self._servers = servers
         self._screen = screen
         self.outcome = Outcome(script.events)
 
@@ -92,17 +92,17 @@ class Demo:
         screen, outcome = self._screen, self.outcome
         screen.title(TITLE.format(events=f"{self._script.events:,}"), INTRODUCTION)
         with self._scene("servers", "1. Servers", SERVERS):
-            self._stage.up(TerminalReport(screen.stream))
-        workbench = Workbench(Settings(state_dir=str(self._stage.folder)))
+            self._servers.up(TerminalReport(screen.stream))
+        workbench = Workbench(Settings(state_dir=str(self._servers.folder)))
         tallies = self._stream(workbench)
         outcome.sent = tallies.events
         with self._scene("proof"):
             self._prove(workbench, tallies)
         with self._scene("stop"):
-            self._stage.close()
-        outcome.peak_memory_bytes = self._stage.tree.peak_bytes
-        outcome.peak_rss_bytes = self._stage.tree.peak_rss_bytes
-        outcome.ended_by_force = self._stage.killed
+            self._servers.close()
+        outcome.peak_memory_bytes = self._servers.tree.peak_bytes
+        outcome.peak_rss_bytes = self._servers.tree.peak_rss_bytes
+        outcome.ended_by_force = self._servers.killed
         self._say_goodbye()
         return outcome
 
@@ -124,7 +124,7 @@ class Demo:
                 tallies = scene.play(workbench.servers, StreamView(self._screen))
             self.outcome.story = scene.story
         # The rest needs no host: let it leave beside the questions.
-        for host in self._stage.hosts:
+        for host in self._servers.hosts:
             host.ask_to_stop()
         self._events = scene.events
         return tallies
@@ -133,10 +133,10 @@ class Demo:
         screen, began = self._screen, time.monotonic()
         if TOPIC in workbench.broker.topics():
             raise UsageError(
-                f"{self._stage.folder} has a topic {TOPIC} already, and the demo counts every record of it: "
-                "choose another --state-dir, or give none"
+                f"{self._servers.folder} has a topic {TOPIC} already, and the demo counts every record "
+                "of it: choose another --state-dir, or give none"
             )
-        host = self._stage.start_host()  # first: it takes a while to start
+        host = self._servers.start_host()  # first: it takes a while to start
         workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
         client = SchemaRegistryClient.new_client(workbench.servers.registry)
         schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
@@ -147,7 +147,7 @@ class Demo:
         desired = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
         table = ".".join(table_identifier(TOPIC, desired.settings))
         screen.step("✓", f"enabled: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
-        scene = StreamScene(self._script, host, self._stage.start_host, monitor)
+        scene = StreamScene(self._script, host, self._servers.start_host, monitor)
         epoch = scene.wait_until_owned()
         screen.step("✓", f"{host} owns the table under epoch {epoch}", time.monotonic() - began)
         return scene
@@ -188,7 +188,7 @@ class Demo:
         screen, outcome = self._screen, self.outcome
         screen.section("Summary")
         screen.show(report.summary(outcome))
-        folder = self._stage.folder
-        if self._stage.keep or not self._stage.temporary:
+        folder = self._servers.folder
+        if self._servers.keep or not self._servers.temporary:
             screen.text(KEPT.format(folder=folder))
-        screen.show(report.next_steps(folder if self._stage.keep or not self._stage.temporary else None))
+        screen.show(report.next_steps(folder if self._servers.keep or not self._servers.temporary else None))

@@ -19,7 +19,7 @@ from tabletopic_kernel.demo.script import (
     TOPIC,
     Script,
 )
-from tabletopic_kernel.demo.stage import Monitor
+from tabletopic_kernel.demo.servers import Monitor
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError

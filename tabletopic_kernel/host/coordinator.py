@@ -20,7 +20,6 @@ import threading
 from collections import deque
 from functools import partial
 
-from tabletopic_kernel.host.listener import CommitRequest, Inbox, PlanRequest, StagedBatches, WorkerListener
 from tabletopic_kernel.host.maintenance.compaction import Compactions, Rewritten
 from tabletopic_kernel.host.maintenance.expiry import Expiries
 from tabletopic_kernel.host.owner import Owner
@@ -29,6 +28,13 @@ from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import source_spec
 from tabletopic_kernel.host.schedule import Schedule
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.worker_listener import (
+    CommitRequest,
+    Inbox,
+    PlanRequest,
+    StagedBatches,
+    WorkerListener,
+)
 from tabletopic_kernel.model.commit_cycle import (
     CLOSED_EVENT,
     Action,

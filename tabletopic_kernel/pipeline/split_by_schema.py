@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.arrays import Positions
-from tabletopic_kernel.formats.glue import split_glue
+from tabletopic_kernel.formats.glue_frames import split_glue
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC

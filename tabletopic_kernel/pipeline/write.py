@@ -29,7 +29,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.pipeline.conform import conform
-from tabletopic_kernel.pipeline.divide import Partition, divided
+from tabletopic_kernel.pipeline.split_by_partition import Partition, divided
 
 
 def epochs_root(metadata: TableMetadata) -> str:

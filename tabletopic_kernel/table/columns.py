@@ -26,7 +26,7 @@ from tabletopic_kernel.table.schemas.fitting import (
 )
 from tabletopic_kernel.table.schemas.lookup import SchemaServices
 from tabletopic_kernel.table.schemas.registered import FittedSchema
-from tabletopic_kernel.table.schemas.writers import newest_key_type
+from tabletopic_kernel.table.schemas.writer_schemas import newest_key_type
 from tabletopic_kernel.table.snapshot import TopicTable
 
 _TRIES = 5  # another writer changed the schema at the same moment

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, mask_property
-from tabletopic_kernel.model.settings.paths import (
+from tabletopic_kernel.model.settings.names import (
     Leaf,
     Misplaced,
     SettingPath,

@@ -44,7 +44,7 @@ from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
 from tabletopic_kernel.table.schemas.lookup import why_foreign
-from tabletopic_kernel.table.schemas.writers import key_subject, key_writer, value_writer, whole_writer
+from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer, value_writer, whole_writer
 
 # Looked at in each partition: behind a delete of Debezium is a record without a value.
 _RECORDS: Final = 3

@@ -34,7 +34,7 @@ from tabletopic_kernel.table.schemas.fitting import (
     writer_columns,
 )
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
-from tabletopic_kernel.table.schemas.writers import (
+from tabletopic_kernel.table.schemas.writer_schemas import (
     UNREGISTERED,
     Candidate,
     candidate_writer,

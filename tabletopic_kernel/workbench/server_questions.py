@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tabletopic_kernel.model.redact import mask_property
-from tabletopic_kernel.model.settings.paths import variable_name
+from tabletopic_kernel.model.settings.names import variable_name
 from tabletopic_kernel.workbench.config import PREFIX
 
 Answers = dict[str, str]

@@ -18,9 +18,9 @@ from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_even
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
+from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, HostReport
-from tabletopic_kernel.model.progress.standing import delay_of
 from tabletopic_kernel.model.settings.sections import DesiredTopic, in_sql, table_identifier, table_name
 
 if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host

@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
     from tabletopic_kernel.query.shared import Answer
     from tabletopic_kernel.table.compaction import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
-    from tabletopic_kernel.table.schemas.writers import Candidate
+    from tabletopic_kernel.table.schemas.writer_schemas import Candidate
     from tabletopic_kernel.table.snapshot import TopicTable
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan
@@ -142,7 +142,7 @@ class Workbench(Clients):
             UsageError: no such topic, a setting that is none, a file that cannot be read.
             RetryableError: broker, registry or catalog do not answer.
         """
-        from tabletopic_kernel.table.schemas.writers import read_candidate  # noqa: PLC0415
+        from tabletopic_kernel.table.schemas.writer_schemas import read_candidate  # noqa: PLC0415
 
         check_table_topic(topic)
         if schema is None and schema_type is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.settings.paths import variable_name
+from tabletopic_kernel.model.settings.names import variable_name
 from tests.athena.athena_server import Athena, answered_by
 from tests.athena.trino import Trino
 from tests.catalogs.lakes import LAKES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench.clients import Away
 from tests.browser.fake_api import FakeApi, other, running

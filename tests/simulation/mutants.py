@@ -22,7 +22,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tabletopic_kernel.clients.catalog.catalog import delete_files, list_files
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
-from tabletopic_kernel.host import listener, owner
+from tabletopic_kernel.host import owner, worker_listener
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
@@ -295,7 +295,7 @@ MUTANTS: dict[str, Patch] = {
     "a gap is not noticed": _put(owner, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
     "a topic made anew is not noticed": _all(
-        _put(start, "check_same_topic", _nothing), _put(listener, "check_same_topic", _nothing)
+        _put(start, "check_same_topic", _nothing), _put(worker_listener, "check_same_topic", _nothing)
     ),
     "letters of a topic that had the name before are taken over": _put(
         DeadLetters, "check_same_topic", _nothing

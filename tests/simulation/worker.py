@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.host.listener import PlanRequest, WorkerListener
+from tabletopic_kernel.host.worker_listener import PlanRequest, WorkerListener
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach

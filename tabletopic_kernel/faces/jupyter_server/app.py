@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.jupyter_server.backend import Backend
 from tabletopic_kernel.faces.jupyter_server.dashboard import DASHBOARD, PATH, Dashboard, DashboardProxy
 from tabletopic_kernel.faces.jupyter_server.rest import BACKEND, ROUTES
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost
-from tabletopic_kernel.faces.jupyter_server.state_folder import Place
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.local import watchers
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.workbench.logs import without_secrets
@@ -71,13 +71,15 @@ class TableTopicApp(ExtensionApp):
         """Make the backend; cheap, nothing is asked or started yet."""
         assert self.serverapp is not None
         base_url = self.serverapp.base_url
-        place = Place(self.settings_file, self.state_dir)
+        in_force = SettingsInForce(self.settings_file, self.state_dir)
         # Kernels inherit them: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
-        os.environ.update({"TABLETOPIC_BASE_URL": base_url, **place.environment()})
-        host = HeadlessHost(place, **_given(command=self.host_command))
-        dashboard = Dashboard(place, url_path_join(base_url, PATH), **_given(command=self.dashboard_command))
+        os.environ.update({"TABLETOPIC_BASE_URL": base_url, **in_force.environment()})
+        host = HeadlessHost(in_force, **_given(command=self.host_command))
+        dashboard = Dashboard(
+            in_force, url_path_join(base_url, PATH), **_given(command=self.dashboard_command)
+        )
         self.backend = Backend(
-            place,
+            in_force,
             host,
             dashboard,
             overview_every_s=self.overview_every_s,
@@ -105,7 +107,7 @@ class TableTopicApp(ExtensionApp):
         """See that the stack ends with this process, also when it is killed, where that is wanted."""
         if self.stop_stack if self.stop_stack is not None else "JUPYTERHUB_API_TOKEN" in os.environ:
             try:
-                watchers.start_keeper(Path(self.backend.place.settings().state_dir))
+                watchers.start_keeper(Path(self.backend.in_force.settings().state_dir))
             except (OSError, SettingsError) as error:
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 
@@ -118,7 +120,7 @@ class TableTopicApp(ExtensionApp):
 
         def start_kernel(*args: Any, **kwargs: Any) -> Any:
             env = kwargs.get("env") or os.environ
-            kwargs["env"] = {**env, **self.backend.place.kernel_environment()}
+            kwargs["env"] = {**env, **self.backend.in_force.kernel_environment()}
             return start(*args, **kwargs)
 
         manager.start_kernel = start_kernel

@@ -18,7 +18,7 @@ from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.faces.jupyter_server.overview import Overview, Row, row_of_desired
 from tabletopic_kernel.faces.jupyter_server.refresher import Refresher
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers
-from tabletopic_kernel.faces.jupyter_server.state_folder import Place
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.faces.operations import Operation
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -44,7 +44,7 @@ class Backend:
     """The workbench of this Jupyter server, with the processes that belong to it.
 
     Args:
-        place: the settings in force.
+        in_force: the settings in force.
         host: the headless host.
         dashboard: the dashboard's process.
         overview_every_s: pause between two looks at all topics, while somebody watches.
@@ -54,7 +54,7 @@ class Backend:
 
     def __init__(
         self,
-        place: Place,
+        in_force: SettingsInForce,
         host: HeadlessHost,
         dashboard: Dashboard,
         *,
@@ -62,12 +62,12 @@ class Backend:
         warm_host: bool = True,
         warm_dashboard: bool = True,
     ) -> None:
-        self.place = place
+        self.in_force = in_force
         self.host = host
         self.dashboard = dashboard
-        self._servers = Servers(place)
-        self._sample = Sample(place)
-        self._overview = Overview(place, self._servers, host, self._sample)
+        self._servers = Servers(in_force)
+        self._sample = Sample(in_force)
+        self._overview = Overview(in_force, self._servers, host, self._sample)
         self._refresher = Refresher(self._look, overview_every_s)
         self._warm_host = warm_host
         self._to_warm = warm_dashboard
@@ -230,7 +230,7 @@ class Backend:
 
     @property
     def _workbench(self) -> Workbench:
-        return self.place.workbench()
+        return self.in_force.workbench()
 
     def _topic(self, topic: str) -> TableTopic:
         return self._workbench.topic(topic)

@@ -26,7 +26,7 @@ from tornado.web import HTTPError, authenticated
 from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
-from tabletopic_kernel.faces.jupyter_server.state_folder import Place
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.model.errors import StackError, TableTopicError
 
@@ -41,7 +41,7 @@ _STOP_LIMIT_S = 5.0
 class Dashboard:
     """The process behind ``prefix``; it starts when somebody wants to see it. ``command`` is what runs it."""
 
-    place: Place
+    in_force: SettingsInForce
     prefix: str
     command: list[str] = field(
         default_factory=lambda: [sys.executable, "-m", "tabletopic_kernel.faces.live_dashboard"]
@@ -72,7 +72,7 @@ class Dashboard:
         self._folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
         path = str(self._folder / "socket")
         words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
-        self.child.start([*self.command, *words], self._log(), self.place.environment())
+        self.child.start([*self.command, *words], self._log(), self.in_force.environment())
         return path
 
     def warm(self) -> None:
@@ -88,7 +88,7 @@ class Dashboard:
 
     def _log(self) -> Path:
         try:
-            return logs_folder(Path(self.place.settings().state_dir)) / "dashboard.out"
+            return logs_folder(Path(self.in_force.settings().state_dir)) / "dashboard.out"
         except TableTopicError:  # wrong settings: the dashboard itself says so
             assert self._folder is not None
             return self._folder / "out"

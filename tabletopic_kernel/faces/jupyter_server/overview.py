@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
-from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place, names_all_servers
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import (
+    NoServersError,
+    SettingsInForce,
+    names_all_servers,
+)
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
@@ -29,7 +33,7 @@ _EMPTY: Row = {"topics": [], "lag_records": 0, "lag_seconds": None}
 class Overview:
     """Puts the overview together; every part may block."""
 
-    place: Place
+    in_force: SettingsInForce
     servers: Servers
     host: HeadlessHost
     sample: Sample
@@ -99,11 +103,11 @@ class Overview:
         if doing.state == "stopping" or (doing.state == "starting" and not is_again):
             return doing.state, f"the local stack is {doing.state}: {doing.detail}", None
         try:
-            self.place.settings()
+            self.in_force.settings()
         except SettingsError as error:
             return "unreachable", f"the settings are wrong: {error}", None
         try:
-            return "ready", "", self.place.workbench()
+            return "ready", "", self.in_force.workbench()
         except NoServersError as error:
             return "none", doing.detail if doing.state == "failed" else str(error), None
         except TableTopicError as error:
@@ -111,7 +115,7 @@ class Overview:
 
     def _own(self) -> bool:
         try:
-            return names_all_servers(self.place.settings())
+            return names_all_servers(self.in_force.settings())
         except SettingsError:
             return True
 

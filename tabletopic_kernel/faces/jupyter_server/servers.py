@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
-from tabletopic_kernel.faces.jupyter_server.state_folder import Place, names_all_servers
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce, names_all_servers
 from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
@@ -41,10 +41,10 @@ class Doing:
 
 
 class Servers:
-    """Starts and stops the local stack of a place. One thing at a time; any thread may ask."""
+    """Starts and stops the local stack of the settings in force. One thing at a time; any thread may ask."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, in_force: SettingsInForce) -> None:
+        self._in_force = in_force
         self._lock = threading.Lock()  # guards _doing
         self._doing = Doing()
 
@@ -63,7 +63,7 @@ class Servers:
             ActionNeededError: the stack is being stopped, or is not wanted.
             SettingsError: the settings are wrong.
         """
-        settings = self._place.settings()
+        settings = self._in_force.settings()
         if names_all_servers(settings):
             raise ActionNeededError(
                 "the settings name broker, registry and catalog, so no local stack is started: "
@@ -86,7 +86,7 @@ class Servers:
         from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
-        settings = self._place.settings()
+        settings = self._in_force.settings()
         if not self._begin("stopping"):
             return
         try:
@@ -145,8 +145,8 @@ def _detail(step: Step) -> str:
 class Sample:
     """Sends click events in a process of its own: making them is work that would hold up the server."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, in_force: SettingsInForce) -> None:
+        self._in_force = in_force
         self._child = Child("the program that sends sample events")
 
     def send(self, topic: str, count: int) -> None:
@@ -156,11 +156,11 @@ class Sample:
             NoServersError: there is no broker.
             ActionNeededError: the last ones are still being sent.
         """
-        state_dir = self._place.workbench().servers.state_dir
+        state_dir = self._in_force.workbench().servers.state_dir
         command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "produce-clickstream"]
         command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
         log = logs_folder(state_dir) / "sample.out"
-        if not self._child.start(command, log, self._place.environment()):
+        if not self._child.start(command, log, self._in_force.environment()):
             raise ActionNeededError("sample events are still being sent: wait a moment")
 
     def state(self) -> dict[str, str]:
@@ -180,7 +180,7 @@ _SERVE = (sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve")
 class HeadlessHost:
     """At most one; ``command`` is what runs it. ``stop_limit_s`` is for the last commits."""
 
-    place: Place
+    in_force: SettingsInForce
     command: list[str] = field(default_factory=lambda: [*_SERVE])
     stop_limit_s: float = 100.0
     child: Child = field(default_factory=lambda: Child("the host"), repr=False)
@@ -198,10 +198,10 @@ class HeadlessHost:
             NoServersError: there is no broker to work with.
             StackError: it cannot be started.
         """
-        state_dir = self.place.workbench().servers.state_dir
+        state_dir = self.in_force.workbench().servers.state_dir
         log = logs_folder(state_dir) / "host-of-jupyter.out"
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid()), "--state-dir", str(state_dir)]
-        if self.child.start(command, log, self.place.environment()):
+        if self.child.start(command, log, self.in_force.environment()):
             self._started_s = time.monotonic()
 
     def start_if_alone(self, ids: list[str] | None = None) -> None:
@@ -212,7 +212,7 @@ class HeadlessHost:
         """
         if self.child.pid is not None:
             return
-        if not self._others(live_hosts(self.place.workbench()) if ids is None else ids):
+        if not self._others(live_hosts(self.in_force.workbench()) if ids is None else ids):
             self.start()
 
     def stop(self) -> None:
@@ -222,7 +222,7 @@ class HeadlessHost:
             ActionNeededError: it is not this server's, so it must be ended where it runs.
         """
         if self.child.pid is None:
-            others = self._others(live_hosts(self.place.workbench()))
+            others = self._others(live_hosts(self.in_force.workbench()))
             if others:
                 raise ActionNeededError(
                     f"this Jupyter server runs no host; end {', '.join(others)} where it was started"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import tzinfo
 
-from tabletopic_kernel.faces.live_dashboard.parts import (
+from tabletopic_kernel.faces.live_dashboard.html import (
     STATES,
     Cell,
     Html,

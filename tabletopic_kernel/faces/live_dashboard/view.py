@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
-from tabletopic_kernel.model.progress.standing import Delay
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 

@@ -15,7 +15,7 @@ import panel as pn
 import param
 from panel.custom import JSComponent
 
-from tabletopic_kernel.faces.live_dashboard.parts import Part
+from tabletopic_kernel.faces.live_dashboard.html import Part
 from tabletopic_kernel.faces.live_dashboard.theme import Palette
 
 Replay = Callable[[str], str]  # topic → what became of its letters; may take minutes

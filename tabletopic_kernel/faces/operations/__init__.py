@@ -3,7 +3,7 @@
 To add one: a method of the workbench, a line in this table, and a label in TypeScript if it gets a button.
 """
 
-from tabletopic_kernel.faces.operations import compact, expire, questions, servers, topics
+from tabletopic_kernel.faces.operations import compact, expire, inspection, servers, topics
 from tabletopic_kernel.faces.operations.operation import Operation
 
 # In the order in which help lists them.
@@ -11,12 +11,12 @@ OPERATIONS: tuple[Operation, ...] = (
     *servers.SERVERS,
     *topics.OPERATIONS,
     servers.SERVE,
-    *questions.OPERATIONS,
+    *inspection.OPERATIONS,
     *topics.REPLAY,
     *compact.OPERATIONS,
     *expire.OPERATIONS,
     servers.DASHBOARD,
-    questions.QUERY,
+    inspection.QUERY,
     *servers.PROGRAMS,
     *servers.OTHERS,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
     JSON,
     REST,
@@ -139,7 +139,7 @@ columns of the table. See docs/maintenance.md.""",
             "post",
             "topics/{topic}/compact",
             202,
-            lambda: answers.RequestId,
+            lambda: rest_bodies.RequestId,
             notes="The topic's host does it; a `Compacted` event with this id reports the outcome.",
         ),
     ),
@@ -149,6 +149,6 @@ columns of the table. See docs/maintenance.md.""",
         lambda workbench, topic, where: workbench.plan_compaction(topic, where),
         (TOPIC, _WHERE),
         to_json=_json,
-        route=Route("post", "topics/{topic}/compact/plan", answer=lambda: answers.CompactionPlanAnswer),
+        route=Route("post", "topics/{topic}/compact/plan", answer=lambda: rest_bodies.CompactionPlanAnswer),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
     JSON,
     REST,
@@ -134,7 +134,7 @@ itself, unless maintenance is off. See docs/maintenance.md.""",
             "post",
             "topics/{topic}/expire",
             202,
-            lambda: answers.RequestId,
+            lambda: rest_bodies.RequestId,
             notes="The topic's host does it; `Expired` events with this id report the outcome, that of the "
             "topic's own table after that of its dead letters, and `OrphansRemoved` last.",
         ),
@@ -145,6 +145,6 @@ itself, unless maintenance is off. See docs/maintenance.md.""",
         lambda workbench, topic, orphans: workbench.plan_expiry(topic, orphans=orphans),
         (TOPIC, _ORPHANS),
         to_json=_json,
-        route=Route("post", "topics/{topic}/expire/plan", answer=lambda: answers.ExpiryPlanAnswer),
+        route=Route("post", "topics/{topic}/expire/plan", answer=lambda: rest_bodies.ExpiryPlanAnswer),
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
     CLI,
     JSON,
@@ -414,7 +414,7 @@ OTHERS = (
         route=Route(
             "get",
             "overview",
-            answer=lambda: answers.Overview,
+            answer=lambda: rest_bodies.Overview,
             notes="Cheap, to be polled: a thread keeps it fresh while somebody asks. Does not count as "
             "activity.",
         ),
@@ -454,7 +454,7 @@ OTHERS = (
         route=Route(
             "post",
             "quickstart",
-            answer=lambda: answers.Quickstart,
+            answer=lambda: rest_bodies.Quickstart,
             notes="Among this server's files; it is written there if it is missing.",
         ),
     ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
     CLI,
     JSON,
@@ -166,7 +166,7 @@ or if the schema does not fit.""",
         route=Route(
             "post",
             "topics/{topic}/plan",
-            answer=lambda: answers.PlanAnswer,
+            answer=lambda: rest_bodies.PlanAnswer,
             notes="Enable would be refused if `refused` contains a reason.",
         ),
     ),
@@ -219,7 +219,7 @@ Settings that are not given come from tabletopic.toml.""",
             "put",
             "topics/{topic}",
             202,
-            lambda: answers.Row,
+            lambda: rest_bodies.Row,
             notes="Everything is checked first, and nothing is left half-made. If no host is live, the "
             "headless host of this server is started. Changes the settings of an enabled topic.",
         ),
@@ -348,7 +348,7 @@ schema_id, reason, message, at.""",
             "post",
             "topics/{topic}/replay",
             202,
-            lambda: answers.ReplayId,
+            lambda: rest_bodies.ReplayId,
             notes="The topic's host does it; a `Replayed` event with this id reports the outcome.",
         ),
     ),
@@ -358,6 +358,6 @@ schema_id, reason, message, at.""",
         lambda workbench, topic, where: workbench.plan_replay(topic, where),
         (TOPIC, _WHERE),
         to_json=_replay_json,
-        route=Route("post", "topics/{topic}/replay/plan", answer=lambda: answers.ReplayPlanAnswer),
+        route=Route("post", "topics/{topic}/replay/plan", answer=lambda: rest_bodies.ReplayPlanAnswer),
     ),
 )

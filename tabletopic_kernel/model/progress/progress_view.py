@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.delay import Delay, delay_of
 from tabletopic_kernel.model.progress.events import ControlEvent, Progress
-from tabletopic_kernel.model.progress.standing import Delay, delay_of
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 

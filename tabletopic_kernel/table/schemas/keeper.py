@@ -52,7 +52,7 @@ from tabletopic_kernel.table.schemas.lookup import (
     look_up,
     why_foreign,
 )
-from tabletopic_kernel.table.schemas.writers import value_writer, whole_writer
+from tabletopic_kernel.table.schemas.writer_schemas import value_writer, whole_writer
 from tabletopic_kernel.table.snapshot import TopicTable
 
 _LOG = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from tabletopic_kernel.table.schemas.lookup import (
     look_up,
     why_foreign,
 )
-from tabletopic_kernel.table.schemas.writers import key_subject, key_writer
+from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner asks the registry for before records need them.

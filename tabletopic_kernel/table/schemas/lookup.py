@@ -24,7 +24,7 @@ from tabletopic_kernel.formats.wire import SchemaKey, age
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.schemas.writers import key_subject
+from tabletopic_kernel.table.schemas.writer_schemas import key_subject
 
 Find = Callable[[SchemaKey], RegisteredSchema]
 Found = RegisteredSchema | UnknownSchemaError

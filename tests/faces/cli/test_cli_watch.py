@@ -12,8 +12,8 @@ import pytest
 
 from tabletopic_kernel.faces.cli.screen import event_text
 from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import EVENT_ADAPTER, Progress, SchemaVersion
-from tabletopic_kernel.model.progress.standing import Delay
 
 CONTRACT = {
     "topic",

@@ -24,7 +24,7 @@ from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.faces.jupyter_server.overview import Overview, row_of, row_of_other
 from tabletopic_kernel.faces.jupyter_server.rest import read_arguments
 from tabletopic_kernel.faces.jupyter_server.servers import Doing, HeadlessHost, Sample, Servers
-from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local import state
@@ -32,8 +32,8 @@ from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
-from tabletopic_kernel.model.progress.standing import Delay
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.faces.jupyter_server.live_server import until
@@ -46,23 +46,23 @@ IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SettingsInForce:
     """A folder without servers."""
     for name in [name for name in os.environ if name.startswith("TABLETOPIC_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    return Place(state_dir=str(tmp_path / "state"))
+    return SettingsInForce(state_dir=str(tmp_path / "state"))
 
 
 # --- the host ---------------------------------------------------------------------------------------------
 
 
 def test_hosts_of_others_are_told_apart(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the pid in their ids: a dead child of ours is not counted as live for as long as the group does."""
     monkeypatch.setattr("socket.gethostname", lambda: "box")
-    host = HeadlessHost(place)
+    host = HeadlessHost(in_force)
     assert host.status([])["state"] == "none"
     assert host.status(["box-1-ab"])["ids"] == ["box-1-ab"]
     host.child.start(IDLE, tmp_path / "out", {})
@@ -141,9 +141,9 @@ def fake_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeStack]]:
         thread.join(240)
 
 
-def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeStack]) -> None:
+def test_the_stack_starts_in_the_background(in_force: SettingsInForce, fake_stack: type[FakeStack]) -> None:
     """Its steps can be seen; a second start is the same one; it is not stopped half-way."""
-    servers, over = Servers(place), threading.Event()
+    servers, over = Servers(in_force), threading.Event()
     servers.start(over.set)
     until(lambda: servers.doing == Doing("starting", "jars: 120 of 270 MB"))
     servers.start(over.set)
@@ -157,22 +157,22 @@ def test_the_stack_starts_in_the_background(place: Place, fake_stack: type[FakeS
 
 
 def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(
-    place: Place, fake_stack: type[FakeStack], monkeypatch: pytest.MonkeyPatch
+    in_force: SettingsInForce, fake_stack: type[FakeStack], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would use the other broker."""
     monkeypatch.setenv("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka.example:9092")
-    servers, over = Servers(place), threading.Event()
+    servers, over = Servers(in_force), threading.Event()
     fake_stack.go.set()
     servers.start(over.set)
     assert over.wait(240)
     assert (fake_stack.done, fake_stack.wanted[-1]) == (["up"], ("registry",))
 
 
-def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) -> None:
+def test_a_stack_that_does_not_start(in_force: SettingsInForce, fake_stack: type[FakeStack]) -> None:
     """The reason stays until the next try."""
     fake_stack.fails = "Port 9092 is not free"
     fake_stack.go.set()
-    servers, over = Servers(place), threading.Event()
+    servers, over = Servers(in_force), threading.Event()
     servers.start(over.set)
     assert over.wait(240)
     assert servers.doing == Doing("failed", "Port 9092 is not free")
@@ -184,12 +184,14 @@ def test_a_stack_that_does_not_start(place: Place, fake_stack: type[FakeStack]) 
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_host_starts_with_the_stack(place: Place, fake_stack: type[FakeStack], wanted: bool) -> None:
+def test_a_host_starts_with_the_stack(
+    in_force: SettingsInForce, fake_stack: type[FakeStack], wanted: bool
+) -> None:
     """As soon as the stack is up, if that is wanted; not with one that did not start."""
     started = threading.Event()
-    host = HeadlessHost(place)
+    host = HeadlessHost(in_force)
     host.start_if_alone = lambda ids=None: started.set()  # type: ignore[method-assign]
-    backend = Backend(place, host, Dashboard(place, "/"), warm_host=wanted)
+    backend = Backend(in_force, host, Dashboard(in_force, "/"), warm_host=wanted)
     fake_stack.fails = "Port 9092 is not free"
     fake_stack.go.set()
     backend.perform(BY_NAME["up"], {})
@@ -203,73 +205,73 @@ def test_a_host_starts_with_the_stack(place: Place, fake_stack: type[FakeStack],
 
 
 @pytest.mark.usefixtures("fake_stack")
-def test_named_servers_want_no_stack(place: Place, tmp_path: Path) -> None:
+def test_named_servers_want_no_stack(in_force: SettingsInForce, tmp_path: Path) -> None:
     """Who named all servers gets no others beside them."""
     (tmp_path / "tabletopic.toml").write_text(
         '[kafka]\n"bootstrap.servers" = "b:1"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
     )
     with pytest.raises(ActionNeededError, match="no local stack is started"):
-        Servers(place).start(lambda: None)
+        Servers(in_force).start(lambda: None)
 
 
-# --- place and overview -----------------------------------------------------------------------------------
+# --- settings and overview ----------------------------------------------------------------------------------
 
 
-def overview(place: Place) -> Overview:
+def overview(in_force: SettingsInForce) -> Overview:
     """With nothing running."""
-    return Overview(place, Servers(place), HeadlessHost(place), Sample(place))
+    return Overview(in_force, Servers(in_force), HeadlessHost(in_force), Sample(in_force))
 
 
-def test_an_empty_folder(place: Place) -> None:
+def test_an_empty_folder(in_force: SettingsInForce) -> None:
     """No servers: the overview says what to do, the workbench refuses."""
-    found = overview(place).look()
+    found = overview(in_force).look()
     assert found["servers"]["state"] == "none"
     assert "start the local stack" in found["servers"]["detail"]
     assert (found["topics"], found["lag_records"], found["lag_seconds"]) == ([], 0, None)
     assert found["host"]["state"] == "none"
     with pytest.raises(NoServersError, match="start the local stack"):
-        place.workbench()
+        in_force.workbench()
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("in_force")
 def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
     """The state folder always, resolved; the settings file where there is one; as they are now."""
-    place = Place()
-    told = place.kernel_environment()
-    assert told == {"TABLETOPIC_STATE_DIR": place.settings().state_dir}
+    in_force = SettingsInForce()
+    told = in_force.kernel_environment()
+    assert told == {"TABLETOPIC_STATE_DIR": in_force.settings().state_dir}
     assert Path(told["TABLETOPIC_STATE_DIR"]).is_absolute()
     (tmp_path / "tabletopic.toml").write_text('state_dir = "elsewhere"\n')
-    assert place.kernel_environment() == {
+    assert in_force.kernel_environment() == {
         "TABLETOPIC_STATE_DIR": str(tmp_path / "elsewhere"),
         "TABLETOPIC_CONFIG": str(tmp_path / "tabletopic.toml"),
     }
     (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
-    assert place.kernel_environment() == place.environment()
+    assert in_force.kernel_environment() == in_force.environment()
 
 
-def test_wrong_settings_are_shown(place: Place, tmp_path: Path) -> None:
+def test_wrong_settings_are_shown(in_force: SettingsInForce, tmp_path: Path) -> None:
     """And the right ones are taken without a restart."""
     (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
-    found = overview(place).look()
+    found = overview(in_force).look()
     assert found["servers"]["state"] == "unreachable"
     assert "state_dirr" in found["servers"]["detail"]
     (tmp_path / "tabletopic.toml").unlink()
-    assert overview(place).look()["servers"]["state"] == "none"
+    assert overview(in_force).look()["servers"]["state"] == "none"
 
 
 @pytest.mark.usefixtures("fake_stack")
-def test_a_stack_that_starts_is_shown(place: Place) -> None:
+def test_a_stack_that_starts_is_shown(in_force: SettingsInForce) -> None:
     """With its step."""
-    shown = overview(place)
+    shown = overview(in_force)
     shown.servers.start(lambda: None)
     told = until(lambda: (found := shown.look()["servers"])["detail"].endswith("MB") and found)
     assert told["state"] == "starting"
     assert told["detail"] == "the local stack is starting: jars: 120 of 270 MB"
 
 
-def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) -> None:
+def test_a_stack_that_stops_is_shown(in_force: SettingsInForce, fake_stack: type[FakeStack]) -> None:
     """As such, and not as one that is not there; the host ends first."""
-    shown, hosts_gone = overview(place), threading.Event()
+    shown, hosts_gone = overview(in_force), threading.Event()
     thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(240),))
     thread.start()
     told = until(lambda: (found := shown.look()["servers"])["state"] == "stopping" and found)
@@ -285,7 +287,7 @@ def test_a_stack_that_stops_is_shown(place: Place, fake_stack: type[FakeStack]) 
 
 @pytest.mark.parametrize(("name", "shown"), [("registry", "ready"), ("kafka", "unreachable")])
 def test_a_server_that_ended_takes_no_topic_away(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: str
+    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: str
 ) -> None:
     """Topics stay, also while it starts again; what has ended is named. Without a broker none is asked."""
     monkeypatch.setattr(overview_module, "rows", lambda _: [row_of_other("clicks", 1)])
@@ -295,8 +297,8 @@ def test_a_server_that_ended_takes_no_topic_away(
         "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
         "registry": ServerRecord({"http": 3}, myself, True),
     }
-    looking = overview(place)
-    folder = Path(place.settings().state_dir)
+    looking = overview(in_force)
+    folder = Path(in_force.settings().state_dir)
     folder.mkdir(parents=True)
     state.save(folder, here)
     before = looking.look()
@@ -324,14 +326,14 @@ def test_a_server_that_ended_takes_no_topic_away(
 
 
 def test_a_host_that_was_just_started_is_waited_for(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That nobody runs a topic yet is no trouble then, and one later."""
     alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
     monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
     monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
-    monkeypatch.setattr(Place, "workbench", lambda _: Workbench(NAMED))
-    shown = overview(place)
+    monkeypatch.setattr(SettingsInForce, "workbench", lambda _: Workbench(NAMED))
+    shown = overview(in_force)
     shown.host.command = IDLE
     assert shown.look()["topics"][0]["state"] == NO_HOST
     shown.host.child.start(IDLE, tmp_path / "out", {})
@@ -343,15 +345,15 @@ def test_a_host_that_was_just_started_is_waited_for(
     shown.host.child.stop(5)
 
 
-def test_hosts_and_rows_agree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_and_rows_agree(in_force: SettingsInForce, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that lives and has said nothing since the broker is back: no row says that there is none."""
     alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
     live: list[str] = ["box-1-ab"]
     monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
     monkeypatch.setattr(overview_module, "live_hosts", lambda _: live)
-    shown = overview(place)
+    shown = overview(in_force)
     myself = ProcessId(os.getpid(), psutil.Process().create_time())
-    folder = Path(place.settings().state_dir)
+    folder = Path(in_force.settings().state_dir)
     folder.mkdir(parents=True)
     here = {
         "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
@@ -373,28 +375,28 @@ def test_a_topic_that_is_late_says_why() -> None:
     assert row_of_other("views", 1)["delay"] is None
 
 
-def test_one_workbench_until_the_settings_change(place: Place, tmp_path: Path) -> None:
+def test_one_workbench_until_the_settings_change(in_force: SettingsInForce, tmp_path: Path) -> None:
     """The same object for all; another when the file names another broker."""
     file = tmp_path / "tabletopic.toml"
     servers = (
         '[kafka]\n"bootstrap.servers" = "{}"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
     )
     file.write_text(servers.format("127.0.0.1:1"))
-    first = place.workbench()
-    assert place.workbench() is first
+    first = in_force.workbench()
+    assert in_force.workbench() is first
     file.write_text(servers.format("127.0.0.1:2"))
-    assert place.workbench().servers.kafka["bootstrap.servers"] == "127.0.0.1:2"
+    assert in_force.workbench().servers.kafka["bootstrap.servers"] == "127.0.0.1:2"
 
 
 def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By variables with absolute paths."""
     monkeypatch.chdir(tmp_path)
-    given = Place("my.toml", "here").environment()
+    given = SettingsInForce("my.toml", "here").environment()
     assert given == {
         "TABLETOPIC_CONFIG": str(tmp_path / "my.toml"),
         "TABLETOPIC_STATE_DIR": str(tmp_path / "here"),
     }
-    assert Place().environment() == {}
+    assert SettingsInForce().environment() == {}
 
 
 # --- requests ---------------------------------------------------------------------------------------------

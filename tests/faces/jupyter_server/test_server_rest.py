@@ -21,7 +21,7 @@ import pytest
 from docs.openapi import openapi
 from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
 from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
-from tabletopic_kernel.faces.jupyter_server.state_folder import NoServersError, Place
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
 from tabletopic_kernel.workbench import status as status_module
@@ -58,7 +58,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
     """What the server's workbench is for this test: one topic is on and a host is live."""
     fake = FakeWorkbench(on={"clicks": DesiredTopic(topic="clicks")}, live=["elsewhere-1-ab"])
-    monkeypatch.setattr(Place, "workbench", lambda _: fake)
+    monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
     monkeypatch.setattr(
         status_module, "statuses", lambda _b, desired_topics, _c: [status(t) for t in desired_topics]
     )
@@ -374,7 +374,7 @@ def test_the_quickstart_is_put_in_place(live: LiveServer) -> None:
 
 def test_kernels_find_what_the_sidebar_shows(live: LiveServer) -> None:
     """The server's options reach the kernels that it starts, by their environment."""
-    assert os.environ["TABLETOPIC_STATE_DIR"] == live.backend.place.state_dir
+    assert os.environ["TABLETOPIC_STATE_DIR"] == live.backend.in_force.state_dir
     assert os.environ["TABLETOPIC_BASE_URL"] == BASE_URL
 
 
@@ -393,7 +393,7 @@ def test_the_host_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.Monke
     forget_afterwards(monkeypatch)
     fake = FakeWorkbench()
     fake.servers = type(fake.servers)(fake.servers.kafka, {}, {}, tmp_path)
-    monkeypatch.setattr(Place, "workbench", lambda _: fake)
+    monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
     with LiveServer(tmp_path, state_dir=str(tmp_path / "state"), host_command=_IDLE) as server:
         assert server.api("POST", "host").status == 202
         pid = server.backend.host.child.pid

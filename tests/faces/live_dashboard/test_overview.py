@@ -13,8 +13,8 @@ from tabletopic_kernel.faces.live_dashboard.theme import DARK
 from tabletopic_kernel.faces.live_dashboard.view import View
 from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable, cells_that_changed
 from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import Record
-from tabletopic_kernel.model.progress.standing import Delay
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tests.faces.live_dashboard.conftest import NOW, progress, told
 

@@ -21,7 +21,7 @@ from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
-from tabletopic_kernel.model.progress.standing import Delay
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.query.shared import Answer

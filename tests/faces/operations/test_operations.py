@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.cli.commands import topics as terminal
 from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
 from tabletopic_kernel.faces.notebook.arguments import make_parser, parse_word
 from tabletopic_kernel.faces.notebook.topic_magic import TopicMagics
-from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation, answers
+from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation, rest_bodies
 from tabletopic_kernel.faces.operations.operation import CLI, MAGIC, REST, Faces
 from tabletopic_kernel.faces.render.topics import status_facts
 from tabletopic_kernel.workbench.hosts import HostStatus
@@ -138,12 +138,12 @@ def test_a_topic_has_the_same_fields_in_every_face(render: Callable[[TopicStatus
     assert "behind" in late
     assert "it reads" in late
     assert set(one.to_json()) == {*shown, "delay", "delay_reason"}
-    assert set(answers.Topic.model_fields) - {"run", "settings"} <= set(one.to_json())
+    assert set(rest_bodies.Topic.model_fields) - {"run", "settings"} <= set(one.to_json())
 
 
 def test_a_host_has_the_same_fields_in_every_face() -> None:
     """REST's type is the record that the command line prints, and a notebook shows each field."""
-    assert set(answers.Host.model_fields) == {field.name for field in dataclasses.fields(HostStatus)}
+    assert set(rest_bodies.Host.model_fields) == {field.name for field in dataclasses.fields(HostStatus)}
     render = BY_NAME["hosts"].render
     assert render is not None
     known = HostStatus("vm-1-ab", ["clicks", "orders"], 1_700_000_000_000, "1.2.3", 3 * 2**30)

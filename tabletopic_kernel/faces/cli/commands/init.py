@@ -117,7 +117,7 @@ def _confirm(text: str, *, default: bool) -> bool:
 
 
 def _show_next(call: Call, sections: dict[str, Answers], *, secrets_too: bool) -> None:
-    from tabletopic_kernel.model.settings.paths import variable_name
+    from tabletopic_kernel.model.settings.names import variable_name
     from tabletopic_kernel.workbench.config import PREFIX
     from tabletopic_kernel.workbench.server_questions import secrets_of
 

@@ -1,4 +1,4 @@
-"""Where each setting stands: paths, environment names, nearest names.
+"""Names of settings: the path of each, its environment variable, and the nearest to a misspelt one.
 
 A path is a tuple from the section down: ``("kafka", "bootstrap.servers")``,
 ``("topics", "web.clicks", "start")``. All of it is derived from the models in ``sections.py``.

@@ -1,5 +1,5 @@
-"""What the demo runs on: a folder, servers, hosts, and a look at what the host does; all ended with the
-stage.
+"""What the demo runs on: a folder, its servers and hosts, all ended together; and a look at what the host
+does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
-class Stage:
+class DemoServers:
     """A state folder with everything that runs in it, from ``with`` to ``close`` or the end of the block.
 
     Raises UsageError for a folder whose servers run already: they are not the demo's to stop.
@@ -79,7 +79,7 @@ class Stage:
         self._started: tuple[str, ...] = ()
         self._closed = False
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> DemoServers:
         self.tree.start()
         return self
 

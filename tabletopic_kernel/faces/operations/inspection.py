@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.faces.operations import answers
+from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
     ANY_TOPIC,
     CLI,
@@ -142,7 +142,7 @@ delay and delay_reason explain why.""",
         route=Route(
             "get",
             "topics/{topic}",
-            answer=lambda: answers.Topic,
+            answer=lambda: rest_bodies.Topic,
             notes="The keys of `status TOPIC --json` on the command line, and `run` and `settings`.",
         ),
     ),
@@ -161,7 +161,7 @@ Memory is that of the host's process with its children: Spark's JVM and the
 Python workers. What a host of an older version does not report is unknown.""",
         example="tabletopic hosts",
         magic="%topic hosts",
-        route=Route("get", "hosts", answer=lambda: list[answers.Host], key="hosts"),
+        route=Route("get", "hosts", answer=lambda: list[rest_bodies.Host], key="hosts"),
     ),
     Operation(
         "wait",
@@ -250,7 +250,7 @@ with the reason.""",
         panel=PANEL,
         example="tabletopic schema clicks --diff 1 2",
         magic="%topic schema",
-        route=Route("get", "topics/{topic}/schema", answer=lambda: answers.Schema, checks_topic=True),
+        route=Route("get", "topics/{topic}/schema", answer=lambda: rest_bodies.Schema, checks_topic=True),
     ),
     Operation(
         "history",
@@ -291,7 +291,7 @@ Reads metadata and manifests, no data files. Many small files and deleted
 rows make queries slow; old snapshots keep files that nobody reads.""",
         example="tabletopic health clicks",
         magic="%topic health",
-        route=Route("get", "topics/{topic}/health", answer=lambda: answers.Health, checks_topic=True),
+        route=Route("get", "topics/{topic}/health", answer=lambda: rest_bodies.Health, checks_topic=True),
     ),
     Operation(
         "logs",

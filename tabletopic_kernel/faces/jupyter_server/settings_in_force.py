@@ -21,7 +21,7 @@ class NoServersError(RetryableError):
 
 
 @dataclass
-class Place:
+class SettingsInForce:
     """The settings of this Jupyter server; they are read anew each time, as people edit them meanwhile.
 
     ``settings_file`` and ``state_dir`` are empty where the usual rules hold: the nearest ``tabletopic.toml``

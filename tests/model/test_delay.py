@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.progress.standing import AT_WORK, Delay, delay_of
+from tabletopic_kernel.model.progress.delay import AT_WORK, Delay, delay_of
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from tabletopic_kernel.faces.live_dashboard.view import UNKNOWN
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
-from tabletopic_kernel.model.progress.standing import Delay
 
 # Mark and meaning of each state; the text says it too, colours only help.
 STATES: Mapping[str, tuple[str, str]] = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.model.settings.paths import (
+from tabletopic_kernel.model.settings.names import (
     Leaf,
     Value,
     dotted,
