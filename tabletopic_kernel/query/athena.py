@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import AthenaSettings
-from tabletopic_kernel.query.shared import Answer, TableRead, respelled
+from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.query.parameters import respelled
 from tabletopic_kernel.query.sql import with_catalogs
 
 _NOT_OF_ATHENA = (

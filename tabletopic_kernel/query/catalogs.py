@@ -1,8 +1,9 @@
-"""The catalogs that a query may name: which of them a name in SQL means, and the table there."""
+"""The catalogs that a query may name: which of them a name in SQL means, the table there, or which is meant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from pyiceberg.catalog import Catalog
@@ -120,3 +121,26 @@ def _same_but_for_case(catalog: Catalog, identifier: Name) -> Name | None:
 
 def _lower(name: list[str] | Name) -> Name:
     return tuple(part.lower() for part in name)
+
+
+def no_such_table(name: str, known: Iterable[str]) -> str:
+    """The message about a table that is not there, with the names that may be meant.
+
+    >>> no_such_table("clikcs", ["default.clicks", "web.orders"])
+    'there is no table clikcs; did you mean default.clicks?'
+    """
+    known = sorted(known)
+    by_short: dict[str, list[str]] = {}
+    for full in known:
+        by_short.setdefault(full.rpartition(".")[2].lower(), []).append(full)
+        by_short.setdefault(full.lower(), []).append(full)
+    close = difflib.get_close_matches(name.lower(), by_short, n=3) or difflib.get_close_matches(
+        name.rpartition(".")[2].lower(), by_short, n=3
+    )
+    meant = list(dict.fromkeys(full for match in close for full in by_short[match]))[:3]
+    if meant:
+        return f"there is no table {name}; did you mean {' or '.join(meant)}?"
+    if known:
+        names = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+        return f"there is no table {name}; there are: {names}"
+    return f"there is no table {name}; the catalog has no tables yet"

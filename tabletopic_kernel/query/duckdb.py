@@ -20,7 +20,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.query.catalogs import Catalogs
+from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.query.as_of import AsOf, snapshot_at
+from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
     connect,
     give_secret,
@@ -28,7 +30,6 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
-from tabletopic_kernel.query.shared import Answer, AsOf, TableRead, no_such_table, snapshot_at
 from tabletopic_kernel.query.sql import (
     MOST_PARTS,
     Name,

@@ -17,7 +17,7 @@ import duckdb
 
 from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
-from tabletopic_kernel.query.shared import result_of
+from tabletopic_kernel.query.answer import result_of
 
 T = TypeVar("T")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others

@@ -14,7 +14,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.query.shared import Answer, TableRead, respelled, result_of
+from tabletopic_kernel.query.answer import Answer, TableRead, result_of
+from tabletopic_kernel.query.parameters import respelled
 
 T = TypeVar("T")
 _MESSAGE_LINES = 12

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.query.shared import respelled
+from tabletopic_kernel.query.parameters import respelled
 
 Name = tuple[str, ...]
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
         OrphansRemoved,
         Replayed,
     )
-    from tabletopic_kernel.query.shared import Answer
+    from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.compaction import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
     from tabletopic_kernel.table.schemas.writer_schemas import Candidate

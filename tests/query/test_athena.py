@@ -10,9 +10,9 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.model.settings.sections import AthenaSettings
+from tabletopic_kernel.query.answer import TableRead
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.query.shared import TableRead
 
 GLUE = {"name": "lake", "type": "glue", "glue.region": "eu-central-1"}
 READ = (TableRead("default.clicks", 42, 1_700_000_000_000),)

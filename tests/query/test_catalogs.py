@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
 from tabletopic_kernel.query.athena import AthenaLake
+from tabletopic_kernel.query.catalogs import no_such_table
 from tabletopic_kernel.query.duckdb import DuckLake, _check_apart
 from tabletopic_kernel.query.sql import with_catalogs
 
@@ -169,3 +170,12 @@ def test_buckets_of_one_name_in_two_stores() -> None:
         _check_apart([ours, fine])
     with pytest.raises(UsageError, match=r"a\.b and prod\.a\.b lie in buckets of one name \(lake\)"):
         _check_apart([ours, view("prod.a.b", "s3a://lake/x/y", "")])
+
+
+def test_messages_about_missing_tables() -> None:
+    """The nearest names come first; without near ones all are listed, up to ten."""
+    assert no_such_table("a", []) == "there is no table a; the catalog has no tables yet"
+    assert no_such_table("web.clicks", ["default.clicks"]).endswith("did you mean default.clicks?")
+    many = no_such_table("zzz", [f"default.t{number}" for number in range(20)])
+    assert many.endswith(", …")
+    assert many.count("default.") == 10

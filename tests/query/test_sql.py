@@ -5,7 +5,6 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tabletopic_kernel.query.shared import no_such_table
 from tabletopic_kernel.query.sql import quote, quote_default, tables_in, wants_table_list
 
 
@@ -91,12 +90,3 @@ def test_show_tables_is_recognised() -> None:
         False,
         False,
     ]
-
-
-def test_messages_about_missing_tables() -> None:
-    """The nearest names come first; without near ones all are listed, up to ten."""
-    assert no_such_table("a", []) == "there is no table a; the catalog has no tables yet"
-    assert no_such_table("web.clicks", ["default.clicks"]).endswith("did you mean default.clicks?")
-    many = no_such_table("zzz", [f"default.t{number}" for number in range(20)])
-    assert many.endswith(", …")
-    assert many.count("default.") == 10

@@ -29,7 +29,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, U
 from tabletopic_kernel.model.redact import redact
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.query.shared import Answer
+    from tabletopic_kernel.query.answer import Answer
 
 
 P = ParamSpec("P")

@@ -102,7 +102,7 @@ class LakeMagics(Magics, Configurable):
 
 
 def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    from tabletopic_kernel.query.shared import bound  # noqa: PLC0415 - query loads Arrow
+    from tabletopic_kernel.query.parameters import bound  # noqa: PLC0415 - query loads Arrow
 
     return bound(sql, variables) or None
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.faces.render import values
-from tabletopic_kernel.query.shared import Answer
+from tabletopic_kernel.query.answer import Answer
 
 
 def test_rows_are_a_table_and_freshness_is_beside_it(

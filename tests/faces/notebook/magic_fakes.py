@@ -11,7 +11,7 @@ import pyarrow as pa
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
-from tabletopic_kernel.query.shared import Answer, TableRead
+from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers, Workbench

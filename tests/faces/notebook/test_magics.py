@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Un
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import DesiredTopic
-from tabletopic_kernel.query.shared import Answer
+from tabletopic_kernel.query.answer import Answer
 from tests.faces.notebook.magic_fakes import FakeWorkbench, status
 
 

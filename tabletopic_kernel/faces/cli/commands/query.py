@@ -16,7 +16,7 @@ from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.query.shared import Answer
+    from tabletopic_kernel.query.answer import Answer
 
 _SHOWN_ROWS = 50
 _FOLDABLE_COLUMNS = 3  # so few are readable too where their text breaks

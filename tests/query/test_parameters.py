@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.query.shared import bound, names_in, respelled
+from tabletopic_kernel.query.parameters import bound, names_in, respelled
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""Time travel: from a snapshot id or a time to the snapshot to read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from tabletopic_kernel.model.errors import UsageError
+
+AsOf = int | str | datetime
+
+
+def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
+    """The snapshot to read; None for a table that never had one.
+
+    Raises:
+        UsageError: no such snapshot, or none that old.
+    """
+    if at is None:
+        return table.current_snapshot()
+    as_of = _parsed(at)
+    if isinstance(as_of, int):
+        found = table.snapshot_by_id(as_of)
+        if found is None:
+            known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
+            raise UsageError(f"{_dotted(table)} has no snapshot {as_of}; its newest: {known}")
+        return found
+    found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
+    if found is None:
+        first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
+        oldest = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
+        raise UsageError(
+            f"{_dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {oldest}"
+        )
+    return found
+
+
+def _parsed(at: AsOf) -> int | datetime:
+    if isinstance(at, str):
+        if at.strip().isdecimal():
+            return int(at)
+        try:
+            at = datetime.fromisoformat(at.strip())
+        except ValueError:
+            raise UsageError(
+                f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
+            ) from None
+    if isinstance(at, datetime) and at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    return at
+
+
+def _dotted(table: Table) -> str:
+    return ".".join(table.name())
