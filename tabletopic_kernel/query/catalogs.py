@@ -1,4 +1,4 @@
-"""The catalogs that a query may name: which of them a name in SQL means, the table there, or which is meant."""
+"""The catalogs that a query may name: which one a name in SQL means, and the table there or the nearest."""
 
 from __future__ import annotations
 

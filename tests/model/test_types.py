@@ -10,11 +10,11 @@ from confluent_kafka.schema_registry.confluent import meta_pb2
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.avro.schema import AvroSchemaError, parse
+from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.json.schema import parse_json_schema
 from tabletopic_kernel.formats.protobuf.schema import tree
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.types import iceberg_schema_of as protobuf_columns
-from tabletopic_kernel.formats.types import iceberg_schema_of
 from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.columns.types import avro_meaning, json_meaning, meaning_in
 

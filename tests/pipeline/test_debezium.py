@@ -12,9 +12,9 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.json.decoder import payloads
-from tabletopic_kernel.formats.types import iceberg_schema_of
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform.columns import NotAnEnvelopeError, value_columns

@@ -14,8 +14,8 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
 from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.decoder import make_decoder
-from tabletopic_kernel.formats.types import iceberg_schema_of
 from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.table_columns import table_schema

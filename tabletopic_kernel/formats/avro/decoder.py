@@ -12,10 +12,11 @@ from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro.exact import ExactEngine
 from tabletopic_kernel.formats.avro.fast import FastEngine
 from tabletopic_kernel.formats.avro.schema import Primitive, parse
+from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.decoder import WholeValueDecoder, WrittenBytesDecoder
 from tabletopic_kernel.formats.driver import Decoded, decode
 from tabletopic_kernel.formats.rejection import UnsupportedError
-from tabletopic_kernel.formats.types import arrow_schema_of, iceberg_schema_of
+from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, WriterSchema
 
 

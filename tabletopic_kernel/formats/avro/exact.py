@@ -33,6 +33,7 @@ from tabletopic_kernel.formats.avro.schema import (
     Union,
     takes_bytes,
 )
+from tabletopic_kernel.formats.avro.types import branch_fields, columns_of, is_json, is_null, only_branch
 from tabletopic_kernel.formats.avro.values import (
     LOGICAL_CONVERSIONS,
     PRIMITIVE_READERS,
@@ -50,7 +51,6 @@ from tabletopic_kernel.formats.avro.values import (
     read_string,
 )
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import branch_fields, columns_of, is_json, is_null, only_branch
 
 # Levels of a record inside itself. Each costs up to a few Python frames per type on the way round.
 MAX_RECURSION: Final = 100

@@ -37,9 +37,9 @@ from tabletopic_kernel.formats.avro.fast_schema import (
 )
 from tabletopic_kernel.formats.avro.prefilter import Prefilter
 from tabletopic_kernel.formats.avro.schema import AvroSchema
+from tabletopic_kernel.formats.avro.types import columns_of
 from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
-from tabletopic_kernel.formats.types import columns_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 
 # Arrow's 32-bit offsets of strings and lists must hold the sum over a group. Larger groups are halved.

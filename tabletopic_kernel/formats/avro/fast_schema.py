@@ -48,8 +48,8 @@ from tabletopic_kernel.formats.avro.schema import (
     Union,
     takes_bytes,
 )
+from tabletopic_kernel.formats.avro.types import is_null, is_text_decimal, only_branch
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
-from tabletopic_kernel.formats.types import is_null, is_text_decimal, only_branch
 
 # Arrow's union type codes are signed bytes; one is for the branch that must not occur.
 MAX_BRANCHES: Final = 126

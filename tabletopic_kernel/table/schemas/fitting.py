@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, fields, replace
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.avro.types import aliases_of
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.rejection import is_trouble, last_line
-from tabletopic_kernel.formats.types import aliases_of
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.evolution import (
     HEADER,

@@ -1,4 +1,4 @@
-"""Iceberg and Arrow types of Avro schemas."""
+"""Iceberg types of Avro schemas, and those as Arrow has them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.formats.avro.schema import MAX_DEPTH, AvroSchemaError, parse
-from tabletopic_kernel.formats.types import arrow_schema_of, iceberg_schema_of
+from tabletopic_kernel.formats.avro.types import iceberg_schema_of
+from tabletopic_kernel.formats.types import arrow_schema_of
 from tests.formats.avro_cases import row_schema, rows
 
 

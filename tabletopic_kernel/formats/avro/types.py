@@ -1,0 +1,251 @@
+"""Iceberg types of an Avro schema.
+
+| Avro | Iceberg |
+|---|---|
+| boolean, int, long, float, double, bytes, string | boolean, int, long, float, double, binary, string |
+| enum, uuid (string or fixed(16)), fixed(n), date | string, uuid, fixed(n), date |
+| decimal (bytes or fixed), up to 38 digits; more | decimal(p, s); string (its exact digits) |
+| time-millis, time-micros | time |
+| timestamp-millis, -micros; local-timestamp-millis, -micros | timestamptz; timestamp |
+| timestamp-nanos, local-timestamp-nanos | long (format v2 has no nanoseconds, and nothing is rounded) |
+| duration | struct<months long, days long, millis long> (Avro's are unsigned 32 bit) |
+| array, map, record | list, map<string, …>, struct |
+| [null, T] | optional T |
+| other unions | struct with one optional field per branch, named by its type; null for null |
+| null | string, always null |
+| a record that contains itself, or without fields; a union without branches | string: JSON |
+
+JSON text is the plain value: no names of union branches, bytes and fixed in base64, decimals as text with
+all their digits, NaN and infinities as the words "NaN", "Infinity" and "-Infinity", dates and times as the
+numbers that Avro has for them. A recursive or empty record is JSON wherever it stands; the schema's own
+top-level record keeps its columns, and only what points back to it is JSON. A top level that is no record
+(or an empty one) is one column ``_kafka_value``. Whatever is not an optional or a union with null is
+required.
+
+Dates and timestamps hold the years 0001 to 9999, times the 24 hours of a day; a value beyond is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from tabletopic_kernel.formats.avro.schema import (
+    Array,
+    AvroSchema,
+    AvroSchemaError,
+    AvroType,
+    Decimal,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Recursion,
+    Union,
+    branch_key,
+)
+from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.columns.names import step
+from tabletopic_kernel.model.columns.types import needs_meaning, without_meaning
+
+# Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
+MAX_DECIMAL_DIGITS: Final = 38
+DURATION_FIELDS: Final = ("months", "days", "millis")
+
+_PRIMITIVES: Final[dict[str, IcebergType]] = {
+    "null": StringType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "bytes": BinaryType(),
+    "string": StringType(),
+    "date": DateType(),
+    "time-millis": TimeType(),
+    "time-micros": TimeType(),
+    "timestamp-millis": TimestamptzType(),
+    "timestamp-micros": TimestamptzType(),
+    "local-timestamp-millis": TimestampType(),
+    "local-timestamp-micros": TimestampType(),
+    "uuid": UUIDType(),
+}
+
+
+def iceberg_schema_of(schema: AvroSchema) -> Schema:
+    """The Iceberg schema of an Avro schema; field ids 1…n, depth first, parents before children.
+
+    Raises:
+        AvroSchemaError: names that Iceberg cannot tell apart.
+    """
+    ids = itertools.count(1)
+    fields = [_field(name, node, doc, ids) for name, node, doc in columns_of(schema)]
+    try:
+        return Schema(*fields)
+    except ValueError as error:  # a field "a.b" beside the field b of a: Iceberg takes them for one
+        raise AvroSchemaError(f"{error}: a name has a dot in it. Register names without dots.") from error
+
+
+def aliases_of(schema: AvroSchema) -> dict[str, tuple[str, ...]]:
+    """The aliases of fields that are columns, or within columns, by dotted path."""
+    root = schema.root
+    return dict(_aliases("", root)) if isinstance(root, Record) and root.fields else {}
+
+
+def _aliases(path: str, node: AvroType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if is_json(node):
+        return
+    match node:
+        case Record(_, fields):
+            for field in fields:
+                here = path + step(field.name)
+                if field.aliases:
+                    yield here, field.aliases
+                yield from _aliases(f"{here}.", field.type)
+        case Array(items):
+            yield from _aliases(f"{path}element.", items)
+        case Map(values):
+            yield from _aliases(f"{path}value.", values)
+        case Union(branches):
+            only = only_branch(node)
+            if only is not None:
+                yield from _aliases(path, only)
+                return
+            for index, name in branch_fields(node).items():
+                yield from _aliases(f"{path}{step(name)}.", branches[index])
+
+
+def columns_of(schema: AvroSchema) -> list[tuple[str, AvroType, str | None]]:
+    """Name, type and doc of each column; the names are the fields', see ``model/columns/names.py``."""
+    root = schema.root
+    if isinstance(root, Record) and root.fields:
+        return [(field.name, field.type, field.doc) for field in root.fields]
+    return [(VALUE, root, None)]
+
+
+def is_null(node: AvroType) -> bool:
+    """Whether every value is null: Avro null, and a union of null alone."""
+    return node == Primitive("null") or (isinstance(node, Union) and node.branches == (Primitive("null"),))
+
+
+def is_json(node: AvroType) -> bool:
+    """Whether the column holds JSON text."""
+    match node:
+        case Recursion():
+            return True
+        case Record():
+            return not node.fields
+        case Union():
+            return not node.branches
+    return False
+
+
+def is_nullable(node: AvroType) -> bool:
+    """Whether a value may be null."""
+    if isinstance(node, Union):
+        return any(is_nullable(branch) for branch in node.branches)
+    return is_null(node)
+
+
+def only_branch(node: Union) -> AvroType | None:
+    """The branch of a union that is one type, with or without null; None where there are several."""
+    present = [branch for branch in node.branches if not is_null(branch)]
+    return present[0] if len(present) == 1 else None
+
+
+def branch_fields(node: Union) -> dict[int, str]:
+    """Branch index → field name in the struct that stands for a union.
+
+    A named type has its own name without namespace where that is unique in the union, else the full
+    name with ``_`` for dots.
+    """
+    keys = {i: branch_key(b) for i, b in enumerate(node.branches) if not is_null(b)}
+    short = [key.rpartition(".")[2] for key in keys.values()]
+    names: dict[int, str] = {}
+    for (i, key), own in zip(keys.items(), short, strict=True):
+        name = own if short.count(own) == 1 else key.replace(".", "_")
+        while name in names.values():  # a.b_c and a_b.c, in different namespaces
+            name += "_"
+        names[i] = name
+    return names
+
+
+def is_text_decimal(decimal: Decimal) -> bool:
+    """Whether a decimal has more digits than Iceberg's, and is kept as text."""
+    return decimal.precision > MAX_DECIMAL_DIGITS
+
+
+def _field(name: str, node: AvroType, doc: str | None, ids: Iterator[int]) -> NestedField:
+    field_id, kind = next(ids), _type(node, ids)
+    kept_doc = doc if needs_meaning(kind) else without_meaning(doc)
+    return NestedField(field_id, name, kind, required=not is_nullable(node), doc=kept_doc)
+
+
+def _type(node: AvroType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 - a return per Avro type
+    if is_json(node) or is_null(node):
+        return StringType()
+    match node:
+        case Fixed(logical="duration"):
+            return StructType(
+                *(NestedField(next(ids), n, LongType(), required=True) for n in DURATION_FIELDS)
+            )
+        case Primitive() | Fixed() | Enum():
+            return _scalar(node)
+        case Array(items):
+            element_id = next(ids)
+            return ListType(element_id, _type(items, ids), element_required=not is_nullable(items))
+        case Map(values):
+            key_id, value_id = next(ids), next(ids)
+            value_type = _type(values, ids)
+            return MapType(key_id, StringType(), value_id, value_type, value_required=not is_nullable(values))
+        case Record(_, fields):
+            return StructType(*(_field(f.name, f.type, f.doc, ids) for f in fields))
+        case Union(branches):
+            only = only_branch(node)
+            if only is not None:
+                return _type(only, ids)
+            named = branch_fields(node).items()
+            return StructType(
+                *(NestedField(next(ids), name, _type(branches[i], ids), required=False) for i, name in named)
+            )
+        case Recursion():
+            return StringType()
+
+
+def _scalar(node: Primitive | Fixed | Enum) -> IcebergType:
+    if isinstance(node, Enum):
+        return StringType()
+    if isinstance(node.logical, Decimal):
+        if is_text_decimal(node.logical):
+            return StringType()
+        return DecimalType(node.logical.precision, node.logical.scale)
+    if isinstance(node, Primitive):
+        return _PRIMITIVES[node.logical or node.kind]
+    if node.logical == "uuid":
+        return UUIDType()
+    return FixedType(node.size) if node.size else BinaryType()
