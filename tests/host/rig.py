@@ -98,10 +98,11 @@ class Rig:
         return Coordinator(TOPIC, made, services.of(made.catalog))
 
     def running(self, **settings: Any) -> Coordinator:
-        """A coordinator that has taken its topic."""
+        """A coordinator that has taken its topic, and has no first batch that would be committed at once."""
         coordinator = self.make(**settings)
         coordinator.order(Event.START)
         drain(coordinator)
+        coordinator._schedule._is_first = False
         assert coordinator.state is State.RUNNING, coordinator.progress().error
         return coordinator
 
