@@ -572,13 +572,14 @@ class Workbench(Clients):
         from tabletopic_kernel.clients.catalog.catalog import in_section, reachable  # noqa: PLC0415
         from tabletopic_kernel.host.metrics.watch import HostWatch  # noqa: PLC0415
 
-        def ask_catalogs() -> None:
-            # Of a namespace that the host works in: it may have no right to list the others.
-            for catalog, namespace in (host.namespaces() or {None: TopicSettings().namespace}).items():
-                with in_section(catalog), reachable("the catalog"):
-                    self.catalog_of(catalog).namespace_exists(namespace)
+        def ask_catalog(catalog: str | None, namespace: str) -> None:
+            with in_section(catalog), reachable("the catalog"):
+                self.catalog_of(catalog).namespace_exists(namespace)
 
-        return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalogs, address)
+        names: dict[str | None, str] = {None: self.servers.catalog["name"]}
+        names |= {name: name for name in self.servers.catalogs}
+        registry = self.patient_registry.check
+        return HostWatch(host, self.patient_broker, registry, ask_catalog, names, address)
 
     def _desired_of(self, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
         if topic in desired_topics:

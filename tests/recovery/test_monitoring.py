@@ -19,6 +19,7 @@ from tests.recovery.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 BEGIN = "metrics at "
+SERVERS = (("", "broker"), ("", "registry"), ("lake", "catalog"))
 
 
 def logged(host: HostProcess) -> list[dict[str, str]]:
@@ -81,7 +82,7 @@ def test_a_host_that_is_watched(
     assert before["tabletopic_commit_duration_seconds_count",] >= 2
     assert before["tabletopic_batch_duration_seconds_count",] >= 2
     assert {before["tabletopic_partition_lag_seconds", str(p), stream.topic] < 60 for p in range(3)} == {True}
-    assert [before["tabletopic_server_up", name] for name in ("broker", "registry", "catalog")] == [1, 1, 1]
+    assert [before["tabletopic_server_up", *name] for name in SERVERS] == [1, 1, 1]
 
     local = LocalStack(stack.state_dir)
     assert set(local.down(["kafka", "registry"])) == {"kafka", "registry"}
@@ -94,7 +95,7 @@ def test_a_host_that_is_watched(
     assert get(f"{url}/readyz")[0] == 503
     assert get(f"{url}/healthz") == (200, "ok\n")
     during = scrape(url)
-    assert [during["tabletopic_server_up", name] for name in ("broker", "registry", "catalog")] == [0, 0, 1]
+    assert [during["tabletopic_server_up", *name] for name in SERVERS] == [0, 0, 1]
     assert during["tabletopic_end_offsets_age_seconds",] > 3
 
     local.up(die_with_parent=True)
@@ -104,7 +105,7 @@ def test_a_host_that_is_watched(
     wait_until_lag_is_0(bench, stream.topic)
     wait_until("no lag", lambda: scrape(url)["tabletopic_commit_lag_records", stream.topic] == 0)
     after = scrape(url)
-    assert after["tabletopic_server_up", "broker"] == 1
+    assert after["tabletopic_server_up", "", "broker"] == 1
     rows = "tabletopic_committed_rows_total", stream.topic
     assert after[rows] > before[rows]
 

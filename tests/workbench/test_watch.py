@@ -63,7 +63,7 @@ def watch(asked: AskedCatalog, tmp_path: Path) -> Iterator[HostWatch]:
 
 def test_the_catalog_is_asked_for_what_the_host_may_see(watch: HostWatch, asked: AskedCatalog) -> None:
     """The namespace of one of its topics, or that of the settings; no answer is trouble, with a reason."""
-    question = watch._questions["catalog"]
+    question = watch._servers()["catalog", "lake"]
     question.once()
     watch._host.works_in.clear()  # type: ignore[attr-defined]
     question.once()
@@ -83,14 +83,16 @@ def test_a_registry_that_is_away(watch: HostWatch) -> None:
 
 def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCatalog) -> None:
     """One that the settings lack, or that does not answer, is named by its section."""
-    question, works_in = watch._questions["catalog"], watch._host.works_in  # type: ignore[attr-defined]
+    works_in = watch._host.works_in  # type: ignore[attr-defined]
     works_in["prod"] = "sales"
-    question.once()
+    for question in watch._catalogs.current().values():
+        question.once()
     assert asked.asked == ["shop.web", "sales"]
     asked.error = RetryableError("the catalog is down; is [catalog] right?")
-    works_in.pop(None)
+    question = watch._servers()["catalog", "prod"]
     question.once()
     assert question.trouble == "the catalog is down; is [catalogs.prod] right?"
     asked.error, works_in["lab"] = None, "x"
+    question = watch._servers()["catalog", "lab"]
     question.once()
     assert "[catalogs.lab] is not in the settings here; there are: prod" in (question.trouble or "")

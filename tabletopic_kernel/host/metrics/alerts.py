@@ -61,7 +61,7 @@ ALERTS: Final = (
         "tabletopic_server_up == 0",
         "2m",
         "critical",
-        "Broker, registry or catalog do not answer this host: topics wait, and nothing is lost",
+        "Broker, registry or a catalog do not answer this host: topics wait, and nothing is lost",
         "`/readyz` has the server's answer, `tabletopic doctor` what to do",
     ),
     Alert(

@@ -96,7 +96,7 @@ class HostMetrics:
         self,
         host: WatchedHost,
         lags: Lags,
-        servers: Mapping[str, Question],
+        servers: Callable[[], Mapping[tuple[str, str], Question]],
         now_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -204,9 +204,10 @@ class HostMetrics:
         samples.add("tabletopic_poll_age_seconds", host.silence_s)
         samples.add("tabletopic_topics", topics)
         samples.add("tabletopic_dropped_events", host.dropped_events)
-        for server, question in self._servers.items():
-            samples.add("tabletopic_server_up", question.trouble is None, server)
-        if (age_s := self._servers["broker"].age_s) is not None:
+        servers = self._servers()
+        for labels, question in servers.items():
+            samples.add("tabletopic_server_up", question.trouble is None, *labels)
+        if (age_s := servers["broker", ""].age_s) is not None:
             samples.add("tabletopic_end_offsets_age_seconds", age_s)
 
 

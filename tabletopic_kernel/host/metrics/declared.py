@@ -1,7 +1,8 @@
 """Every metric of a host, declared once: the collector, docs, dashboard and alert rules follow from it.
 
 Names follow Prometheus: a base unit at the end, and counters get ``_total`` behind it. No label holds a text
-that a server wrote: labels are names of topics, numbers of partitions, and words of fixed lists.
+that a server wrote: labels are names of topics and catalogs, numbers of partitions, and
+words of fixed lists.
 """
 
 from __future__ import annotations
@@ -149,7 +150,8 @@ METRICS: Final = (
     _D("tabletopic_memory_bytes", "gauge", Group.HOST,
        "Resident memory of the host and of all processes below it, Spark among them", (), "bytes"),
     _D("tabletopic_server_up", "gauge", Group.HOST,
-       f"1 if the server answered when it was last asked: {', '.join(SERVERS)}", ("server",)),
+       f"1 if the server answered when it was last asked: {', '.join(SERVERS)}; "
+       "one for each catalog that topics of the host have, by its name in SQL", ("server", "catalog")),
     _D("tabletopic_end_offsets_age_seconds", "gauge", Group.HOST,
        "Time since the broker last told the end offsets that the lag is counted from", (), "seconds"),
     _D("tabletopic_hidden_partitions", "gauge", Group.HOST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.redact import redact
@@ -84,3 +84,58 @@ class Question:
         while not self._stop.is_set():
             self.once()
             self._stop.wait(self._every_s)
+
+
+class CatalogQuestions:
+    """A question to each catalog that table topics of a host have, so that one that hangs delays no other.
+
+    Args:
+        in_use: a namespace that topics work in, by catalog as their settings name it; None: the default one.
+        ask: asks a catalog for a namespace of its own, raises what is wrong.
+        names: what the catalogs of the settings are called in SQL.
+        every_s: seconds between two answers of one.
+    """
+
+    def __init__(
+        self,
+        in_use: Callable[[], Mapping[str | None, str]],
+        ask: Callable[[str | None, str], object],
+        names: Mapping[str | None, str],
+        every_s: float,
+    ) -> None:
+        self._in_use, self._ask, self._names, self._every_s = in_use, ask, names, every_s
+        self._lock = threading.Lock()  # guards the two below
+        self._started = False
+        self._questions = {catalog: self._made(catalog) for catalog in names}
+
+    def start(self) -> None:
+        """Ask from now on."""
+        with self._lock:
+            self._started = True
+            for question in self._questions.values():
+                question.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        with self._lock:
+            self._started = False
+            questions = list(self._questions.values())
+        for question in questions:
+            question.stop()
+
+    def current(self) -> dict[str, Question]:
+        """The questions to catalogs that are in use, by name in SQL."""
+        with self._lock:
+            for catalog in (in_use := self._in_use()):
+                if catalog not in self._questions:  # the settings lack it, which its topics are told as well
+                    self._questions[catalog] = self._made(catalog)
+                    if self._started:
+                        self._questions[catalog].start()
+            return {self._names.get(one) or str(one): self._questions[one] for one in in_use}
+
+    def _made(self, catalog: str | None) -> Question:
+        def ask() -> None:
+            if (namespace := self._in_use().get(catalog)) is not None:
+                self._ask(catalog, namespace)
+
+        return Question("catalog" if catalog is None else f"catalog {catalog}", ask, self._every_s)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
 from tabletopic_kernel.host.metrics.collector import HostMetrics, WatchedHost
 from tabletopic_kernel.host.metrics.lags import Lags
-from tabletopic_kernel.host.metrics.questions import Question
+from tabletopic_kernel.host.metrics.questions import CatalogQuestions, Question
 from tabletopic_kernel.host.metrics.server import Address, MetricsServer, Pages
 from tabletopic_kernel.host.metrics.text import exposition
 from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 _LAG_EVERY_S = 3.0
 _SERVERS_EVERY_S = 20.0
@@ -34,6 +35,7 @@ class _Host(WatchedHost, Protocol):
     @property
     def is_leaving(self) -> bool: ...
     def coordinators(self) -> Iterable[str]: ...
+    def namespaces(self) -> Mapping[str | None, str]: ...
     def listen(self, hear: Callable[[ControlEvent], None]) -> None: ...
 
 
@@ -43,7 +45,9 @@ class HostWatch:
     Args:
         host: which.
         broker: whose end offsets the lag is counted from, all topics in one question.
-        registry, catalog: questions that raise what is wrong.
+        registry: a question that raises what is wrong.
+        catalog: the same, of a namespace in the catalog that topics' settings name; None: the default one.
+        catalogs: names in SQL of the settings' catalogs, the default one among them.
         address: where to listen.
     """
 
@@ -52,7 +56,8 @@ class HostWatch:
         host: _Host,
         broker: _Broker,
         registry: Callable[[], object],
-        catalog: Callable[[], object],
+        catalog: Callable[[str | None, str], object],
+        catalogs: Mapping[str | None, str],
         address: Address,
     ) -> None:
         self._host, self._broker = host, broker
@@ -60,9 +65,9 @@ class HostWatch:
         self._questions = {
             "broker": Question("broker", self._ask_ends, _LAG_EVERY_S),
             "registry": Question("registry", registry, _SERVERS_EVERY_S),
-            "catalog": Question("catalog", catalog, _SERVERS_EVERY_S),
         }
-        self.metrics = HostMetrics(host, self._lags, self._questions, now_ms)
+        self._catalogs = CatalogQuestions(self._in_use, catalog, catalogs, _SERVERS_EVERY_S)
+        self.metrics = HostMetrics(host, self._lags, self._servers, now_ms)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self.metrics)
         self._server = MetricsServer(address, Pages(self._text, self.health, self.readiness))
@@ -77,6 +82,7 @@ class HostWatch:
         self._host.listen(self.metrics.hear)
         for question in self._questions.values():
             question.start()
+        self._catalogs.start()
         self._server.start()
 
     def stop(self) -> None:
@@ -84,6 +90,7 @@ class HostWatch:
         self._server.stop()
         for question in self._questions.values():
             question.stop()
+        self._catalogs.stop()
 
     def health(self) -> str | None:
         """Why the process should be started again; None: it lives."""
@@ -100,11 +107,20 @@ class HostWatch:
             reasons.append("the host commits what is staged and leaves")
         elif not host.is_in_group:
             reasons.append(host.waits_for or "the host has not joined the group of hosts yet")
-        reasons += [question.trouble for question in self._questions.values()]
+        reasons += [question.trouble for question in self._servers().values()]
         return "\n".join(reason for reason in reasons if reason) or None
 
     def _text(self) -> bytes:
         return exposition(self._registry.collect())
+
+    def _in_use(self) -> Mapping[str | None, str]:
+        # A namespace that the host works in: it may have no right to list the others.
+        return self._host.namespaces() or {None: TopicSettings().namespace}
+
+    def _servers(self) -> dict[tuple[str, str], Question]:
+        """Questions by the labels of their server: which, and the name of a catalog."""
+        catalogs = {("catalog", name): one for name, one in self._catalogs.current().items()}
+        return {(server, ""): one for server, one in self._questions.items()} | catalogs
 
     def _ask_ends(self) -> None:
         topics = set(self._host.coordinators())

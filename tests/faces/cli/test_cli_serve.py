@@ -94,7 +94,7 @@ class Bench:
     def watch(self, host: Any, address: Address) -> HostWatch:
         """With servers that all answer."""
         broker = SimpleNamespace(end_offsets=lambda topics: {one: {0: 1} for one in topics})
-        return HostWatch(host, cast(Any, broker), lambda: None, lambda: None, address)
+        return HostWatch(host, cast(Any, broker), lambda: None, lambda *_: None, {None: "lake"}, address)
 
 
 def test_metrics_while_the_host_runs(capsys: pytest.CaptureFixture[str]) -> None:

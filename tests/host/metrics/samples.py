@@ -77,7 +77,10 @@ class Rig:
             name: Question(name, lambda name=name: self._answer(name), 3, self.clock)
             for name in ("broker", "registry", "catalog")
         }
-        self.metrics = HostMetrics(self.host, self.lags, self.servers, lambda: NOW_MS, self.clock)
+        self.metrics = HostMetrics(self.host, self.lags, self._servers, lambda: NOW_MS, self.clock)
+
+    def _servers(self) -> dict[tuple[str, str], Question]:
+        return {(name, "lake" if name == "catalog" else ""): one for name, one in self.servers.items()}
 
     def _answer(self, name: str) -> None:
         if name in self.troubles:

@@ -181,16 +181,16 @@ def test_a_topic_that_left_is_forgotten() -> None:
 def test_servers_that_do_not_answer() -> None:
     """Each has its own sample, which moves back once it answers."""
     rig = Rig()
-    assert rig.value('tabletopic_server_up{server="broker"}') == 0  # nobody has asked yet
+    assert rig.value('tabletopic_server_up{catalog="",server="broker"}') == 0  # nobody has asked yet
     rig.troubles["registry"] = RetryableError("away")
     rig.ask()
-    assert rig.value('tabletopic_server_up{server="broker"}') == 1
-    assert rig.value('tabletopic_server_up{server="registry"}') == 0
+    assert rig.value('tabletopic_server_up{catalog="",server="broker"}') == 1
+    assert rig.value('tabletopic_server_up{catalog="",server="registry"}') == 0
     rig.troubles.clear()
     rig.clock.now_s = 5
     rig.ask()
     rig.clock.now_s = 7
-    assert rig.value('tabletopic_server_up{server="registry"}') == 1
+    assert rig.value('tabletopic_server_up{catalog="",server="registry"}') == 1
     assert rig.value("tabletopic_end_offsets_age_seconds") == 2
 
 

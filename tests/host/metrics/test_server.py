@@ -42,14 +42,21 @@ class Watched:
     def __init__(self) -> None:
         self.host = FakeHost([record(next_offsets={0: 2})])
         self.broker = Broker()
+        self.away: set[str | None] = set()  # catalogs
         self.watch = HostWatch(
-            self.host, self.broker, lambda: None, lambda: None, Address("127.0.0.1", 0)  # type: ignore[arg-type]
+            self.host, self.broker, lambda: None, self._ask_catalog,  # type: ignore[arg-type]
+            {None: "lake", "prod": "prod"}, Address("127.0.0.1", 0),
         )  # fmt: skip
 
     def ask(self) -> None:
         """Ask every server once, in this thread."""
-        for question in self.watch._questions.values():
+        for question in self.watch._servers().values():
             question.once()
+
+    def _ask_catalog(self, catalog: str | None, namespace: str) -> None:
+        assert namespace
+        if catalog in self.away:
+            raise RetryableError(f"{catalog} is away")
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
         """Status, type and text of an answer."""
@@ -122,12 +129,37 @@ def test_readiness(watched: Watched) -> None:
     assert watched.get("/readyz")[2] == "the host commits what is staged and leaves\n"
 
 
+def test_each_catalog_has_a_value_of_its_own(watched: Watched) -> None:
+    """Those that topics of the host have: one that is away lowers no other's, one without topics has none."""
+
+    def ups() -> dict[str, float]:
+        lines = watched.get("/metrics")[2].splitlines()
+        found = [one for one in lines if one.startswith('tabletopic_server_up{catalog="')]
+        return {one.split('"')[1]: float(one.split()[-1]) for one in found if 'server="catalog"' in one}
+
+    watched.ask()
+    assert ups() == {"lake": 1}  # without topics
+    watched.host.works_in = {"prod": "sales", None: "default"}
+    watched.away = {"prod"}
+    watched.ask()
+    assert ups() == {"lake": 1, "prod": 0}
+    assert watched.get("/readyz")[2] == "prod is away\n"
+    watched.host.works_in, watched.away = {"prod": "sales"}, {None}
+    watched.ask()
+    assert ups() == {"prod": 1}
+    watched.host.works_in = {"gone": "sales"}  # the settings do not have it
+    assert ups() == {"gone": 0}
+    assert watched.get("/readyz")[2] == "the catalog gone has not answered yet\n"
+
+
 def test_it_asks_by_itself_and_ends() -> None:
     """From start to stop, without a thread left."""
     made = Watched()
     made.watch.start()
     assert made.broker.answered.wait(10)
     assert made.host.hear is not None
+    made.host.works_in = {"gone": "sales"}
+    made.watch.readiness()
     made.watch.stop()
 
 
@@ -136,7 +168,7 @@ def test_a_port_that_is_taken(watched: Watched) -> None:
     port = urlparse(watched.watch.url).port
     assert port
     with pytest.raises(UsageError, match=rf"no metrics at 127.0.0.1:{port}: .*--metrics-port"):
-        HostWatch(FakeHost(), Broker(), str, str, Address("127.0.0.1", port))  # type: ignore[arg-type]
+        HostWatch(FakeHost(), Broker(), str, lambda *_: None, {}, Address("127.0.0.1", port))  # type: ignore[arg-type]
 
 
 def test_a_question_that_hangs() -> None:
