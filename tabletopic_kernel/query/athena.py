@@ -20,7 +20,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, SettingsError, Tab
 from tabletopic_kernel.model.settings.sections import AthenaSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.parameters import respelled
-from tabletopic_kernel.query.sql import with_catalogs
+from tabletopic_kernel.query.sql import names_without_catalog, with_catalogs
 
 _NOT_OF_ATHENA = (
     "Athena reads tables of Glue and of S3 Tables, and [catalog] is neither; use the engine duckdb or "
@@ -170,9 +170,22 @@ class AthenaLake:
                     f"{named[0]} and {name} have other regions or keys, and a query by Athena has one of "
                     "each; use the engine duckdb or spark"
                 )
-        if not named and self._data_catalog is None:
-            raise SettingsError(_NOT_OF_ATHENA)
-        return text, self._others[named[0]] if named else self._catalog
+        if not named:
+            if self._data_catalog is None:
+                raise SettingsError(_NOT_OF_ATHENA)
+            return text, self._catalog
+        keys = self._others[named[0]]
+        # Else Athena looks for the default catalog's tables beside those, and may find some of that name.
+        if (self._data_catalog is None or _session(keys) != _session(self._catalog)) and (
+            own := names_without_catalog(sql)
+        ):
+            if self._data_catalog is None:
+                raise SettingsError(_NOT_OF_ATHENA)
+            raise UsageError(
+                f"{'.'.join(own[0])} is a table of [catalog], which has another region or other keys than "
+                f"{named[0]}, and a query by Athena has one of each; use the engine duckdb or spark"
+            )
+        return text, keys
 
     def _read(self, text: str) -> tuple[TableRead, ...]:
         """The tables that a text names; none where the catalog does not tell: the rows are there."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise, takewhile
 from typing import Any
 
 import duckdb
@@ -82,6 +82,34 @@ def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
             return _names_in_text(sql)
         found.update(dict.fromkeys(names))
     return list(found)
+
+
+def names_without_catalog(sql: str) -> list[Name]:
+    """Tables of one or two parts that a text of any engine names, CTEs left out where DuckDB can read it.
+
+    >>> names_without_catalog("WITH a AS (SELECT 1) SELECT * FROM a, b, prod.c.d")
+    [('b',)]
+    >>> names_without_catalog("SELECT * FROM prod.c.d JOIN default.e FOR VERSION AS OF 7 USING (id)")
+    [('default', 'e')]
+    """
+    with duckdb.connect() as parser:
+        try:
+            names = tables_in(parser, quote_default(sql))
+        except duckdb.Error:  # time travel, for example
+            names = _names_after(sql, ("from", "join"))
+    return [name for name in names if len(name) < MOST_PARTS]
+
+
+def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
+    """The dotted names that follow one of these words."""
+    tokens = [word for _, word in _tokens(sql)]
+    found = []
+    for at, word in enumerate(tokens):
+        if word.lower() in keywords:
+            parts = list(takewhile(lambda part: part != "", tokens[at + 1 :]))
+            dotted = 1 + 2 * sum(1 for _ in takewhile(lambda dot: dot == ".", parts[1::2]))
+            found.append(tuple(map(_bare, parts[:dotted:2])))
+    return [name for name in found if name]
 
 
 def _names_in_tree(connection: duckdb.DuckDBPyConnection, query: str) -> list[Name] | None:

@@ -150,8 +150,30 @@ def test_athena_is_given_its_own_names() -> None:
         lake.query("SELECT n FROM prod.a.b, far.a.b")
     only_other = AthenaLake({"type": "sql"}, lambda _: (), cursor=lambda: cursor, others=others)
     assert only_other.query("SELECT n FROM prod.a.b").rows.num_rows == 1
-    with pytest.raises(SettingsError, match=r"\[catalog\] is neither"):
-        only_other.query("SELECT n FROM clicks")
+    for sql in ("SELECT n FROM clicks", "SELECT n FROM prod.a.b JOIN clicks USING (n)"):
+        with pytest.raises(SettingsError, match=r"\[catalog\] is neither"):
+            only_other.query(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n FROM far.a.b JOIN clicks USING (n)",
+        "WITH far_ones AS (SELECT * FROM far.a.b) SELECT n FROM far_ones JOIN default.clicks USING (n)",
+        "SELECT n FROM far.a.b FOR VERSION AS OF 7 JOIN clicks FOR VERSION AS OF 8 USING (n)",
+    ],
+)
+def test_athena_joins_no_regions(sql: str) -> None:
+    """Nor one region with the default catalog's: there it might find another table of that name."""
+    cursor = Cursor()
+    far = {**S3_TABLES, "client.region": "us-east-1"}
+    lake = AthenaLake(GLUE, lambda _: (), cursor=lambda: cursor, others={"far": far, "prod": S3_TABLES})
+    with pytest.raises(UsageError, match=r"clicks is a table of \[catalog\], which has another region .*far"):
+        lake.query(sql)
+    assert cursor.asked == ""
+    lake.query(sql.replace("far.", "prod."))
+    lake.query("WITH a AS (SELECT n FROM far.a.b) SELECT n FROM a")
+    assert cursor.asked
 
 
 def test_buckets_of_one_name_in_two_stores() -> None:
