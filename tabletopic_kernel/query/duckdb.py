@@ -6,7 +6,6 @@ nothing is downloaded.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
     connect,
+    folders_of,
     give_secret,
     interruptible,
     position,
@@ -41,7 +41,6 @@ from tabletopic_kernel.query.sql import (
 )
 
 _BATCH_ROWS = 10_000
-_BUCKET = re.compile(r"s3[an]?://([^/]+)")
 _MISSING_TABLE = ("Catalog Error: Table with name", "Catalog Error: Schema", 'Binder Error: Catalog "')
 
 
@@ -60,6 +59,10 @@ class _View:
     @property
     def place(self) -> str:
         return _dotted_place(self.database, self.schema, self.name)
+
+    @property
+    def folders(self) -> list[str]:
+        return folders_of(self.table.location(), self.table.properties)
 
 
 class DuckLake:
@@ -200,7 +203,7 @@ class DuckLake:
                 self._made.discard(place)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
-        give_secret(connection, view.table.location(), view.table.io.properties)
+        give_secret(connection, view.folders, view.table.io.properties)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""
@@ -243,17 +246,15 @@ def _check_apart(views: Sequence[_View]) -> None:
     """See that no two tables lie at one address of two stores: DuckDB goes to one of them for both."""
     found: dict[tuple[str, str], _View] = {}
     for view in views:
-        bucket = _BUCKET.match(view.table.location())
-        if bucket is None:
-            continue
         endpoint = view.table.io.properties.get("s3.endpoint", "")
-        for (other_bucket, other_endpoint), other in found.items():
-            if other_bucket == bucket[1] and other_endpoint != endpoint:
-                raise UsageError(
-                    f"{other.spelled} and {view.spelled} lie in buckets of one name ({bucket[1]}) in two "
-                    "stores, which DuckDB cannot tell apart: use the engine spark"
-                )
-        found[bucket[1], endpoint] = view
+        for bucket in {folder.split("/")[2] for folder in view.folders}:
+            for (other_bucket, other_endpoint), other in found.items():
+                if other_bucket == bucket and other_endpoint != endpoint:
+                    raise UsageError(
+                        f"{other.spelled} and {view.spelled} lie in buckets of one name ({bucket}) in two "
+                        "stores, which DuckDB cannot tell apart: use the engine spark"
+                    )
+            found[bucket, endpoint] = view
 
 
 def _dotted_place(*parts: str) -> str:

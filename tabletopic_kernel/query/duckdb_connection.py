@@ -7,13 +7,14 @@ import os
 import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+from pyiceberg.table import TableProperties
 
 from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
@@ -22,6 +23,7 @@ from tabletopic_kernel.query.answer import result_of
 T = TypeVar("T")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
 _SECRET = "tabletopic_storage"
+_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -58,17 +60,31 @@ def _extension(name: str) -> str:
     return str(found[0]).replace("'", "''")
 
 
-def give_secret(connection: duckdb.DuckDBPyConnection, location: str, io: Mapping[str, str]) -> None:
+def folders_of(location: str, properties: Mapping[str, str]) -> list[str]:
+    """Where on S3 a table's files lie, by its location and its properties; each ends with a slash.
+
+    >>> folders_of("s3://lake/t", {"write.data.path": "s3://files/t/"})
+    ['s3://lake/t/', 's3://files/t/']
+    """
+    named = (location, *filter(None, map(properties.get, _PATHS)))
+    return [f"{one.rstrip('/')}/" for one in named if one.startswith(("s3://", "s3a://", "s3n://"))]
+
+
+def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], io: Mapping[str, str]) -> None:
     """Let DuckDB read a table on S3 where PyIceberg may; ``io`` has the properties of the table's storage.
 
-    A secret for the table's folder, as catalogs lend keys for one table, and one for what lies elsewhere.
+    A secret for each of the table's folders, as catalogs lend keys for one table; one for each bucket and one
+    for what lies elsewhere, as a table may have files that were written anywhere.
     """
-    if not location.startswith(("s3://", "s3a://", "s3n://")):
+    scopes = [*folders]
+    if not scopes:
         return
     options = {"PROVIDER": "config", **duckdb_secret(io)}
-    folder = f"{location.rstrip('/')}/"
-    for name, more in ((_SECRET, {}), (f"{_SECRET}_{zlib.crc32(folder.encode()):08x}", {"SCOPE": folder})):
-        options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in (options | more).items() if value)
+    buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in scopes)
+    for scope in dict.fromkeys(("", *buckets, *scopes)):
+        name = f"{_SECRET}_{zlib.crc32(scope.encode()):08x}" if scope else _SECRET
+        every = options | ({"SCOPE": scope} if scope else {})
+        options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in every.items() if value)
         connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE s3, {options_sql})")
 
 

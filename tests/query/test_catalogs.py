@@ -16,6 +16,7 @@ from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageE
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.catalogs import no_such_table
 from tabletopic_kernel.query.duckdb import DuckLake, _check_apart
+from tabletopic_kernel.query.duckdb_connection import folders_of
 from tabletopic_kernel.query.sql import with_catalogs
 
 GLUE = {"name": "lake", "type": "glue", "glue.region": "eu-central-1"}
@@ -181,7 +182,9 @@ def test_buckets_of_one_name_in_two_stores() -> None:
 
     def view(spelled: str, location: str, endpoint: str) -> Any:
         io = SimpleNamespace(properties={"s3.endpoint": endpoint} if endpoint else {})
-        return SimpleNamespace(spelled=spelled, table=SimpleNamespace(location=lambda: location, io=io))
+        return SimpleNamespace(
+            spelled=spelled, folders=folders_of(location, {}), table=SimpleNamespace(io=io)
+        )
 
     ours = view("a.b", "s3://lake/a.db/b", "http://minio:9000")
     for fine in (

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.query.duckdb_connection import connect, give_secret
+from tabletopic_kernel.query.duckdb_connection import connect, folders_of, give_secret
 
 
 def one(lake: DuckLake, sql: str, **more: object) -> object:
@@ -378,7 +378,7 @@ def test_s3_properties_become_a_secret() -> None:
     connection = connect()
     give_secret(
         connection,
-        "s3://lake/t",
+        folders_of("s3://lake/t", {"write.data.path": "s3a://files/t", "write.metadata.path": ""}),
         {
             "s3.endpoint": "http://127.0.0.1:7070",
             "s3.access-key-id": "ad'min",
@@ -387,7 +387,9 @@ def test_s3_properties_become_a_secret() -> None:
         },
     )
     secrets = connection.execute("SELECT secret_string, scope FROM duckdb_secrets()").fetchall()
-    assert ["s3://lake/t/"] in [scope for _, scope in secrets]
+    scopes = [scope for _, scope in secrets]
+    for folder in ("s3://lake/t/", "s3://lake/", "s3a://files/t/", "s3a://files/"):
+        assert [folder] in scopes
     told = secrets[0][0]
     for part in (
         "endpoint=127.0.0.1:7070",
