@@ -21,6 +21,7 @@ from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.integration.rows import ANY_TIME, NANOSECONDS
 from tests.servers.certificates import Authority
 from tests.servers.secured_kafka import PASSWORD, PLAIN_USER, SecuredKafka
 from tests.servers.token_server import TokenServer
@@ -60,7 +61,7 @@ def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Pa
     """Each record once: hosts, their group, the control topic and Spark's source log in by one section."""
     properties = kafka.clients()[way]
     topic, namespace = f"t{uuid.uuid4().hex[:8]}", f"n{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(topic, 2)
+    kafka.create_topic(topic, 2, ANY_TIME)
     producer = Producer({**properties, "log_level": 0})
     for number in range(RECORDS):
         producer.produce(topic, json.dumps({"n": number}).encode())
@@ -70,15 +71,23 @@ def test_records_become_rows(kafka: SecuredKafka, stack: StackInfo, tmp_path: Pa
     host.start()
     try:
         bench.enable(topic, {"namespace": namespace, "commit_interval_ms": 500, "value_format": "json"})
-        deadline = time.monotonic() + 120
-        while (status := bench.status(topic)[0]).rows != RECORDS:
-            assert status.state != "failed", status.error
-            assert time.monotonic() < deadline, status
-            time.sleep(0.3)
+        _wait_for_rows(bench, topic, RECORDS)
+        # From this one on the staging tasks read by librdkafka themselves.
+        producer.produce(topic, json.dumps({"n": RECORDS}).encode(), timestamp=NANOSECONDS)
+        assert producer.flush(30) == 0
+        _wait_for_rows(bench, topic, RECORDS + 1)
     finally:
         host.stop()
     table = bench.open_catalog().load_table(bench.table_of(topic))
-    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(RECORDS))
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(RECORDS + 1))
+
+
+def _wait_for_rows(bench: Workbench, topic: str, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while (status := bench.status(topic)[0]).rows != count:
+        assert status.state != "failed", status.error
+        assert time.monotonic() < deadline, status
+        time.sleep(0.3)
 
 
 def test_tokens_that_expire_while_a_host_runs(kafka: SecuredKafka, stack: StackInfo, tmp_path: Path) -> None:

@@ -12,6 +12,12 @@ import pytest
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
 
+# Of a topic that takes any timestamp, as brokers before Kafka 4 do; and one that is no milliseconds.
+ANY_TIME = {
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+}
+NANOSECONDS = 1_750_000_000_000_000_000  # where milliseconds belong
 FAST = {"commit_interval_ms": "500ms"}
 
 

@@ -9,14 +9,9 @@ import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_place
-from tests.integration.rows import FAST, V1, row_v1
+from tests.integration.rows import ANY_TIME, FAST, NANOSECONDS, V1, row_v1
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
-ANY_TIME = {
-    "message.timestamp.after.max.ms": str(2**63 - 1),
-    "message.timestamp.before.max.ms": str(2**63 - 1),
-}
-NANOSECONDS = 1_750_000_000_000_000_000  # where milliseconds belong
 
 
 def test_nanoseconds_for_milliseconds_stop_no_topic(

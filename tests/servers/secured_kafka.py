@@ -108,10 +108,12 @@ class SecuredKafka:
         """A client of the listener that asks nothing."""
         return AdminClient({"bootstrap.servers": self.address("PLAINTEXT"), "log_level": 0})
 
-    def create_topic(self, topic: str, partitions: int = 1) -> None:
+    def create_topic(
+        self, topic: str, partitions: int = 1, properties: Mapping[str, str] | None = None
+    ) -> None:
         """Create a topic."""
         admin = self.admin
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+        admin.create_topics([NewTopic(topic, partitions, 1, config=dict(properties or {}))])[topic].result()
 
     def allow(self, operation: AclOperation, *, topic: str | None = None, group: str | None = None) -> None:
         """Let PLAIN_USER do something."""
