@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.host.maintenance.allowance import Allowance
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
@@ -26,40 +27,6 @@ def in_a_thread(name: str, work: Callable[[], None]) -> None:
 
 def _no_other(catalog: str) -> NoReturn:
     raise SettingsError(f"[catalogs.{catalog}] is not in the settings")
-
-
-class Allowance:
-    """Lets one topic of a host rewrite files at a time, and rest after it. May be used from any thread.
-
-    Times are ms of ``Services.elapsed_ms``.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._taken = False
-        self._rests_until_ms = 0
-        self._cpu_s = 0.0  # of executors, since it was taken
-
-    def is_free(self, at_ms: int, *, asked: bool) -> bool:
-        """Whether somebody may begin now; ``asked``: a person waits for it, so that no rest is needed."""
-        with self._lock:
-            return not self._taken and (asked or at_ms >= self._rests_until_ms)
-
-    def take(self) -> None:
-        """Begin."""
-        with self._lock:
-            self._taken, self._cpu_s = True, 0.0
-
-    def charge(self, cpu_s: float) -> None:
-        """So much was used on executors."""
-        with self._lock:
-            self._cpu_s += cpu_s
-
-    def give_back(self, at_ms: int, cpu_s: float) -> None:
-        """End, having used so much here: four times that is rested, so that a fifth of a core is used."""
-        with self._lock:
-            self._taken = False
-            self._rests_until_ms = at_ms + round(4_000 * (cpu_s + self._cpu_s))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import compaction as host_compaction
-from tabletopic_kernel.host.services import Allowance
+from tabletopic_kernel.host.maintenance.allowance import Allowance
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.services import Allowance, Services
+from tabletopic_kernel.host.maintenance.allowance import Allowance
+from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.model.steps import Step
