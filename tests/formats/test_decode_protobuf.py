@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import plain_rows
 from tests.formats.damage import SCALE
 from tests.formats.protobuf_cases import (
-    SCHEMA_ID,
     VARINT,
     encoded,
     framed,
@@ -33,8 +33,8 @@ CALM = settings(max_examples=100 * SCALE)
 
 def fast_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
     """The fast engine's rows of all values, all of them proved; raises NotRows."""
-    assert decoder._fast is not None
-    batch, suspects = decoder._fast.rows(Bodies(values, PREFIX_BYTES + 1))
+    assert decoder.fast is not None
+    batch, suspects = decoder.fast.rows(Bodies(values, PREFIX_BYTES + 1))
     assert suspects is not None
     assert not suspects.any()
     return batch
@@ -42,7 +42,7 @@ def fast_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
 
 def exact_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
     """The exact engine's rows of all values; raises Refusal."""
-    return decoder._exact.batch([decoder._exact.row(value[6:]) for value in values.to_pylist()])
+    return decoder.exact.batch([decoder.exact.row(value[6:]) for value in values.to_pylist()])
 
 
 @CALM
@@ -50,7 +50,7 @@ def exact_batch(decoder: ProtobufDecoder, values: pa.Array) -> pa.RecordBatch:
 def test_other_ways_to_write_a_record_give_the_same_row(drawn: Any, rng: Any) -> None:
     """Fields in another order, unknown ones between them, long varints: the exact engine sees to them."""
     file, wires = drawn
-    decoder = ProtobufDecoder(SCHEMA_ID, encoded(file))
+    decoder = ProtobufDecoder(encoded(file))
     bodies, rows = [], []
     for wire in wires * (40 // len(wires) + 1):
         parts = _by_field(wire.parts)
@@ -96,7 +96,7 @@ def expected(count: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def click() -> ProtobufDecoder:
     """The decoder of ``Click``."""
-    return ProtobufDecoder(SCHEMA_ID, CLICK)
+    return ProtobufDecoder(CLICK)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
@@ -188,7 +188,7 @@ def test_records_of_other_messages_are_refused(click: ProtobufDecoder) -> None:
 @pytest.mark.parametrize("indexes", ["040202", "040200"])
 def test_a_nested_message_by_name(name: str, indexes: str) -> None:
     """Its indexes count the map's own type (Python, Go, .NET) or do not (Java)."""
-    decoder = ProtobufDecoder(SCHEMA_ID, CLICK, message=name)
+    decoder = ProtobufDecoder(CLICK, message=name)
     values = [b"\0\0\0\0\7" + bytes.fromhex(indexes) + tag(1, VARINT) + varint(i + 1) for i in range(100)]
     batch, refused = decoder.decode(pa.array(values, pa.binary()))
     assert refused == []
@@ -221,7 +221,7 @@ def test_a_required_field_that_is_missing_is_refused() -> None:
         text(2, b"\x08\x01\x12\0"),
     ]
     part = {"a": 1, "deep": {"b": "x", "c": None}}
-    decoder = ProtobufDecoder(SCHEMA_ID, schema)
+    decoder = ProtobufDecoder(schema)
     for many in (1, 10):
         batch, refused = decoder.decode(framed(*bodies * many))
         batch.validate(full=True)
@@ -263,7 +263,7 @@ def test_what_is_on_the_wire_twice() -> None:
         (text(7, item) + text(7, item), {"list": "[true,true]"}),
         (text(3, b""), {"m": [("", 0)]}),
     ]
-    decoder = ProtobufDecoder(SCHEMA_ID, schema)
+    decoder = ProtobufDecoder(schema)
     for many in (1, 10):
         batch, refused = decoder.decode(framed(*[body for body, _ in cases] * many))
         assert refused == []
@@ -277,7 +277,7 @@ def test_sub_microseconds_are_cut_where_the_settings_say_so() -> None:
       message Row { google.protobuf.Timestamp t = 1; repeated google.protobuf.Duration d = 2; }
     """
     body = text(1, moment(-1, 999_999_999)) + text(2, moment(-1, -1)) + text(2, moment(1, 1))
-    decoder = ProtobufDecoder(SCHEMA_ID, schema, sub_micros="floor")
+    decoder = ProtobufDecoder(schema, sub_micros="floor")
     for many in (1, 40):
         batch, refused = decoder.decode(framed(*[body] * many))
         assert refused == []
@@ -305,7 +305,7 @@ def test_moments_out_of_range_are_refused(field: int, seconds: int, nanos: int) 
       syntax = "proto3"; import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto";
       message Row { google.protobuf.Timestamp t = 1; google.protobuf.Duration d = 2; }
     """
-    decoder = ProtobufDecoder(SCHEMA_ID, schema)
+    decoder = ProtobufDecoder(schema)
     for many in (1, 40):
         batch, refused = decoder.decode(framed(*[b"", text(field, moment(seconds, nanos))] * many))
         assert batch.num_rows == many
@@ -324,7 +324,7 @@ def test_groups_and_extensions_are_columns() -> None:
       }
       extend Row { optional string note = 100; repeated group Line = 101 { optional string s = 1; } }
     """
-    decoder = ProtobufDecoder(SCHEMA_ID, schema)
+    decoder = ProtobufDecoder(schema)
     assert "groups" in (decoder.fast_refusal or "")
     line = b"\xab\x06" + text(1, "l") + b"\xac\x06"
     body = b"\x0b\x08\x05\x0c" + tag(2, VARINT) + b"\x01" + text(100, "hi") + line * 2
@@ -338,7 +338,7 @@ def test_groups_and_extensions_are_columns() -> None:
 
 def test_giant_field_numbers_are_left_to_the_exact_engine() -> None:
     """The native reader would need gigabytes for them."""
-    decoder = ProtobufDecoder(SCHEMA_ID, 'syntax = "proto3"; message Row { int32 a = 536870911; }')
+    decoder = ProtobufDecoder('syntax = "proto3"; message Row { int32 a = 536870911; }')
     assert "field numbers" in (decoder.fast_refusal or "")
     batch, refused = decoder.decode(framed(*[tag(536_870_911, VARINT) + b"\x05"] * 50))
     assert refused == []
@@ -370,9 +370,9 @@ def test_json_text() -> None:
     import json
     import math
 
-    decoder = ProtobufDecoder(SCHEMA_ID, JSON)
+    decoder = ProtobufDecoder(JSON)
     row = _class_of(decoder)
-    node = row.DESCRIPTOR.fields_by_name["tree"].message_type._concrete_class
+    node = GetMessageClass(row.DESCRIPTOR.fields_by_name["tree"].message_type)
     inner = node(big=-(2**63), raw=b"\xff\xfe", f=0.1, d=math.inf, color=1)
     inner.at.seconds, inner.at.nanos, inner.took.seconds = 1, 5, -3
     inner.wide.value, inner.word.value = 2**64 - 1, ""
@@ -419,8 +419,6 @@ def test_json_text() -> None:
 
 
 def _class_of(decoder: ProtobufDecoder) -> Any:
-    from google.protobuf.message_factory import GetMessageClass
-
     from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
     from tabletopic_kernel.formats.protobuf.schema.tree import load
 
@@ -431,7 +429,7 @@ def _class_of(decoder: ProtobufDecoder) -> Any:
 @pytest.mark.parametrize("depth", [50, 99, 100, 101, 5000])
 def test_deep_json_is_text_or_refused(depth: int) -> None:
     """Messages within themselves have Protobuf's limit of 100 levels; nothing overflows beyond it."""
-    decoder = ProtobufDecoder(SCHEMA_ID, JSON)
+    decoder = ProtobufDecoder(JSON)
     body = b""
     for _ in range(depth):
         body = text(1, body)
@@ -443,7 +441,7 @@ def test_deep_json_is_text_or_refused(depth: int) -> None:
 
 def test_a_message_without_fields_is_one_column() -> None:
     """An empty top level is JSON text in ``_kafka_value``."""
-    decoder = ProtobufDecoder(SCHEMA_ID, 'syntax = "proto3"; message Nothing {}')
+    decoder = ProtobufDecoder('syntax = "proto3"; message Nothing {}')
     batch, refused = decoder.decode(framed(*[b"", b"\x08\x01", b"\x08"] * 20))
     assert plain_rows(batch) == [{"_kafka_value": "{}"}] * 40
     assert len(refused) == 20
@@ -465,7 +463,7 @@ def test_closed_enums_keep_their_strange_numbers() -> None:
         + varint(-1)
         + text(3, b"\x0a\x01k")
     )
-    decoder = ProtobufDecoder(SCHEMA_ID, schema)
+    decoder = ProtobufDecoder(schema)
     row = {"e": "9", "es": ["TWO", "-1"], "m": [("k", "NO")]}
     for many in (1, 40):
         batch, refused = decoder.decode(framed(*[body] * many))
@@ -475,7 +473,7 @@ def test_closed_enums_keep_their_strange_numbers() -> None:
 
 def test_a_negative_number_in_five_bytes() -> None:
     """Some writers do not spread the sign of an int32 over 64 bits, as all readers allow."""
-    decoder = ProtobufDecoder(SCHEMA_ID, 'syntax = "proto3"; message Row { int32 n = 1; }')
+    decoder = ProtobufDecoder('syntax = "proto3"; message Row { int32 n = 1; }')
     bodies = [
         b"\x08\xff\xff\xff\xff\x0f",
         b"\x08" + varint(-1),
