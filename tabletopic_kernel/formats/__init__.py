@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# A registry's types of schemas, and the modules with ``make(schema_id, schema)``, which makes their decoders.
+# A registry's types of schemas, and the modules with ``make(schema)``, which makes their decoders.
 # A new format is a folder here, and a line.
 FORMATS: Final[dict[str, str]] = {
     "AVRO": "tabletopic_kernel.formats.avro.decoder",

@@ -15,14 +15,14 @@ rest, for many scattered bad records would cost a call of the fast engine for ea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions
-from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused, UnsupportedError
 from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
@@ -79,31 +79,48 @@ class ExactEngine(Protocol[R]):
         """Rows as a batch of the decoder's Arrow schema."""
 
 
-def decode(fast: FastEngine | None, exact: ExactEngine[Any], *groups: Bodies) -> Decoded:
-    """What becomes of the records of ``groups``; ``fast`` None: no fast engine takes their schema."""
-    run = _Run(exact, sum(map(len, groups)))
-    for bodies in groups:
-        run.take(bodies, fast)
-    return run.decoded()
+E = TypeVar("E", bound=ExactEngine[Any])
 
 
-class EngineDecoder:
-    """A decoder (see ``decoder``) of two engines made of the Arrow schema; values have a 5-byte prefix."""
+class EngineDecoder(Generic[E]):
+    """A decoder (see ``decoder``) of the records of one schema. Not for use by two threads at once.
+
+    Args:
+        iceberg_schema: of its rows.
+        fast: makes the fast engine of the rows' Arrow schema; UnsupportedError says why it takes no record of
+            this schema, and is kept in ``fast_refusal``.
+        exact: makes the exact one.
+    """
 
     def __init__(
         self,
         iceberg_schema: Schema,
-        fast: Callable[[pa.Schema], FastEngine] | None,
-        exact: Callable[[pa.Schema], ExactEngine[Any]],
+        fast: Callable[[pa.Schema], FastEngine],
+        exact: Callable[[pa.Schema], E],
     ) -> None:
         self.iceberg_schema = iceberg_schema
         self.arrow_schema: pa.Schema = arrow_schema_of(iceberg_schema)
-        self._fast = fast and fast(self.arrow_schema)
-        self._exact = exact(self.arrow_schema)
+        self.exact = exact(self.arrow_schema)
+        self.fast: FastEngine | None = None
+        self.fast_refusal: str | None = None
+        try:
+            self.fast = fast(self.arrow_schema)
+        except UnsupportedError as error:
+            self.fast_refusal = str(error)
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without those that are rejected."""
-        return decode(self._fast, self._exact, Bodies(values, PREFIX_BYTES))
+        """Rows in the order of ``values``, without those that are rejected.
+
+        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
+        """
+        return self.decode_groups(Bodies(values, PREFIX_BYTES))
+
+    def decode_groups(self, *groups: Bodies) -> Decoded:
+        """What becomes of the records of ``groups``, in the order of their positions."""
+        run = _Run(self.exact, sum(map(len, groups)))
+        for bodies in groups:
+            run.take(bodies, self.fast)
+        return run.decoded()
 
 
 class _Run:

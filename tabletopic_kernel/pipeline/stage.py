@@ -68,7 +68,7 @@ class StageTask:
         stage = Stage(load_plan(self._plan))
         reach(Step.STAGE)
         for batch in _merged(batches):
-            stage.take(with_null_headers(batch))
+            stage.take(batch)
         result = pickle.dumps(stage.finish())
         reach(Step.STAGED)
         yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
@@ -97,7 +97,7 @@ class Stage:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Decode a batch and hold its rows and letters for the next file."""
-        batch, result = with_dated_records(batch), self._result
+        batch, result = with_dated_records(with_null_headers(batch)), self._result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
         result.value_bytes += batch.column("value").nbytes

@@ -84,8 +84,8 @@ def main() -> None:
     """Print the figures."""
     values = clicks(RECORDS)
     print(f"{RECORDS} records of {sum(map(len, values)) / RECORDS:.0f} bytes")  # noqa: T201
-    decoder = AvroDecoder(7, json.dumps(CLICK))
-    report("a new decoder", 1, lambda: AvroDecoder(7, json.dumps(CLICK)))
+    decoder = AvroDecoder(json.dumps(CLICK))
+    report("a new decoder", 1, lambda: AvroDecoder(json.dumps(CLICK)))
     for count in (10, 100, 1_000, 10_000, RECORDS):
         part = pa.array(values[:count], pa.binary())
         report(f"{count} records", count, lambda part=part: decoder.decode(part))  # type: ignore[misc]
@@ -93,7 +93,7 @@ def main() -> None:
         damaged = [v[:-3] if i % (RECORDS // bad) == 0 else v for i, v in enumerate(values)]
         array = pa.array(damaged, pa.binary())
         report(f"{RECORDS} records, {bad} cut", RECORDS, lambda array=array: decoder.decode(array))  # type: ignore[misc]
-    report("exact engine, values only", 5_000, lambda: [decoder._exact.row(v[5:]) for v in values[:5_000]])
+    report("exact engine, values only", 5_000, lambda: [decoder.exact.row(v[5:]) for v in values[:5_000]])
     schema = fastavro.parse_schema(CLICK)
     bodies = [value[PREFIX_BYTES:] for value in values[:5_000]]
     report("fastavro", 5_000, lambda: [fastavro.schemaless_reader(io.BytesIO(b), schema) for b in bodies])

@@ -85,8 +85,8 @@ def main() -> None:
     values = clicks(RECORDS)
     print(f"{RECORDS} records of {sum(map(len, values)) / RECORDS:.0f} bytes")  # noqa: T201
     framed = [prefix(7) + value for value in values]
-    decoder = JsonSchemaDecoder(7, json.dumps(CLICK))
-    report("a new decoder", 1, lambda: JsonSchemaDecoder(7, json.dumps(CLICK)))
+    decoder = JsonSchemaDecoder(json.dumps(CLICK))
+    report("a new decoder", 1, lambda: JsonSchemaDecoder(json.dumps(CLICK)))
     for count in (10, 100, 1_000, 10_000, RECORDS):
         part = pa.array(framed[:count], pa.binary())
         report(f"{count} records", count, lambda part=part: decoder.decode(part))  # type: ignore[misc]

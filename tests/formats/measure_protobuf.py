@@ -88,8 +88,8 @@ def main() -> None:
     """Print the figures."""
     values = clicks(RECORDS)
     print(f"{RECORDS} records of {sum(map(len, values)) / RECORDS:.0f} bytes")  # noqa: T201
-    decoder = ProtobufDecoder(7, CLICK)
-    report("a new decoder of a schema that is compiled", 1, lambda: ProtobufDecoder(7, CLICK))
+    decoder = ProtobufDecoder(CLICK)
+    report("a new decoder of a schema that is compiled", 1, lambda: ProtobufDecoder(CLICK))
     for count in (10, 100, 1_000, 10_000, RECORDS):
         _decode(f"{count} records", decoder, values[:count])
     for bad in (RECORDS // 1_000, RECORDS // 10, RECORDS):
@@ -103,11 +103,11 @@ def main() -> None:
             _decode(f"{RECORDS} records, {bad} {what}", decoder, damaged)
     _decode(f"{RECORDS} records with an unknown field", decoder, [v + b"\xf8\x01\x01" for v in values])
     bodies = [value[6:] for value in values[:5_000]]
-    report("exact engine, values only", 5_000, lambda: [decoder._exact.row(b) for b in bodies])
+    report("exact engine, values only", 5_000, lambda: [decoder.exact.row(b) for b in bodies])
     parse = click_class().FromString
     report("google's parser alone", 5_000, lambda: [parse(b) for b in bodies])
     array = pa.array(values, pa.binary())
-    fast = decoder._fast
+    fast = decoder.fast
     assert fast is not None
     report("ptars alone", RECORDS, lambda: fast._read(array))
 

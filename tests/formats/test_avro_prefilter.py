@@ -16,7 +16,7 @@ from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.avro.prefilter import Prefilter
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
-from tests.formats.avro_cases import SCHEMA_ID, framed, plain_rows, row_schema, rows, zigzag
+from tests.formats.avro_cases import framed, plain_rows, row_schema, rows, zigzag
 
 CALM = settings(max_examples=100)
 
@@ -62,7 +62,7 @@ def test_bad_records_in_a_large_group(monkeypatch: pytest.MonkeyPatch, share: in
     schema = row_schema("string", "int")
     values = [zigzag(3) + b"abc" + zigzag(at) for at in range(1_000)]
     bad = [value[:-1] if at % share == 0 else value for at, value in enumerate(values)]
-    batch, refused = AvroDecoder(SCHEMA_ID, schema).decode(framed(*bad))
+    batch, refused = AvroDecoder(schema).decode(framed(*bad))
     kept = [at for at in range(1_000) if at % share]
     assert [row["f1"] for row in plain_rows(batch)] == kept
     assert sorted(one.index for one in refused) == [at for at in range(1_000) if at % share == 0]
@@ -71,6 +71,6 @@ def test_bad_records_in_a_large_group(monkeypatch: pytest.MonkeyPatch, share: in
         return np.arange(1_000) % 3 == 0
 
     monkeypatch.setattr(Prefilter, "suspects", too_strict)
-    batch, refused = AvroDecoder(SCHEMA_ID, schema).decode(framed(*bad))
+    batch, refused = AvroDecoder(schema).decode(framed(*bad))
     assert [row["f1"] for row in plain_rows(batch)] == kept
     assert len(refused) == 1_000 - len(kept)

@@ -66,7 +66,7 @@ def _by_position(batch: pa.RecordBatch) -> dict[int, Row]:
 @st.composite
 def _avro(draw: st.DrawFn) -> Sample:
     case, pairs = draw(avro_cases.rows(max_records=8))
-    decoder = AvroDecoder(avro_cases.SCHEMA_ID, json.dumps(case.schema))
+    decoder = AvroDecoder(json.dumps(case.schema))
     values = avro_cases.framed(*(raw for raw, _ in pairs))
     fast: dict[int, Row] = {}
     if decoder.fast_refusal is None:
@@ -81,7 +81,7 @@ def _avro(draw: st.DrawFn) -> Sample:
 @st.composite
 def _protobuf(draw: st.DrawFn) -> Sample:
     file, wires = draw(protobuf_cases.records())
-    decoder = ProtobufDecoder(protobuf_cases.SCHEMA_ID, protobuf_cases.encoded(file))
+    decoder = ProtobufDecoder(protobuf_cases.encoded(file))
     assert decoder.fast_refusal is None
     values = protobuf_cases.framed(*(wire.body for wire in wires))
     fast = _by_position(of_protobuf.fast_batch(decoder, values))
@@ -91,7 +91,7 @@ def _protobuf(draw: st.DrawFn) -> Sample:
 
 def _vouched(decoder: Any, values: pa.Array) -> dict[int, Row]:
     """What the fast engine of JSON says; it leaves some to the exact one, such as 1.0 among decimals."""
-    if decoder._engines.fast is None:
+    if decoder.fast is None:
         return {}
     with contextlib.suppress(NotRows):
         found = test_decode_json.fast_rows(decoder, values)
@@ -104,7 +104,7 @@ def _vouched(decoder: Any, values: pa.Array) -> dict[int, Row]:
 @st.composite
 def _json_schema(draw: st.DrawFn) -> Sample:
     schema, drawn = draw(json_cases.rows())
-    decoder = JsonSchemaDecoder(json_cases.SCHEMA_ID, json.dumps(schema))
+    decoder = JsonSchemaDecoder(json.dumps(schema))
     values = json_cases.framed(*(value.text for value in drawn))
     rest = json_cases.may_leave(schema)
     assert (REST in decoder.arrow_schema.names) == rest

@@ -26,7 +26,7 @@ from tabletopic_kernel.formats.rejection import Refusal
 from tests.formats import test_decode_avro_fuzz as of_avro
 from tests.formats import test_decode_json_fuzz as of_json
 from tests.formats import test_decode_protobuf_fuzz as of_protobuf
-from tests.formats.avro_cases import PREFIX, SCHEMA_ID, plain_rows
+from tests.formats.avro_cases import PREFIX, plain_rows
 from tests.formats.damage import SCALE, Damage
 from tests.formats.test_infer_json import settled
 
@@ -65,30 +65,30 @@ def _always(decoder: Decoder) -> Callable[[list[bytes]], Decoder]:
 
 def _avro(schema: Any) -> Format:
     return Format(
-        _always(AvroDecoder(SCHEMA_ID, json.dumps(schema))),
+        _always(AvroDecoder(json.dumps(schema))),
         of_avro.event_body,
         _one_of(of_avro.DAMAGES),
         PREFIX,
-        lambda decoder: decoder._exact,
+        lambda decoder: decoder.exact,
     )
 
 
 def _protobuf() -> Format:
     return Format(
-        _always(ProtobufDecoder(SCHEMA_ID, of_protobuf.EVENT)),
+        _always(ProtobufDecoder(of_protobuf.EVENT)),
         of_protobuf.event_body,
         _one_of(of_protobuf.DAMAGES),
         PREFIX + b"\x00",
-        lambda decoder: decoder._exact,
+        lambda decoder: decoder.exact,
     )
 
 
 def _json(decoder: Callable[[list[bytes]], Any], frame: bytes) -> Format:
-    return Format(decoder, of_json.event_body, of_json.damaged, frame, lambda one: one._engines.exact)
+    return Format(decoder, of_json.event_body, of_json.damaged, frame, lambda one: one.exact)
 
 
 def _json_schema() -> Format:
-    return _json(_always(JsonSchemaDecoder(SCHEMA_ID, json.dumps(of_json.EVENT))), PREFIX)
+    return _json(_always(JsonSchemaDecoder(json.dumps(of_json.EVENT))), PREFIX)
 
 
 def _json_by_references() -> Format:
@@ -98,7 +98,7 @@ def _json_by_references() -> Format:
         "properties": {**of_json.EVENT["properties"], "stops": {"$ref": "stops.json#/$defs/all"}},
     }
     references = {"event.json": json.dumps(event), "stops.json": json.dumps({"$defs": {"all": stops}})}
-    return _json(_always(JsonSchemaDecoder(SCHEMA_ID, '{"$ref": "event.json"}', references)), PREFIX)
+    return _json(_always(JsonSchemaDecoder('{"$ref": "event.json"}', references)), PREFIX)
 
 
 def _json_inferred() -> Format:

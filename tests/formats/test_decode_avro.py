@@ -26,7 +26,6 @@ from tests.formats.avro_cases import (
     LAST_DAY,
     MS,
     PREFIX,
-    SCHEMA_ID,
     framed,
     plain_rows,
     row_schema,
@@ -42,15 +41,15 @@ STRING_AND_INT = row_schema("string", "int")
 
 def fast_batch(decoder: AvroDecoder, values: pa.Array) -> pa.RecordBatch:
     """The fast engine's rows of all values; raises NotRows."""
-    assert decoder._fast is not None
-    batch, suspects = decoder._fast.rows(Bodies(values, PREFIX_BYTES))
+    assert decoder.fast is not None
+    batch, suspects = decoder.fast.rows(Bodies(values, PREFIX_BYTES))
     assert suspects is None
     return batch
 
 
 def exact_batch(decoder: AvroDecoder, values: pa.Array) -> pa.RecordBatch:
     """The exact engine's rows of all values; raises Refusal."""
-    return decoder._exact.batch([decoder._exact.row(v[PREFIX_BYTES:]) for v in values.to_pylist()])
+    return decoder.exact.batch([decoder.exact.row(v[PREFIX_BYTES:]) for v in values.to_pylist()])
 
 
 def text(value: str) -> bytes:
@@ -70,7 +69,7 @@ def expected(count: int) -> list[dict[str, Any]]:
 
 def one(kind: Any, body: bytes) -> Any:
     """The value of one field of one record, by both engines; raises Refusal."""
-    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    decoder = AvroDecoder(row_schema(kind))
     rows_of = [plain_rows(exact_batch(decoder, framed(body)))]
     if decoder.fast_refusal is None:
         rows_of.append(plain_rows(fast_batch(decoder, framed(body))))
@@ -82,7 +81,7 @@ def one(kind: Any, body: bytes) -> Any:
 @given(st.lists(tree_case().pairs, min_size=1, max_size=4))
 def test_a_record_within_itself_is_json(pairs: list[tuple[bytes, Any]]) -> None:
     """The top-level record keeps its columns; what points back to it is JSON text."""
-    decoder = AvroDecoder(SCHEMA_ID, json.dumps(tree_case().schema))
+    decoder = AvroDecoder(json.dumps(tree_case().schema))
     assert "contains itself" in (decoder.fast_refusal or "")
     batch, refused = decoder.decode(framed(*(raw for raw, _ in pairs)))
     assert refused == []
@@ -112,7 +111,7 @@ def _without_logical_types(schema: Any) -> Any:
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
     """A slice of an array gives the rows of the slice, whatever the offsets' width."""
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     values = framed(*good(400)).cast(kind)
     for start, length in ((0, 400), (0, 100), (7, 100), (399, 1), (7, 3), (400, 0)):
         batch, refused = decoder.decode(values.slice(start, length))
@@ -123,7 +122,7 @@ def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("count", [0, 1, avro_fast.FastEngine.min_records, 500])
 def test_any_number_of_records(count: int) -> None:
     """No record, one, and enough for the fast engine give that many rows of the one schema."""
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     batch, refused = decoder.decode(framed(*good(count)))
     assert refused == []
     assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
@@ -133,14 +132,14 @@ def test_any_number_of_records(count: int) -> None:
 def test_no_records_of_nested_uuids() -> None:
     """An empty batch can be made of types that pyarrow itself makes no empty table of."""
     uuids = {"type": "array", "items": {"type": "string", "logicalType": "uuid"}}
-    batch, refused = AvroDecoder(SCHEMA_ID, row_schema(uuids)).decode(framed())
+    batch, refused = AvroDecoder(row_schema(uuids)).decode(framed())
     assert (batch.num_rows, refused) == (0, [])
 
 
 @pytest.mark.parametrize("bad", [[0], [250], [499], [3, 4, 5], list(range(0, 500, 7)), list(range(500))])
 def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int]) -> None:
     """Refused records come back by their index, all others as rows in their order."""
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     bodies = good(500)
     for i in bad:
         bodies[i] += b"!"
@@ -152,16 +151,16 @@ def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int]) -> None
 
 def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every record is bad, and none by its length, few groups are tried, however many there are."""
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
-    assert decoder._fast is not None
+    decoder = AvroDecoder(STRING_AND_INT)
+    assert decoder.fast is not None
     tried: list[int] = []
-    rows = decoder._fast.rows
+    rows = decoder.fast.rows
 
     def counting(bodies: Bodies) -> driver.FastRows:
         tried.append(len(bodies))
         return rows(bodies)
 
-    monkeypatch.setattr(decoder._fast, "rows", counting)
+    monkeypatch.setattr(decoder.fast, "rows", counting)
     _, refused = decoder.decode(framed(*(zigzag(1) + b"\xff" + zigzag(at) for at in range(6000))))
     assert len(refused) == 6000
     assert len(tried) == 6000 // driver.RECORDS_PER_REFUSED_GROUP
@@ -170,7 +169,7 @@ def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves(monkeypatch
 def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes than one Arrow offset can count are read in several groups."""
     monkeypatch.setattr(avro_fast, "MAX_GROUP_BYTES", 1500)
-    batch, refused = AvroDecoder(SCHEMA_ID, STRING_AND_INT).decode(framed(*good(400)))
+    batch, refused = AvroDecoder(STRING_AND_INT).decode(framed(*good(400)))
     assert refused == []
     assert plain_rows(batch) == expected(400)
 
@@ -178,14 +177,14 @@ def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch
 def test_exact_rows_are_held_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python values of long records do not pile up; the rows are the same."""
     monkeypatch.setattr(driver, "EXACT_BATCH_BYTES", 20)
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     batch, _ = decoder.decode(framed(*good(avro_fast.FastEngine.min_records - 1)))
     assert plain_rows(batch) == expected(avro_fast.FastEngine.min_records - 1)
 
 
 def test_a_value_shorter_than_its_prefix_is_refused() -> None:
     """A value that has no room for a prefix is one bad record, not a shift of the others."""
-    decoder = AvroDecoder(SCHEMA_ID, row_schema("null"))
+    decoder = AvroDecoder(row_schema("null"))
     values = pa.array([PREFIX] * 60 + [b"\0\0"] + [PREFIX] * 60, pa.binary())
     batch, refused = decoder.decode(values)
     assert (batch.num_rows, [r.index for r in refused]) == (120, [60])
@@ -198,7 +197,7 @@ def test_fields_named_like_the_proof() -> None:
     inner = {"type": "record", "name": "row", "fields": [{"name": n, "type": "int"} for n in names]}
     fields.append({"name": "inner", "type": ["null", inner | {"name": "inner_row"}]})
     schema = json.dumps({"type": "record", "name": "top", "fields": fields})
-    decoder = AvroDecoder(SCHEMA_ID, schema)
+    decoder = AvroDecoder(schema)
     body = b"12345" * len(names) + b"\x02" + b"\x02\x04\x06\x08\x0a"
     values = framed(*[body] * 60)
     row = dict.fromkeys(names, b"12345") | {"inner": dict(zip(names, (1, 2, 3, 4, 5), strict=True))}
@@ -218,7 +217,7 @@ def test_fields_named_like_the_proof() -> None:
 )
 def test_a_top_level_that_is_no_record_is_one_column(schema: str, body: bytes, value: Any) -> None:
     """A bare type, and a record without fields, become the column _kafka_value, by both engines."""
-    decoder = AvroDecoder(SCHEMA_ID, schema)
+    decoder = AvroDecoder(schema)
     assert decoder.fast_refusal is None
     for batch in (fast_batch(decoder, framed(body)), exact_batch(decoder, framed(body))):
         assert plain_rows(batch) == [{"_kafka_value": value}]
@@ -238,7 +237,7 @@ MANY = [{"type": "enum", "name": f"E{i}", "symbols": ["A"]} for i in range(127)]
 )
 def test_what_the_fast_engine_cannot_take_the_exact_one_reads(kind: Any, body: bytes, value: Any) -> None:
     """Schemas that the fast engine refuses have a reason, and rows all the same."""
-    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    decoder = AvroDecoder(row_schema(kind))
     assert decoder.fast_refusal
     batch, refused = decoder.decode(framed(*[body] * 60))
     assert refused == []
@@ -255,7 +254,7 @@ def test_references_are_resolved_whatever_their_order() -> None:
             {"type": "record", "name": "Inner", "namespace": "a", "fields": [{"name": "n", "type": "int"}]}
         ),
     }
-    decoder = AvroDecoder(SCHEMA_ID, row_schema("b.Outer", "a.Inner"), references)
+    decoder = AvroDecoder(row_schema("b.Outer", "a.Inner"), references)
     values = framed(*[b"\x02\x06\x08"] * 60)
     batch, refused = decoder.decode(values)
     assert refused == []
@@ -265,13 +264,13 @@ def test_references_are_resolved_whatever_their_order() -> None:
 def test_a_missing_reference_says_so() -> None:
     """A type that nothing defines is an error that names it."""
     with pytest.raises(AvroSchemaError, match=r"'other\.Thing' is not defined"):
-        AvroDecoder(SCHEMA_ID, row_schema("other.Thing"))
+        AvroDecoder(row_schema("other.Thing"))
 
 
 def test_of_two_equal_keys_in_a_map_the_last_counts() -> None:
     """Duplicate keys, which only a faulty writer makes, end as in Avro's own libraries."""
     entries = b"\x06" + text("a") + zigzag(1) + text("b") + zigzag(2) + text("a") + zigzag(3) + b"\x00"
-    decoder = AvroDecoder(SCHEMA_ID, row_schema({"type": "map", "values": "int"}))
+    decoder = AvroDecoder(row_schema({"type": "map", "values": "int"}))
     plain = b"\x02" + text("a") + zigzag(9) + b"\x00"
     batch, refused = decoder.decode(framed(*[plain] * 60, entries, *[plain] * 60))
     assert refused == []
@@ -357,7 +356,7 @@ def test_values_at_the_edge_are_taken(kind: Any, body: bytes, value: Any) -> Non
 )
 def test_values_beyond_the_edge_are_refused(kind: Any, body: bytes, reason: str) -> None:
     """The first values outside the limits are refused by both engines, with the reason and the field."""
-    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    decoder = AvroDecoder(row_schema(kind))
     with pytest.raises(Refusal) as raised:
         exact_batch(decoder, framed(body))
     assert raised.value.reason == reason
@@ -370,7 +369,7 @@ def test_values_beyond_the_edge_are_refused(kind: Any, body: bytes, reason: str)
 def test_a_refusal_names_the_path() -> None:
     """The message leads a person to the nested field."""
     inner = {"type": "record", "name": "Geo", "fields": [{"name": "city", "type": "string"}]}
-    _, refused = AvroDecoder(SCHEMA_ID, row_schema("int", inner)).decode(framed(b"\x02\x02\xff"))
+    _, refused = AvroDecoder(row_schema("int", inner)).decode(framed(b"\x02\x02\xff"))
     assert refused == [Refused(0, "avro_utf8", "f1.city: text that is not UTF-8, at its byte 0")]
 
 
@@ -389,7 +388,7 @@ def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None
         {"name": "m", "type": {"type": "map", "values": "string"}},
     ]
     kind = ["null", {"type": "record", "name": "R", "fields": fields}]
-    decoder = AvroDecoder(SCHEMA_ID, row_schema(kind))
+    decoder = AvroDecoder(row_schema(kind))
     present = b"\x02\x04" + text("0f0e0d0c-0b0a-0908-0706-050403020100") + b"\x01\x00\x00"
     for bodies in ([b"\x00", present, b"\x00"], [b"\x00"]):
         for batch in (fast_batch(decoder, framed(*bodies)), exact_batch(decoder, framed(*bodies))):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
-from tests.formats.avro_cases import PREFIX, SCHEMA_ID, framed, plain_rows, row_schema, rows, zigzag
+from tests.formats.avro_cases import PREFIX, framed, plain_rows, row_schema, rows, zigzag
 from tests.formats.damage import SCALE, Damage, byte, cut, cut_front, flip, grow, insert, swap
 from tests.formats.test_decode_avro import STRING_AND_INT, exact_batch, expected, fast_batch, good, text
 
@@ -75,7 +75,7 @@ def _check(decoder: AvroDecoder, bodies: list[bytes]) -> None:
 def test_the_fast_engine_takes_nothing_that_the_exact_one_refuses(drawn: Any, rng: random.Random) -> None:
     """On damaged records of any schema the fast engine gives the exact engine's rows or refuses."""
     case, pairs = drawn
-    decoder = AvroDecoder(SCHEMA_ID, json.dumps(case.schema))
+    decoder = AvroDecoder(json.dumps(case.schema))
     assume(decoder.fast_refusal is None)
     good = [raw for raw, _ in pairs]
     for _ in range(12):
@@ -142,7 +142,7 @@ def test_two_forged_records_cannot_cover_for_each_other() -> None:
     Together they have as many rows and prefixes as records: with the real prefixes as proof, the
     swallowed neighbour would be lost and a forged row would stand in its place.
     """
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     bodies = good(60)
     bodies[20] = text("real") + zigzag(1) + PREFIX + text("forged") + zigzag(2)
     swallowed = PREFIX + bodies[41]
@@ -158,7 +158,7 @@ def test_two_forged_records_cannot_cover_for_each_other() -> None:
 
 def test_a_last_record_that_holds_a_prefix_is_refused() -> None:
     """Bytes left over behind the last row, where the native reader would spin for ever, are seen."""
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     bodies = good(60)
     bodies[59] += PREFIX + b"rest"
     with pytest.raises(NotRows):
@@ -199,7 +199,7 @@ BOMBS = [
 def test_bombs_are_refused_quickly_and_in_little_memory(bomb: int) -> None:
     """A few bytes that stand for endless items, bytes or levels cost neither time nor memory."""
     schema, body = BOMBS[bomb]
-    decoder = AvroDecoder(SCHEMA_ID, schema)
+    decoder = AvroDecoder(schema)
     tracemalloc.start()
     before_s, before_bytes = time.process_time(), pa.total_allocated_bytes()
     batch, refused = decoder.decode(framed(*[body] * 60))
@@ -214,7 +214,7 @@ def test_bombs_are_refused_quickly_and_in_little_memory(bomb: int) -> None:
 
 def test_no_thread_is_left_spinning() -> None:
     """After groups that were refused halfway the process is idle: the native reader has let go."""
-    decoder = AvroDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = AvroDecoder(STRING_AND_INT)
     for tail in (b"", b"x", b"\x00" * 20, PREFIX + b"rest", zigzag(2**40)):
         for at in (0, 30, 59):
             bodies = good(60)

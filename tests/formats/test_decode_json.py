@@ -21,7 +21,7 @@ from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
 from tests.formats.avro_cases import plain_rows
 from tests.formats.damage import SCALE
-from tests.formats.json_cases import PREFIX, SCHEMA_ID, framed, rows
+from tests.formats.json_cases import PREFIX, framed, rows
 
 
 def object_schema(*, closed: bool = True, required: tuple[str, ...] = (), **properties: Any) -> str:
@@ -36,13 +36,13 @@ STRING_AND_INT = object_schema(s={"type": "string"}, n={"type": "integer"}, requ
 def fast_rows(decoder: Any, values: pa.Array) -> FastRows:
     """What the fast engine says of all values; raises NotRows."""
     front = len(PREFIX) if isinstance(decoder, JsonSchemaDecoder) else 0
-    found: FastRows = decoder._engines.fast.rows(Bodies(values, front))
+    found: FastRows = decoder.fast.rows(Bodies(values, front))
     return found
 
 
 def exact_batch(decoder: Any, values: pa.Array) -> pa.RecordBatch:
     """The exact engine's rows of all values; raises Refusal."""
-    exact = decoder._engines.exact
+    exact = decoder.exact
     skipped = len(PREFIX) if isinstance(decoder, JsonSchemaDecoder) else 0
     return exact.batch([exact.row(value[skipped:]) for value in values.to_pylist()])
 
@@ -80,7 +80,7 @@ def _number(text: str) -> Any:
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
     """A slice of an array gives the rows of the slice, whatever the offsets' width."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     values = framed(*good(400)).cast(kind)
     for start, length in ((0, 400), (0, 100), (7, 100), (399, 1), (7, 3), (400, 0)):
         batch, refused = decoder.decode(values.slice(start, length))
@@ -91,7 +91,7 @@ def test_slices_are_read_from_their_offset(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("count", [0, 1, FastEngine.min_records, FastEngine.max_records * 2 + 1])
 def test_any_number_of_records(count: int) -> None:
     """No record, one, enough for the fast engine, and several groups give that many rows."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     batch, refused = decoder.decode(framed(*good(count)))
     assert refused == []
     assert batch.schema.equals(decoder.arrow_schema, check_metadata=True)
@@ -112,7 +112,7 @@ BAD = {
 @pytest.mark.parametrize("bad", [[0], [250], [499], [3, 4, 5], list(range(0, 500, 7)), list(range(500))])
 def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int], reason: str) -> None:
     """Refused records come back by their index, all others as rows in their order."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     texts = good(500)
     for i in bad:
         texts[i] = BAD[reason]
@@ -124,7 +124,7 @@ def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int], reason:
 
 def test_a_value_shorter_than_its_prefix_is_refused() -> None:
     """A value that has no room for a prefix is one bad record, not a shift of the others."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     values = pa.concat_arrays([framed(*good(60)), pa.array([b"\0\0"], pa.binary()), framed(*good(60))])
     batch, refused = decoder.decode(values)
     assert (batch.num_rows, [r.index for r in refused]) == (120, [60])
@@ -165,7 +165,7 @@ def test_a_value_shorter_than_its_prefix_is_refused() -> None:
 def test_records_that_would_shift_others_are_refused(forged: str | bytes, reason: str) -> None:
     """Whatever a record is, it is judged alone, and its neighbours are what they were."""
     for schema in (STRING_AND_INT, STRING_AND_INT.replace("false", "true")):
-        decoder = JsonSchemaDecoder(SCHEMA_ID, schema)
+        decoder = JsonSchemaDecoder(schema)
         texts: list[str | bytes] = [*good(60)]
         texts[20] = forged
         batch, refused = decoder.decode(framed(*texts))
@@ -176,7 +176,7 @@ def test_records_that_would_shift_others_are_refused(forged: str | bytes, reason
 
 def test_two_forged_records_cannot_cover_for_each_other() -> None:
     """One that holds two rows, beside one that swallows its neighbour: both are refused."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     for swallowing in ('{"s":"', '{"s":"a"', '{"s":"a"},"":', "", '{"s":"a"}}{"z":'):
         texts = good(60)
         texts[20] = '{"s":"a"}}{"":{"s":"b"}'
@@ -195,7 +195,7 @@ MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 def verdicts(kind: Any, text: str) -> tuple[Any, list[Refused]]:
     """The value of one property, by the exact engine and among others; None if it was refused."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, object_schema(f=kind, required=("f",)))
+    decoder = JsonSchemaDecoder(object_schema(f=kind, required=("f",)))
     record = f'{{"f":{text}}}'
     batch, refused = decoder.decode(framed(record))
     many, many_refused = decoder.decode(framed(*[record] * 40))
@@ -319,7 +319,7 @@ def test_times_finer_than_microseconds_are_cut_if_asked_for(kind: str, text: str
     """Down to the microsecond before them, by both engines; what is no time stays none."""
     schema = object_schema(f={"type": "string", "format": kind})
     values = framed(*[json.dumps({"f": text})] * 40)
-    decoder = JsonSchemaDecoder(SCHEMA_ID, schema, nanos="floor")
+    decoder = JsonSchemaDecoder(schema, nanos="floor")
     batch, refused = decoder.decode(values)
     assert [row["f"] for row in plain_rows(batch)] == ([] if micros is None else [micros] * 40)
     assert len(refused) == (40 if micros is None else 0)
@@ -328,7 +328,7 @@ def test_times_finer_than_microseconds_are_cut_if_asked_for(kind: str, text: str
         suspects = fast_rows(decoder, values).suspects
         assert suspects is not None
         assert not suspects.any()
-        batch, refused = JsonSchemaDecoder(SCHEMA_ID, schema).decode(values)
+        batch, refused = JsonSchemaDecoder(schema).decode(values)
         assert [one.reason for one in refused] == ["json_out_of_range"] * 40
 
 
@@ -336,7 +336,7 @@ def test_a_refusal_names_the_path() -> None:
     """The message leads a person to the nested field."""
     inner = {"type": "object", "properties": {"city": {"type": "string"}}}
     schema = object_schema(geo={"type": "array", "items": inner})
-    _, refused = JsonSchemaDecoder(SCHEMA_ID, schema).decode(framed('{"geo":[{}, {"city":5}]}'))
+    _, refused = JsonSchemaDecoder(schema).decode(framed('{"geo":[{}, {"city":5}]}'))
     assert refused == [Refused(0, "json_type", "geo.1.city: a text is needed here, and it is the number 5")]
 
 
@@ -354,7 +354,7 @@ def test_a_refusal_names_the_path() -> None:
 )
 def test_a_top_level_that_is_no_record_is_one_column(schema: Any, text: str, value: Any) -> None:
     """A bare type, and an object without named properties, become the column _kafka_value."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema))
+    decoder = JsonSchemaDecoder(json.dumps(schema))
     batch, refused = decoder.decode(framed(*[text] * 40))
     assert refused == []
     assert plain_rows(batch) == [{"_kafka_value": value}] * 40
@@ -363,13 +363,11 @@ def test_a_top_level_that_is_no_record_is_one_column(schema: Any, text: str, val
 def test_a_record_may_be_null_where_the_schema_says_so() -> None:
     """It is a row of nulls, also of what an object must have; elsewhere it is refused."""
     schema = {"type": ["object", "null"], "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    decoder = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema))
+    decoder = JsonSchemaDecoder(json.dumps(schema))
     batch, refused = decoder.decode(framed(*["null", '{"a": 1}'] * 20))
     assert refused == []
     assert [row["a"] for row in plain_rows(batch)] == [None, 1] * 20
-    batch, refused = JsonSchemaDecoder(SCHEMA_ID, json.dumps(schema | {"type": "object"})).decode(
-        framed("null")
-    )
+    batch, refused = JsonSchemaDecoder(json.dumps(schema | {"type": "object"})).decode(framed("null"))
     assert [one.reason for one in refused] == ["json_type"]
 
 
@@ -378,7 +376,7 @@ def test_what_the_schema_allows_and_does_not_name_is_kept() -> None:
     inner = {"type": "object", "properties": {"x": {"type": "integer"}}}
     schema = object_schema(closed=False, a={"type": "array", "items": inner}, o=inner)
     text = '{"a":[{"x":1},{"x":2,"y":1.50},{"x":3}],"o":{"x":4,"z":null},"é.":{"k":[null]}}'
-    batch, refused = JsonSchemaDecoder(SCHEMA_ID, schema).decode(framed(*[text] * 40))
+    batch, refused = JsonSchemaDecoder(schema).decode(framed(*[text] * 40))
     assert refused == []
     row = {
         "a": [{"x": 1}, {"x": 2}, {"x": 3}],
@@ -399,7 +397,7 @@ def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None
             required=("n", "u", "l", "d"),
         )
     )
-    decoder = JsonSchemaDecoder(SCHEMA_ID, object_schema(r={"anyOf": [{"type": "null"}, inner]}))
+    decoder = JsonSchemaDecoder(object_schema(r={"anyOf": [{"type": "null"}, inner]}))
     full = '{"r":{"n":1,"u":"00000000-0000-0000-0000-000000000001","l":[1],"d":"2026-01-01"}}'
     for batch in (
         decoder.decode(framed(*['{"r":null}', full, "{}"] * 30))[0],
@@ -408,7 +406,7 @@ def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None
         batch.validate(full=True)
         assert batch.column(0).null_count == 60
         assert [batch.column(0).field(i).null_count for i in range(4)] == [0] * 4
-        assert decoder._engines.fast_refusal is None
+        assert decoder.fast_refusal is None
 
 
 def test_references_are_resolved_across_documents() -> None:
@@ -419,7 +417,7 @@ def test_references_are_resolved_across_documents() -> None:
         "properties": {"age": {"$ref": "#/$defs/age"}},
         "$defs": {"age": {"type": "integer"}},
     }
-    decoder = JsonSchemaDecoder(SCHEMA_ID, schema, {"person.json": json.dumps(person)})
+    decoder = JsonSchemaDecoder(schema, {"person.json": json.dumps(person)})
     batch, refused = decoder.decode(framed(*['{"p":{"age":3},"q":4}'] * 40))
     assert refused == []
     assert plain_rows(batch) == [{"p": {"age": 3}, "q": 4, REST: None}] * 40
@@ -428,13 +426,13 @@ def test_references_are_resolved_across_documents() -> None:
 def test_a_missing_reference_says_so() -> None:
     """A schema that nothing defines is an error that names it."""
     with pytest.raises(JsonSchemaError, match=r"'other\.json' names no schema"):
-        JsonSchemaDecoder(SCHEMA_ID, object_schema(p={"$ref": "other.json"}))
+        JsonSchemaDecoder(object_schema(p={"$ref": "other.json"}))
 
 
 def test_the_fast_engine_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every record is bad, few groups are tried, however many records there are."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
-    fast = decoder._engines.fast
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
+    fast = decoder.fast
     assert fast is not None
     tried: list[int] = []
     rows = fast.rows
@@ -453,9 +451,9 @@ def test_the_fast_engine_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_exact_engine_raises_refusals_only() -> None:
     """Its verdict is a reason, whatever the bytes."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     with pytest.raises(Refusal, match="not UTF-8"):
-        decoder._engines.exact.row(b"\xff")
+        decoder.exact.row(b"\xff")
 
 
 @pytest.mark.parametrize("every", [1, 3, 40, 100, 2_999])
@@ -464,7 +462,7 @@ def test_values_of_another_kind_are_named_however_many_there_are(every: int, als
     """Once one was met, the like are looked for in the text; neighbours and reasons stay as they are."""
     inner = {"type": "object", "properties": {"s": {"type": "integer"}}}
     ids = {"type": "array", "items": {"type": "string", "format": "uuid"}}
-    decoder = JsonSchemaDecoder(SCHEMA_ID, object_schema(s={"type": "string"}, geo=inner, ids=ids))
+    decoder = JsonSchemaDecoder(object_schema(s={"type": "string"}, geo=inner, ids=ids))
     records = [{"s": "x", **also} if at % every else {"s": 5, **also} for at in range(3_000)]
     for _ in range(2):  # what it learned does no harm to the next batch
         batch, refused = decoder.decode(framed(*map(json.dumps, records)))

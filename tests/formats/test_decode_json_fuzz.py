@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.json.decoder import JsonSchemaDecoder
-from tests.formats.json_cases import PREFIX, SCHEMA_ID
+from tests.formats.json_cases import PREFIX
 from tests.formats.test_decode_json import STRING_AND_INT
 from tests.formats.test_infer_json import settled, texts
 
@@ -137,7 +137,7 @@ BOMBS = [
 @pytest.mark.parametrize("bomb", range(len(BOMBS)))
 def test_bombs_are_refused_quickly_and_in_little_memory(bomb: int) -> None:
     """Depth, digits, exponents and length cost what their bytes cost."""
-    decoder = JsonSchemaDecoder(SCHEMA_ID, STRING_AND_INT)
+    decoder = JsonSchemaDecoder(STRING_AND_INT)
     values = pa.array([PREFIX + BOMBS[bomb]] * 20, pa.binary())
     tracemalloc.start()
     started_s, before_bytes = time.process_time(), pa.total_allocated_bytes()

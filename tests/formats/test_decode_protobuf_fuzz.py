@@ -26,7 +26,6 @@ from tests.formats.protobuf_cases import (
     BYTES,
     FIXED32,
     FIXED64,
-    SCHEMA_ID,
     VARINT,
     encoded,
     framed,
@@ -96,9 +95,9 @@ def _verdict(decoder: ProtobufDecoder, raw: bytes) -> list[dict[str, Any]]:
 
 def _check(decoder: ProtobufDecoder, bodies: list[bytes]) -> None:
     """The fast engine vouches for rows that are the exact engine's, and for no others."""
-    assert decoder._fast is not None
+    assert decoder.fast is not None
     try:
-        batch, suspects = decoder._fast.rows(Bodies(framed(*bodies), PREFIX_BYTES + 1))
+        batch, suspects = decoder.fast.rows(Bodies(framed(*bodies), PREFIX_BYTES + 1))
     except NotRows:
         return
     assert suspects is not None
@@ -114,7 +113,7 @@ def _check(decoder: ProtobufDecoder, bodies: list[bytes]) -> None:
 def test_the_fast_engine_takes_nothing_that_the_exact_one_refuses(drawn: Any, rng: random.Random) -> None:
     """On damaged records of any schema the fast engine gives the exact engine's rows or leaves them to it."""
     file, wires = drawn
-    decoder = ProtobufDecoder(SCHEMA_ID, encoded(file))
+    decoder = ProtobufDecoder(encoded(file))
     good = [wire.body for wire in wires]
     for _ in range(20):
         bad = rng.choice(DAMAGES)(rng, rng.choice(good))
@@ -127,7 +126,7 @@ def test_the_fast_engine_takes_nothing_that_the_exact_one_refuses(drawn: Any, rn
 def test_the_exact_engine_takes_nothing_that_protobuf_refuses(drawn: Any, rng: random.Random) -> None:
     """What is taken is a message to Protobuf's own parser, under the schema as it was written."""
     file, wires = drawn
-    decoder = ProtobufDecoder(SCHEMA_ID, encoded(file))
+    decoder = ProtobufDecoder(encoded(file))
     files, name = compile_schema(encoded(file))
     message = GetMessageClass(load(files).FindFileByName(name).message_types_by_name["M0"])
     for _ in range(20):
@@ -175,7 +174,7 @@ def event_body(rng: random.Random) -> bytes:
 @pytest.fixture(scope="module")
 def event() -> ProtobufDecoder:
     """The decoder of ``EVENT``."""
-    return ProtobufDecoder(SCHEMA_ID, EVENT)
+    return ProtobufDecoder(EVENT)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, NestedField
 
 from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies, Mask
-from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
+from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused, UnsupportedError
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
 
 SCHEMA = pa.schema([("body", pa.binary())])
@@ -62,6 +64,18 @@ class Fast(driver.FastEngine):
         return np.array([bodies.body(at)[:1] == WALK for at in range(len(bodies))], bool)
 
 
+def decode(fast: Fast | None, exact: Exact, *groups: Bodies) -> driver.Decoded:
+    """What a decoder of these engines makes of records; None: no fast one takes their schema."""
+
+    def fast_engine(_: pa.Schema) -> Fast:
+        if fast is None:
+            raise UnsupportedError("there is none")
+        return fast
+
+    schema = Schema(NestedField(1, "body", BinaryType()))
+    return driver.EngineDecoder(schema, fast_engine, lambda _: exact).decode_groups(*groups)
+
+
 def body(kind: bytes, at: int, bad: bool) -> bytes:
     """A record; a bad one never looks good to the fast engine."""
     return (DARK if bad and kind == CLEAR else kind) + str(at).encode() + (BAD if bad else b"")
@@ -99,7 +113,7 @@ def test_every_record_is_a_row_or_a_rejection_once(
     groups = [every.take(np.flatnonzero(mask)) for mask in (chosen, ~chosen)]
     for fast in (Fast(min_records, max_records), None):
         for parts in ([every], groups):
-            rows, refused = driver.decode(fast, Exact(), *parts)
+            rows, refused = decode(fast, Exact(), *parts)
             assert (rows.column(0).to_pylist(), refused) == wanted(bodies)
 
 
@@ -109,7 +123,7 @@ def test_the_fast_engine_is_not_asked_for_ever(kind: bytes, every: int) -> None:
     """Its calls are bounded by the number of records, not by how many of them are bad."""
     fast = Fast(min_records=2, max_records=1_000)
     bodies = [body(kind if at % every == 0 else CLEAR, at, False) for at in range(20_000)]
-    rows, refused = driver.decode(fast, Exact(), Bodies(values(bodies, 5), 5))
+    rows, refused = decode(fast, Exact(), Bodies(values(bodies, 5), 5))
     assert (rows.column(0).to_pylist(), refused) == (bodies, [])
     # Each refusal makes two groups at most, and there are 20 to begin with.
     assert fast.calls <= 20 + 3 * 20_000 // driver.RECORDS_PER_REFUSED_GROUP
@@ -125,12 +139,12 @@ def test_exact_rows_become_batches_before_they_pile_up(monkeypatch: pytest.Monke
             made.append(len(rows))
             return super().batch(rows)
 
-    driver.decode(None, Counting(), Bodies(pa.array([b"1234567890"] * 10, pa.binary())))
+    decode(None, Counting(), Bodies(pa.array([b"1234567890"] * 10, pa.binary())))
     assert made == [3, 3, 3, 1]
 
 
 def test_a_value_shorter_than_its_frame_is_rejected() -> None:
     """It is one bad record, not a shift of the others; its neighbours are rows."""
-    found = driver.decode(Fast(), Exact(), Bodies(pa.array([b"fffffA", b"f", b"fffffB"], pa.binary()), 5))
+    found = decode(Fast(), Exact(), Bodies(pa.array([b"fffffA", b"f", b"fffffB"], pa.binary()), 5))
     assert found.rows.column(0).to_pylist() == [b"A", b"B"]
     assert [(one.index, one.reason) for one in found.refused] == [(1, NO_SCHEMA_ID)]

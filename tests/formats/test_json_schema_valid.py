@@ -77,7 +77,7 @@ def test_what_is_valid_is_a_row(draft: str, schema: dict[str, Any], values: list
     judge = jsonschema.validators.validator_for(whole)(whole)
     for value in values:
         judge.validate(value)
-    decoder = JsonSchemaDecoder(1, json.dumps(whole))
+    decoder = JsonSchemaDecoder(json.dumps(whole))
     for found in (values, values * 40):
         raw = pa.array([prefix(1) + json.dumps(value).encode() for value in found], pa.binary())
         batch, refused = decoder.decode(raw)
@@ -108,5 +108,5 @@ def test_what_is_closed_stays_closed() -> None:
         ({**ONE, "unevaluatedItems": False}, ["a", 1]),
     ):
         raw = pa.array([prefix(1) + json.dumps(value).encode()], pa.binary())
-        _, refused = JsonSchemaDecoder(1, json.dumps({"$schema": D20, **schema})).decode(raw)
+        _, refused = JsonSchemaDecoder(json.dumps({"$schema": D20, **schema})).decode(raw)
         assert len(refused) == 1

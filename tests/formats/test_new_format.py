@@ -99,11 +99,11 @@ def test_the_engines_agree(csv: Any, lines: list[bytes]) -> None:
     wanted: list[Any] = []
     for line in lines:
         try:
-            wanted.append(tuple(decoder._exact.row(line).values()))
+            wanted.append(tuple(decoder.exact.row(line).values()))
         except Refusal:
             wanted.append(None)
     try:
-        batch, suspects = decoder._fast.rows(Bodies(framed(*lines), PREFIX_BYTES))
+        batch, suspects = decoder.fast.rows(Bodies(framed(*lines), PREFIX_BYTES))
     except NotRows:
         pass
     else:

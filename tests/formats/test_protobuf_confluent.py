@@ -93,7 +93,7 @@ def test_a_message_with_references(registry: Any, pool: DescriptorPool) -> None:
     values, schema_id, text, references = _written(registry, "orders", messages)
     assert list(references) == ["shop/money.proto"]
     assert values[0].as_py()[:8] == b"\0" + schema_id.to_bytes(4, "big") + b"\x02\x02" + b"\x0a"
-    decoder = ProtobufDecoder(schema_id, text, references, message="Order")
+    decoder = ProtobufDecoder(text, references, message="Order")
     batch, refused = decoder.decode(values)
     assert refused == []
     assert decoder.fast_refusal is None
@@ -106,8 +106,8 @@ def test_first_and_nested_messages(registry: Any, pool: DescriptorPool, name: st
     message_class = GetMessageClass(pool.FindMessageTypeByName(name))
     field = message_class.DESCRIPTOR.fields[0].name
     messages = [message_class(**{field: "7" if field == "id" else 7}) for _ in range(50)]
-    values, schema_id, text, references = _written(registry, name, messages)
-    batch, refused = ProtobufDecoder(schema_id, text, references, message=name).decode(values)
+    values, _, text, references = _written(registry, name, messages)
+    batch, refused = ProtobufDecoder(text, references, message=name).decode(values)
     assert refused == []
     assert [str(row[field]) for row in plain_rows(batch)] == ["7"] * 50
 
@@ -122,7 +122,7 @@ def test_a_real_registry(stack: Any, pool: DescriptorPool) -> None:
     values = pa.array([serializer(message, context) for message in messages], pa.binary())
     found = Registry({"url": stack.registry_url}).latest("protobuf-orders-value")
     assert found is not None
-    decoder = ProtobufDecoder(found.id, found.text, dict(found.references), message="Order")
+    decoder = ProtobufDecoder(found.text, dict(found.references), message="Order")
     batch, refused = decoder.decode(values)
     assert refused == []
     assert plain_rows(batch) == [_row(i) for i in range(100)]

@@ -13,7 +13,7 @@ left is the payload if it is one JSON value, which the decoder proves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.arrays import Bodies, Positions
-from tabletopic_kernel.formats.driver import Decoded, decode
+from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
 from tabletopic_kernel.formats.json.exact import ExactEngine
 from tabletopic_kernel.formats.json.fast import FastEngine
 from tabletopic_kernel.formats.json.infer import Reserved, Shape, has_rest_column, value_struct, widened
@@ -30,16 +30,15 @@ from tabletopic_kernel.formats.json.schema import parse_json_schema
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse
 from tabletopic_kernel.formats.json.types import Struct, iceberg_schema
 from tabletopic_kernel.formats.json.values import Rules
-from tabletopic_kernel.formats.rejection import Refused, UnsupportedError
-from tabletopic_kernel.formats.types import arrow_schema_of
-from tabletopic_kernel.formats.wire import PREFIX_BYTES, WriterSchema
+from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.wire import WriterSchema
 
 # Records without columns that are looked at before the next are read with the columns found.
 SAMPLE_RECORDS: Final = 1_000
 
 
-class JsonSchemaDecoder:
-    """All records of one JSON Schema, each with its 5-byte prefix. Not for use by two threads at once.
+class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
+    """All records of one JSON Schema, each with its 5-byte prefix.
 
     ``nanos``: whether times finer than a microsecond are refused or cut. Raises JsonSchemaError if the schema
     is not valid.
@@ -47,27 +46,32 @@ class JsonSchemaDecoder:
 
     def __init__(
         self,
-        schema_id: int,
         schema: str,
         references: Mapping[str, str] | None = None,
         nanos: Literal["refuse", "floor"] = "refuse",
     ) -> None:
         parsed = parse_json_schema(schema, references)
-        self.schema_id = schema_id
-        self.iceberg_schema: Schema = parsed.iceberg_schema
-        self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
         rules = Rules(whole=parsed.whole, nullable=parsed.nullable, floor=nanos == "floor")
-        self._engines = _Engines(parsed.root, self.arrow_schema, rules)
-
-    def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without the refused ones.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
-        """
-        return decode(self._engines.fast, self._engines.exact, Bodies(values, PREFIX_BYTES))
+        super().__init__(
+            parsed.iceberg_schema,
+            partial(FastEngine, parsed.root, rules=rules),
+            partial(ExactEngine, parsed.root, rules=rules),
+        )
 
 
-class JsonDecoder:
+class _ColumnsDecoder(EngineDecoder[ExactEngine]):
+    """Records of JSON for columns that are known."""
+
+    def __init__(self, columns: Struct, *, rest: bool) -> None:
+        rules = Rules(lenient=True)
+        super().__init__(
+            iceberg_schema(columns, rest=rest),
+            partial(FastEngine, columns, rules=rules),
+            partial(ExactEngine, columns, rules=rules),
+        )
+
+
+class JsonDecoder(_ColumnsDecoder):
     """Records of JSON without a schema, for a table's columns. Not for use by two threads at once.
 
     ``known`` are the table's columns (its ``_kafka_*`` columns do no harm), none if there is no table.
@@ -80,9 +84,7 @@ class JsonDecoder:
         self._reserved = reserved or {}
         self._columns = value_struct(known)
         self._rest = has_rest_column(known)
-        self.iceberg_schema: Schema = iceberg_schema(self._columns, rest=self._rest)
-        self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
-        self._engines = _Engines(self._columns, self.arrow_schema, Rules(lenient=True))
+        super().__init__(self._columns, rest=self._rest)
         self.needed: Schema | None = None
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -92,16 +94,16 @@ class JsonDecoder:
         the rows are none: the table must have those columns first, then the records are decoded again
         with a decoder of them.
         """
-        wanted = _Wanted(self._known, self._columns, self._rest, self._engines)
+        wanted = _Wanted(self._known, self._columns, self._rest, self)
         done: list[Decoded] = []
         refused: list[Refused] = []
         for part in _parts(Bodies(values)):
-            done.append(decode(wanted.engines.fast, wanted.engines.exact, part))
+            done.append(wanted.decoder.decode_groups(part))
             refused += done[-1].refused
             wanted.learn(self._reserved)
         self.needed = wanted.needed
         if self.needed is not None:
-            return Decoded(self._engines.exact.batch([]), refused)
+            return Decoded(self.exact.batch([]), refused)
         rows = [part.rows for part in done]
         return Decoded(rows[0] if len(rows) == 1 else pa.concat_batches(rows), refused)
 
@@ -113,11 +115,11 @@ def _parts(bodies: Bodies) -> list[Bodies]:
 
 
 class _Wanted:
-    """The columns that records want, of those that were decoded so far; ``engines`` of these columns."""
+    """The columns that records want, of those that were decoded so far; ``decoder`` has these columns."""
 
-    def __init__(self, known: Schema, columns: Struct, rest: bool, engines: _Engines) -> None:
-        self.engines = engines
-        engines.exact.leftovers.clear()  # of a call that an exception ended
+    def __init__(self, known: Schema, columns: Struct, rest: bool, decoder: _ColumnsDecoder) -> None:
+        self.decoder = decoder
+        decoder.exact.leftovers.clear()  # of a call that an exception ended
         self.needed: Schema | None = None  # what the table must have first
         self._known = known
         self._columns = columns
@@ -125,7 +127,7 @@ class _Wanted:
 
     def learn(self, reserved: Reserved) -> None:
         """Widen the columns by what the exact engine found none for."""
-        leftovers, self.engines.exact.leftovers = self.engines.exact.leftovers, []
+        leftovers, self.decoder.exact.leftovers = self.decoder.exact.leftovers, []
         if not leftovers:
             return
         shape = Shape()
@@ -134,36 +136,17 @@ class _Wanted:
         wider = widened(self._known, self._columns, shape.struct(), reserved)
         if wider == self._columns and self._rest:
             return  # it has its place: in the rest
-        self.engines = _Engines.of_columns(wider, rest=self._rest)
-        if not self._rest and any(self.engines.exact.leaves_over(leftover) for leftover in leftovers):
+        self.decoder = _ColumnsDecoder(wider, rest=self._rest)
+        if not self._rest and any(self.decoder.exact.leaves_over(leftover) for leftover in leftovers):
             self._rest = True
-            self.engines = _Engines.of_columns(wider, rest=True)
+            self.decoder = _ColumnsDecoder(wider, rest=True)
         self._columns = wider
         self.needed = iceberg_schema(wider, rest=self._rest)
 
 
-class _Engines:
-    """Both engines of one type."""
-
-    def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
-        self.exact = ExactEngine(root, arrow_schema, rules)
-        self.fast: FastEngine | None = None
-        self.fast_refusal: str | None = None  # why the fast engine cannot take this type at all
-        try:
-            self.fast = FastEngine(root, arrow_schema, rules)
-        except UnsupportedError as error:
-            self.fast_refusal = str(error)
-
-    @classmethod
-    def of_columns(cls, columns: Struct, *, rest: bool) -> _Engines:
-        """Those of inferred columns."""
-        schema = arrow_schema_of(iceberg_schema(columns, rest=rest))
-        return cls(columns, schema, Rules(lenient=True))
-
-
-def make(schema_id: int, schema: WriterSchema) -> JsonSchemaDecoder:
+def make(schema: WriterSchema) -> JsonSchemaDecoder:
     """The decoder of a JSON Schema."""
-    return JsonSchemaDecoder(schema_id, schema.text, dict(schema.references), schema.nanos)
+    return JsonSchemaDecoder(schema.text, dict(schema.references), schema.nanos)
 
 
 _BEGINS: Final = rb'^\s*\{\s*"(schema|payload)"\s*:'

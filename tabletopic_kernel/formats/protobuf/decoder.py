@@ -1,4 +1,4 @@
-"""Decodes Confluent-framed Protobuf values of one schema id into Arrow rows.
+"""Decodes Confluent-framed Protobuf values of one schema into Arrow rows.
 
 A schema id names a file, and message indexes behind it say which message of the file a record holds
 (``schema/message_indexes``). A decoder takes one message: the file's first, or the one that is asked for by
@@ -14,10 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask
-from tabletopic_kernel.formats.driver import Decoded, decode
+from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
 from tabletopic_kernel.formats.protobuf.exact import ExactEngine
 from tabletopic_kernel.formats.protobuf.fast import FastEngine
 from tabletopic_kernel.formats.protobuf.fast_schema import Plain
@@ -28,16 +27,14 @@ from tabletopic_kernel.formats.protobuf.schema.tree import Json, load, message_n
 from tabletopic_kernel.formats.protobuf.schema.types import iceberg_schema_of
 from tabletopic_kernel.formats.protobuf.values import SubMicros
 from tabletopic_kernel.formats.rejection import Refused, UnsupportedError
-from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, WriterSchema
 from tabletopic_kernel.model.dead_letter import OTHER_MESSAGE
 
 
-class ProtobufDecoder:
-    """All records of one schema id and one message. Not for use by two threads at once.
+class ProtobufDecoder(EngineDecoder[ExactEngine]):
+    """All records of one schema and one message.
 
     Args:
-        schema_id: for the shape that all decoders have.
         schema: .proto text, or a FileDescriptorProto in base64.
         references: the files that the schema imports, by name, in either form.
         message: the message that the records hold, with or without its package; None for the first.
@@ -50,7 +47,6 @@ class ProtobufDecoder:
 
     def __init__(
         self,
-        schema_id: int,
         schema: str,
         references: Mapping[str, str] | None = None,
         message: str | None = None,
@@ -61,22 +57,21 @@ class ProtobufDecoder:
         file = pool.FindFileByName(name)
         descriptor = message_named(file, message)
         root = parse(descriptor)
-        self.schema_id = schema_id
         self.message: str = descriptor.full_name
-        self.iceberg_schema: Schema = iceberg_schema_of(root)
-        self.arrow_schema: pa.Schema = arrow_schema_of(self.iceberg_schema)
-        self.fast_refusal: str | None = None  # why the fast engine cannot take this message at all
         self._messages = headers_of(file)
         self._headers = [header for header, name in self._messages.items() if name == self.message]
         plain = None if isinstance(root, Json) else Plain(root, pool)
-        self._exact = ExactEngine(descriptor, root, plain, self.arrow_schema, sub_micros)
-        self._fast: FastEngine | None = None
-        try:
+
+        def fast(arrow_schema: pa.Schema) -> FastEngine:
             if isinstance(root, Json):
                 raise UnsupportedError("the whole message is JSON text")
-            self._fast = FastEngine(root, JsonTexts(pool), self.arrow_schema, sub_micros)
-        except UnsupportedError as error:
-            self.fast_refusal = str(error)
+            return FastEngine(root, JsonTexts(pool), arrow_schema, sub_micros)
+
+        super().__init__(
+            iceberg_schema_of(root),
+            fast,
+            lambda arrow_schema: ExactEngine(descriptor, root, plain, arrow_schema, sub_micros),
+        )
 
     def decode(self, values: pa.Array) -> Decoded:
         """Rows in the order of ``values``, without the refused ones.
@@ -90,7 +85,7 @@ class ProtobufDecoder:
             if chosen.any():
                 left &= ~chosen
                 groups.append(every.take(np.flatnonzero(chosen), PREFIX_BYTES + len(header)))
-        rows, refused = decode(self._fast, self._exact, *groups)
+        rows, refused = self.decode_groups(*groups)
         others = np.flatnonzero(left).tolist()
         if others:
             refused += [Refused(index, *self._why_not_ours(every.body(index))) for index in others]
@@ -129,6 +124,6 @@ def _begin_with(bodies: Bodies, header: bytes) -> Mask:
     return found
 
 
-def make(schema_id: int, schema: WriterSchema) -> ProtobufDecoder:
+def make(schema: WriterSchema) -> ProtobufDecoder:
     """The decoder of a schema."""
-    return ProtobufDecoder(schema_id, schema.text, dict(schema.references), schema.message, schema.nanos)
+    return ProtobufDecoder(schema.text, dict(schema.references), schema.message, schema.nanos)
