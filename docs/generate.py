@@ -179,7 +179,7 @@ def _text(name: str, value: object) -> str:
         return _in_units(value, {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000})
     if name.endswith("_bytes") and isinstance(value, int):
         return _in_units(value, {"KB": 1024, "MB": 1024**2, "GB": 1024**3})
-    return str(value) if value else ""
+    return "" if value is None or value == {} else str(value)
 
 
 def _in_units(value: int, units: Mapping[str, int]) -> str:

@@ -68,7 +68,7 @@ class Retention:
     @classmethod
     def of(cls, settings: TopicSettings) -> Retention:
         """As a topic's settings have it."""
-        return cls(settings.time_travel_ms, settings.keep_snapshots, settings.snapshot_limit)
+        return cls(settings.snapshots_kept_ms, settings.keep_snapshots, settings.snapshot_limit)
 
 
 def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tuple[int, ...]:

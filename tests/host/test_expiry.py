@@ -103,7 +103,7 @@ def test_a_topic_with_default_time_travel_keeps_so_many_and_no_more(
 ) -> None:
     """However young the rest is; the event says how far back that is. A time that somebody set counts."""
     monkeypatch.setattr(sections, "_MAX_SNAPSHOTS", 3)
-    owner = Owner(rig, time_travel_ms=5 * _DAY)
+    owner = Owner(rig, time_travel_ms=None)
     owner.commit(5)
     rig.now_ms += 5 * 60_000
     owner.work()
@@ -115,9 +115,9 @@ def test_a_topic_with_default_time_travel_keeps_so_many_and_no_more(
 
 
 def test_a_time_travel_that_somebody_set_has_no_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its snapshots stay."""
+    """All of its snapshots stay, also where it is as long as the default."""
     monkeypatch.setattr(sections, "_MAX_SNAPSHOTS", 3)
-    owner = Owner(rig, time_travel_ms=_DAY)
+    owner = Owner(rig, time_travel_ms=5 * _DAY)
     owner.commit(5)
     rig.now_ms += 5 * 60_000
     owner.work()

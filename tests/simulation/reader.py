@@ -151,7 +151,7 @@ class Reader:
         if not gone:
             return
         youngest = max(one.timestamp_ms for one in gone)
-        if youngest > self.world.now_ms - self.world.settings.time_travel_ms:
+        if youngest > self.world.now_ms - self.world.settings.snapshots_kept_ms:
             raise BrokenError("I10 a young snapshot expires", f"{youngest}, by {who}")
         if self.tables.has_way_to_ledger(before) and not self.tables.has_way_to_ledger(after):
             raise BrokenError("I8 the way to the ledger expires", f"by {who}")

@@ -233,11 +233,11 @@ class TopicSettings(_Model):
         "the catalog does so itself, as S3 Tables do",
     )
     # 1 min: below, a query that runs may lose its files. 10 years: more is for ever.
-    time_travel_ms: DurationMs = Field(
-        _TIME_TRAVEL_MS,
+    time_travel_ms: DurationMs | None = Field(
+        None,
         ge=60_000,
         le=3_650 * 86_400_000,
-        description="how long snapshots are kept, for queries of the past",
+        description="how long snapshots are kept, for queries of the past; unset: 5 days, the newest 500",
     )
     keep_snapshots: int = Field(
         20, ge=1, le=100_000, description="snapshots that are kept however old they are, the newest of them"
@@ -248,8 +248,7 @@ class TopicSettings(_Model):
         ge=0,
         le=1_000_000,
         description="snapshots that time_travel_ms keeps at most, the newest of them, as each costs every "
-        "commit some time; 0: any number; unset: 500 with the default time_travel_ms, any number with "
-        "another",
+        "commit some time; 0: any number; unset: any number where time_travel_ms is set, else 500",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 
@@ -257,11 +256,16 @@ class TopicSettings(_Model):
     def snapshot_limit(self) -> int | None:
         """Snapshots that ``time_travel_ms`` keeps at most; None: any number.
 
-        What was set counts: the limit, else a ``time_travel_ms`` that is not the default.
+        What was set counts: the limit, else the time.
         """
         if self.max_snapshots is not None:
             return self.max_snapshots or None
-        return _MAX_SNAPSHOTS if self.time_travel_ms == _TIME_TRAVEL_MS else None
+        return _MAX_SNAPSHOTS if self.time_travel_ms is None else None
+
+    @property
+    def snapshots_kept_ms(self) -> int:
+        """How long snapshots are kept, also where nobody has said so."""
+        return _TIME_TRAVEL_MS if self.time_travel_ms is None else self.time_travel_ms
 
     def subject_of(self, topic: str) -> str:
         """The registry's subject where the newest schema of the topic's values is looked for."""
