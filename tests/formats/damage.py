@@ -49,6 +49,10 @@ def swap(rng: random.Random, raw: bytes) -> bytes:
     return bytes(out)
 
 
+# What befalls any bytes, whatever their format.
+ANYWHERE: list[Damage] = [cut, cut_front, grow, flip, byte, swap]
+
+
 def insert(what: Damage) -> Damage:
     """``what`` stands somewhere in between, or in the place of a byte."""
 

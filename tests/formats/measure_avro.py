@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
-import string
 from typing import Any
 
 import fastavro
@@ -13,6 +11,7 @@ import pyarrow as pa
 
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, prefix
+from tests.formats import measuring
 from tests.formats.measuring import report
 
 RECORDS = 50_000
@@ -48,34 +47,12 @@ CLICK: dict[str, Any] = {
 
 def clicks(count: int) -> list[bytes]:
     """Framed records of about 145 bytes."""
-    rng = random.Random(1)
     schema = fastavro.parse_schema(CLICK)
-
-    def dead_letters(length: int) -> str:
-        return "".join(rng.choices(string.ascii_letters, k=length))
-
     values = []
-    for i in range(count):
-        row = {
-            "event_id": dead_letters(24),
-            "user_id": dead_letters(12) if rng.random() < 0.7 else None,
-            "session": dead_letters(16),
-            "url": "/" + dead_letters(28),
-            "referrer": dead_letters(24) if rng.random() < 0.5 else None,
-            "duration": rng.random(),
-            "status": 200,
-            "bytes": rng.randrange(100_000),
-            "ts": 1_767_225_600_000 + i,
-            "kind": rng.choice(["VIEW", "CLICK", "BUY"]),
-            "geo": {
-                "country": dead_letters(2),
-                "lat": rng.random(),
-                "city": dead_letters(8) if i % 5 else None,
-            },
-        }
+    for click in measuring.clicks(count):
         out = io.BytesIO(prefix(7))
         out.seek(PREFIX_BYTES)
-        fastavro.schemaless_writer(out, schema, row)
+        fastavro.schemaless_writer(out, schema, click)
         values.append(out.getvalue())
     return values
 

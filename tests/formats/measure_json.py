@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
-import string
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.json.decoder import JsonDecoder, JsonSchemaDecoder
 from tabletopic_kernel.formats.wire import prefix
+from tests.formats import measuring
 from tests.formats.measuring import report
 
 RECORDS = 50_000
@@ -43,32 +43,9 @@ CLICK: dict[str, Any] = {
 
 def clicks(count: int) -> list[bytes]:
     """Records of about 350 bytes."""
-    rng = random.Random(1)
-
-    def dead_letters(length: int) -> str:
-        return "".join(rng.choices(string.ascii_letters, k=length))
-
     return [
-        json.dumps(
-            {
-                "event_id": dead_letters(24),
-                "user_id": dead_letters(12) if rng.random() < 0.7 else None,
-                "session": dead_letters(16),
-                "url": "/" + dead_letters(28),
-                "referrer": dead_letters(24) if rng.random() < 0.5 else None,
-                "duration": rng.random(),
-                "status": 200,
-                "bytes": rng.randrange(100_000),
-                "ts": f"2026-01-01T00:{i % 60:02}:{i // 60 % 60:02}.{i % 1000:03}Z",
-                "kind": rng.choice(["VIEW", "CLICK", "BUY"]),
-                "geo": {
-                    "country": dead_letters(2),
-                    "lat": rng.random(),
-                    "city": dead_letters(8) if i % 5 else None,
-                },
-            }
-        ).encode()
-        for i in range(count)
+        json.dumps(click | {"ts": datetime.fromtimestamp(click["ts"] / 1000, UTC).isoformat()}).encode()
+        for click in measuring.clicks(count)
     ]
 
 

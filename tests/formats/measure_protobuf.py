@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import string
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
+from tests.formats import measuring
 from tests.formats.measuring import report
 
 RECORDS = 50_000
@@ -45,32 +44,14 @@ def click_class() -> Any:
 
 def clicks(count: int) -> list[bytes]:
     """Framed records of about 157 bytes."""
-    rng = random.Random(1)
     message_class = click_class()
-
-    def dead_letters(length: int) -> str:
-        return "".join(rng.choices(string.ascii_letters, k=length))
-
     values = []
-    for i in range(count):
-        click = message_class(
-            event_id=dead_letters(24),
-            session=dead_letters(16),
-            url="/" + dead_letters(28),
-            duration=rng.random(),
-            status=200,
-            bytes=rng.randrange(100_000),
-            kind=rng.randrange(3),
-        )
-        if rng.random() < 0.7:
-            click.user_id = dead_letters(12)
-        if rng.random() < 0.5:
-            click.referrer = dead_letters(24)
-        click.ts.FromMilliseconds(1_767_225_600_000 + i)
-        click.geo.country, click.geo.lat = dead_letters(2), rng.random()
-        if i % 5:
-            click.geo.city = dead_letters(8)
-        values.append(b"\0\0\0\0\7\0" + click.SerializeToString())
+    for click in measuring.clicks(count):
+        plain = {name: value for name, value in click.items() if name not in ("ts", "kind", "geo")}
+        message = message_class(**plain, kind=measuring.KINDS.index(click["kind"]))
+        message.ts.FromMilliseconds(click["ts"])
+        message.geo.MergeFrom(type(message.geo)(**click["geo"]))
+        values.append(b"\0\0\0\0\7\0" + message.SerializeToString())
     return values
 
 

@@ -170,20 +170,20 @@ def caught_up(bench: Workbench) -> Callable[..., Any]:
     return wait
 
 
-def rows_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
+def rows_by_offset(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
     """All rows of a topic's table as plain PyIceberg reads them, by (partition, offset); each once."""
     settings = bench.desired_topic(topic).settings
     table = bench.open_catalog(settings.catalog).load_table(table_identifier(topic, settings))
     rows = table.scan().to_arrow().to_pylist()
-    by_place = {(row[METADATA]["partition"], row[METADATA]["offset"]): row for row in rows}
-    assert len(by_place) == len(rows), "a record is in the table twice"
-    return by_place
+    by_offset = {(row[METADATA]["partition"], row[METADATA]["offset"]): row for row in rows}
+    assert len(by_offset) == len(rows), "a record is in the table twice"
+    return by_offset
 
 
-def letters_by_place(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
+def dead_letters_by_offset(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
     """All letters of a topic, by (partition, offset); each once."""
     table = bench.open_catalog().load_table(bench.table_of(topic) + "__dead_letters")
     found = table.scan().to_arrow().to_pylist()
-    by_place = {(one["partition"], one["offset"]): one for one in found}
-    assert len(by_place) == len(found), "a record is a letter twice"
-    return by_place
+    by_offset = {(one["partition"], one["offset"]): one for one in found}
+    assert len(by_offset) == len(found), "a record is a letter twice"
+    return by_offset

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.conftest import METADATA, Sender, rows_by_offset
 
 # Of a topic that takes any timestamp, as brokers before Kafka 4 do; and one that is no milliseconds.
 ANY_TIME = {
@@ -88,7 +88,7 @@ def row_v2(number: int) -> dict[str, Any]:
 
 def check_rows(bench: Workbench, sender: Sender) -> dict[tuple[int, int], dict[str, Any]]:
     """Every acknowledged record is a row once, with its values, key, headers and place."""
-    rows = rows_by_place(bench, sender.topic)
+    rows = rows_by_offset(bench, sender.topic)
     assert rows.keys() == {(sent.partition, sent.offset) for sent in sender.sent}
     for sent in sender.sent:
         row = rows[sent.partition, sent.offset]

@@ -12,7 +12,7 @@ import pytest
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import SchemaEvolved
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.conftest import METADATA, Sender, rows_by_offset
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 
@@ -99,7 +99,7 @@ def check(bench: Workbench, sender: Sender) -> None:
         )
         for sent in sender.sent
     }
-    rows = rows_by_place(bench, sender.topic)
+    rows = rows_by_offset(bench, sender.topic)
     assert {place: (row["id"], row["city"], row["Id_2"]) for place, row in rows.items()} == expected
     name = bench.table_of(sender.topic)
     sql = f"SELECT {METADATA}.partition AS p, {METADATA}.offset AS o, id, city, Id_2 FROM {name}"

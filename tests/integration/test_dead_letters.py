@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
+from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, V1, field, record, row_v1
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -43,7 +43,7 @@ def test_bad_records_of_every_kind_become_letters(
     sender.raw(UNKNOWN, b"again")
     sender.flush()
     status = caught_up(sender.topic)
-    rows, dead_letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
+    rows, dead_letters = rows_by_offset(bench, sender.topic), dead_letters_by_offset(bench, sender.topic)
     places = {(sent.partition, sent.offset): sent for sent in sender.sent}
     assert rows.keys() | dead_letters.keys() == places.keys()
     assert not rows.keys() & dead_letters.keys()
@@ -82,15 +82,15 @@ def test_a_schema_that_is_registered_later_is_found(
         sender.raw(b"\x00" + schema_id.to_bytes(4, "big") + framed[5:])
     sender.flush()
     caught_up(sender.topic)
-    reasons = [one["reason"] for one in letters_by_place(bench, sender.topic).values()]
+    reasons = [one["reason"] for one in dead_letters_by_offset(bench, sender.topic).values()]
     assert reasons == ["unknown_schema"] * len(soon)
     made = sender.register(V1.replace('"name": "note"', '"name": "later"'))
     assert made in soon
     sender.raw(b"\x00" + made.to_bytes(4, "big") + framed[5:])
     sender.flush()
     caught_up(sender.topic)
-    assert len(letters_by_place(bench, sender.topic)) == len(soon)
-    assert len(rows_by_place(bench, sender.topic)) == 2
+    assert len(dead_letters_by_offset(bench, sender.topic)) == len(soon)
+    assert len(rows_by_offset(bench, sender.topic)) == 2
     bench.disable(sender.topic)
 
 
@@ -125,10 +125,10 @@ def test_a_schema_that_does_not_fit(
         bench.disable(sender.topic)
         return
     caught_up(sender.topic)
-    rows = rows_by_place(bench, sender.topic)
+    rows = rows_by_offset(bench, sender.topic)
     if on_incompatible == "dead_letter":
         assert {row["a"] for row in rows.values()} == {1, 2}
-        (letter,) = letters_by_place(bench, sender.topic).values()
+        (letter,) = dead_letters_by_offset(bench, sender.topic).values()
         assert letter["reason"] == "incompatible_schema"
         assert "a is int in the table and string in the new schema" in letter["message"]
     else:
@@ -146,8 +146,8 @@ def test_keys_that_are_no_text(
     sender.avro(V1, row_v1(1), key=b"\xff\x00")
     bench.enable(sender.topic, {**FAST, "key_format": "string"})
     caught_up(sender.topic)
-    assert {row["_kafka_key"] for row in rows_by_place(bench, sender.topic).values()} == {"schön"}
-    (letter,) = letters_by_place(bench, sender.topic).values()
+    assert {row["_kafka_key"] for row in rows_by_offset(bench, sender.topic).values()} == {"schön"}
+    (letter,) = dead_letters_by_offset(bench, sender.topic).values()
     assert (letter["reason"], letter["key"]) == ("key_not_text", b"\xff\x00")
     bench.disable(sender.topic)
 
@@ -232,14 +232,14 @@ def test_letters_are_replayed(
     assert (outcome.rows, outcome.stayed, outcome.error) == (1, {"no_schema_id": 1}, None)
     sender.avro(INT, {"a": 2})
     status = caught_up(sender.topic)
-    rows = rows_by_place(bench, sender.topic)
+    rows = rows_by_offset(bench, sender.topic)
     assert [(row["a"], row["a_string"]) for _, row in sorted(rows.items())] == [
         (1, None),
         (None, "x"),
         (None, "y"),
         (2, None),
     ]
-    assert [offset for _, offset in letters_by_place(bench, sender.topic)] == [3]
+    assert [offset for _, offset in dead_letters_by_offset(bench, sender.topic)] == [3]
     assert status.dead_letters == 1
     with pytest.raises(UsageError, match="for example"):
         bench.replay(sender.topic, "nowhere = 1")
@@ -259,13 +259,13 @@ def test_values_without_a_schema(
     bench.enable(sender.topic, {**FAST, "value_format": value_format})
     caught_up(sender.topic)
     found = {
-        row[METADATA]["offset"]: row["_kafka_value"] for row in rows_by_place(bench, sender.topic).values()
+        row[METADATA]["offset"]: row["_kafka_value"] for row in rows_by_offset(bench, sender.topic).values()
     }
     if value_format == "raw":
         assert found == dict(enumerate(values))
     else:
         assert found == {0: "grün", 1: "", 2: None}
-        (letter,) = letters_by_place(bench, sender.topic).values()
+        (letter,) = dead_letters_by_offset(bench, sender.topic).values()
         assert (letter["reason"], letter["value"]) == ("not_text", b"\xff\xfe")
     bench.disable(sender.topic)
 
@@ -289,11 +289,11 @@ def test_a_schema_that_cannot_be_read(
         sender.raw(b"\x00" + one.to_bytes(4, "big") + b"\x00")
     sender.avro(V1, row_v1(1))
     caught_up(sender.topic)
-    dead_letters = letters_by_place(bench, sender.topic)
+    dead_letters = dead_letters_by_offset(bench, sender.topic)
     assert {one["schema_id"]: one["reason"] for one in dead_letters.values()} == dict.fromkeys(
         made, "bad_schema"
     )
-    assert len(rows_by_place(bench, sender.topic)) == 2
+    assert len(rows_by_offset(bench, sender.topic)) == 2
     assert [bool(one.error) for one in bench.topic(sender.topic).peek(3)].count(True) == 2
     bench.disable(sender.topic)
 
@@ -313,7 +313,7 @@ def test_records_of_another_topics_schema(
     sender.raw(good[:5] + b"\xff")
     sender.flush()
     caught_up(sender.topic)
-    dead_letters = letters_by_place(bench, sender.topic).values()
+    dead_letters = dead_letters_by_offset(bench, sender.topic).values()
     assert [one["reason"] for one in dead_letters] == ["bad_schema"] * 2
     assert all(f"{other.topic}-value" in one["message"] for one in dead_letters)
     assert bench.open_catalog().load_table(bench.table_of(sender.topic)).schema() == before

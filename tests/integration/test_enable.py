@@ -10,7 +10,7 @@ import pytest
 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import Sender, rows_by_place
+from tests.integration.conftest import Sender, rows_by_offset
 from tests.integration.rows import FAST, V1, check_rows, row_v1
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -121,7 +121,7 @@ def test_enabling_again_may_change_partitions(
     sender.avro(V1, row_v1(2))
     caught_up(sender.topic)
     assert partitions() == ["hour"]
-    assert len(rows_by_place(bench, sender.topic)) == 2
+    assert len(rows_by_offset(bench, sender.topic)) == 2
 
 
 def test_settings_that_shape_the_columns_stay(

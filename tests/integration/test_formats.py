@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
+from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, field, record
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -39,7 +39,7 @@ def proto_message(number: int) -> bytes:
 
 def by_offset(bench: Workbench, topic: str, *names: str) -> dict[int, tuple[Any, ...]]:
     """Columns of each row, by offset."""
-    rows = rows_by_place(bench, topic).values()
+    rows = rows_by_offset(bench, topic).values()
     return {row[METADATA]["offset"]: tuple(row[name] for name in names) for row in rows}
 
 
@@ -63,7 +63,7 @@ def test_three_formats_in_one_topic(
     status = caught_up(sender.topic)
     expected = {3 * (n - 1) + k: (n, f"/{n}") for n in range(1, 31) for k in range(3)}
     assert by_offset(bench, sender.topic, "id", "url") == expected
-    dead_letters = letters_by_place(bench, sender.topic)
+    dead_letters = dead_letters_by_offset(bench, sender.topic)
     assert sorted(offset for _, offset in dead_letters) == [90, 91]
     assert {letter["reason"].split("_")[0] for letter in dead_letters.values()} == {"protobuf", "json"}
     assert status.rows == 90
@@ -84,11 +84,11 @@ def test_json_without_a_schema(
     sender.raw(json.dumps({"id": 2**60, "more": [1, 2], "in": {"y": True}}).encode())
     sender.flush()
     caught_up(sender.topic)
-    rows = {row[METADATA]["offset"]: row for row in rows_by_place(bench, sender.topic).values()}
+    rows = {row[METADATA]["offset"]: row for row in rows_by_offset(bench, sender.topic).values()}
     assert set(rows) == {*range(20), 21}
     assert (rows[3]["id"], rows[3]["at"], rows[3]["in"]) == (3, "2026-01-31", {"x": 1.5, "y": None})
     assert (rows[21]["id"], rows[21]["more"], rows[21]["in"]) == (2**60, [1, 2], {"x": None, "y": True})
-    assert [offset for _, offset in letters_by_place(bench, sender.topic)] == [20]
+    assert [offset for _, offset in dead_letters_by_offset(bench, sender.topic)] == [20]
     bench.disable(sender.topic)
 
 
@@ -145,5 +145,5 @@ def test_values_of_the_newest_schema(
     bench.enable(sender.topic, {**FAST, "value_format": "by_latest_schema", "value_subject": subject})
     caught_up(sender.topic)
     assert by_offset(bench, sender.topic, "id", "url") == {n - 1: (n, f"/{n}") for n in range(1, 10)}
-    assert [offset for _, offset in letters_by_place(bench, sender.topic)] == [9]
+    assert [offset for _, offset in dead_letters_by_offset(bench, sender.topic)] == [9]
     bench.disable(sender.topic)

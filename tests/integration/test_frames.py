@@ -24,7 +24,7 @@ from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, prefix
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
+from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -143,10 +143,10 @@ def test_every_way_to_name_a_schema_in_one_topic(
     writer.bad(None, prefix(2**31 - 1))
     sender.flush()
     caught_up(sender.topic)
-    rows = {offset: row for (_, offset), row in rows_by_place(bench, sender.topic).items()}
+    rows = {offset: row for (_, offset), row in rows_by_offset(bench, sender.topic).items()}
     assert {offset: _normal(row) for offset, row in rows.items()} == writer.expected
     dead_letters = {
-        offset: one["reason"] for (_, offset), one in letters_by_place(bench, sender.topic).items()
+        offset: one["reason"] for (_, offset), one in dead_letters_by_offset(bench, sender.topic).items()
     }
     last = max(writer.expected)
     assert dead_letters == {

@@ -12,18 +12,13 @@ from confluent_kafka.schema_registry import Schema
 from tabletopic_kernel.formats.wire import VALUE_HEADER
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.formats import damage
-from tests.integration.conftest import METADATA, Sender, letters_by_place, rows_by_place
+from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, V1, V2, field, record, row_v1, row_v2
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 COUNT = 1_500
 DAMAGES: list[damage.Damage] = [
-    damage.cut,
-    damage.cut_front,
-    damage.grow,
-    damage.flip,
-    damage.byte,
-    damage.swap,
+    *damage.ANYWHERE,
     lambda rng, raw: rng.randbytes(rng.randrange(40)),
     lambda rng, raw: raw[:1] + rng.randrange(40).to_bytes(4, "big") + raw[5:],
     lambda rng, raw: raw[:5] + bytes([2, rng.randrange(256)]) + raw[5:],
@@ -51,7 +46,7 @@ def test_fuzzed_records_between_good_ones(
         sender.raw(whole, headers=headers)
     sender.flush()
     caught_up(sender.topic, timeout_s=600)
-    rows, dead_letters = rows_by_place(bench, sender.topic), letters_by_place(bench, sender.topic)
+    rows, dead_letters = rows_by_offset(bench, sender.topic), dead_letters_by_offset(bench, sender.topic)
     assert not rows.keys() & dead_letters.keys()
     assert rows.keys() | dead_letters.keys() == {(one.partition, one.offset) for one in sender.sent}
     for sent in sender.sent:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.conftest import METADATA, Sender, rows_by_offset
 from tests.integration.rows import FAST, V1, V2, check_rows, row_v1, row_v2
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -162,7 +162,7 @@ def test_a_bad_record_stops_its_topic_and_loses_nothing(
         status = caught_up(sender.topic, state="failed")
         assert told in status.error
         assert status.next_offsets[0] <= 2
-        rows = rows_by_place(bench, sender.topic)
+        rows = rows_by_offset(bench, sender.topic)
         assert set(rows) == {(0, offset) for offset in range(status.next_offsets[0])}
 
 
@@ -188,7 +188,7 @@ def test_transactions(
     _wait(lambda: bench.broker.facts(sender.topic).end == {0: 18})  # the markers come after the answer
     bench.enable(sender.topic, FAST)
     status = caught_up(sender.topic)
-    rows = rows_by_place(bench, sender.topic)
+    rows = rows_by_offset(bench, sender.topic)
     assert sorted(row["id"] for row in rows.values()) == [0, 1, 2, 3, 4, 20, 21, 22, 23, 24]
     assert status.end_offsets == {0: 18}
 
@@ -301,7 +301,7 @@ def test_start_settings(
         sender.avro(V1, row_v1(2))
     for sender, expected in zip(senders, ({2}, {1, 2}, {0, 1, 2}), strict=True):
         caught_up(sender.topic)
-        assert {row["id"] for row in rows_by_place(bench, sender.topic).values()} == expected
+        assert {row["id"] for row in rows_by_offset(bench, sender.topic).values()} == expected
 
 
 def test_the_whole_value_in_one_column(
@@ -312,7 +312,7 @@ def test_the_whole_value_in_one_column(
     sender.avro(V1, row_v1(4))
     bench.enable(sender.topic, {**FAST, "transform": "none", "metadata_columns": ["metadata"]})
     caught_up(sender.topic)
-    (row,) = rows_by_place(bench, sender.topic).values()
+    (row,) = rows_by_offset(bench, sender.topic).values()
     assert set(row) == {"_kafka_value", METADATA}
     assert row["_kafka_value"] == row_v1(4)
 
@@ -326,7 +326,7 @@ def test_a_value_that_is_no_record(
     bench.enable(sender.topic, {**FAST, "key_format": "string", "table": "Words"})
     caught_up(sender.topic)
     assert bench.table_of(sender.topic) == "default.Words"
-    rows = rows_by_place(bench, sender.topic).values()
+    rows = rows_by_offset(bench, sender.topic).values()
     assert [(row["_kafka_value"], row["_kafka_key"]) for row in rows] == [("a", "k"), ("b", "k")]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import METADATA, Sender, rows_by_place
+from tests.integration.conftest import METADATA, Sender, rows_by_offset
 from tests.integration.rows import ANY_TIME, FAST, NANOSECONDS, V1, row_v1
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -27,7 +27,7 @@ def test_nanoseconds_for_milliseconds_stop_no_topic(
         headers = [("n", str(number).encode())] if number % 3 else None
         sender.avro(V1, row_v1(number), timestamp_ms=at, partition=number % 2, headers=headers)
     caught_up(sender.topic)
-    rows = rows_by_place(bench, sender.topic)
+    rows = rows_by_offset(bench, sender.topic)
     assert rows.keys() == {(sent.partition, sent.offset) for sent in sender.sent}
     assert {row["id"] for row in rows.values() if row[METADATA]["timestamp"] is None} == {5, 11}
     for sent in sender.sent:

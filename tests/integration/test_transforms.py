@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import Sender, letters_by_place, rows_by_place
+from tests.integration.conftest import Sender, dead_letters_by_offset, rows_by_offset
 from tests.pipeline.test_debezium import COLUMNS, MORE, envelope, event
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
@@ -46,7 +46,7 @@ def test_change_events_under_a_projection(
     status = caught_up(sender.topic)
     assert status.passed_over == {"filtered": 1, "tombstone": 1, "truncate": 1}
     assert (status.rows, status.dead_letters, status.refused) == (2, 2, {"projection_failed": 2})
-    assert {place for _, place in letters_by_place(bench, sender.topic)} == {4, 5}
+    assert {place for _, place in dead_letters_by_offset(bench, sender.topic)} == {4, 5}
 
     bench.alter(sender.topic, {"projection": SECOND})
     sender.avro(V2, event("c", None, {**row(4, "40"), "balance": None}))
@@ -59,7 +59,7 @@ def test_change_events_under_a_projection(
     assert status.dead_letters == 0
     found = {
         place: (one["id"], one["number"], one["_cdc"]["op"], one["_cdc"]["offset"])
-        for (_, place), one in rows_by_place(bench, sender.topic).items()
+        for (_, place), one in rows_by_offset(bench, sender.topic).items()
     }
     assert found == {0: (1, 10, "I", 0), 1: (1, 11, "U", 1), 4: (2, None, "I", 4), 7: (4, 40, "I", 7)}
     table = bench.table_of(sender.topic)
@@ -90,5 +90,5 @@ def test_a_record_that_would_take_all_memory_is_a_letter(
     outcome = bench.replay(sender.topic)
     assert outcome is not None
     assert (outcome.rows, outcome.stayed, outcome.error) == (0, {"projection_failed": 2}, None)
-    assert {one["b"] for one in rows_by_place(bench, sender.topic).values()} == {1, 3, 5}
+    assert {one["b"] for one in rows_by_offset(bench, sender.topic).values()} == {1, 3, 5}
     bench.disable(sender.topic)

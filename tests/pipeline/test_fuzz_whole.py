@@ -35,6 +35,7 @@ from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tests.formats import damage
+from tests.formats.protobuf_cases import varint
 from tests.pipeline.source import SOURCE
 from tests.table.samples import FakeBroker, FakeControl
 
@@ -100,18 +101,10 @@ def _avro(schema: Any, value: Any) -> bytes:
     return out.getvalue()
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
-
-
 def _proto(row: Row) -> bytes:
-    text, sizes = row["text"].encode(), b"".join(_varint(one) for one in row["sizes"])
-    found = b"\x08" + _varint(row["id"]) + b"\x12" + _varint(len(text)) + text
-    return b"\0" + found + (b"\x1a" + _varint(len(sizes)) + sizes if sizes else b"")
+    text, sizes = row["text"].encode(), b"".join(varint(one) for one in row["sizes"])
+    found = b"\x08" + varint(row["id"]) + b"\x12" + varint(len(text)) + text
+    return b"\0" + found + (b"\x1a" + varint(len(sizes)) + sizes if sizes else b"")
 
 
 @dataclass(frozen=True)
@@ -136,12 +129,7 @@ FORMS = {
     "typed_keys": Form(1, lambda row: _avro(AVRO, row), {"key_format": "by_schema_id"}),
 }
 DAMAGES: list[damage.Damage] = [
-    damage.cut,
-    damage.cut_front,
-    damage.grow,
-    damage.flip,
-    damage.byte,
-    damage.swap,
+    *damage.ANYWHERE,
     damage.insert(lambda rng, raw: rng.randbytes(rng.randint(1, 6))),
     lambda rng, raw: rng.randbytes(rng.randrange(40)),
     lambda rng, raw: raw[:5] + rng.randbytes(len(raw)),

@@ -15,7 +15,7 @@ from tabletopic_kernel.drill.foreign import reachable_files
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import letters_by_place, rows_by_place
+from tests.integration.conftest import dead_letters_by_offset, rows_by_offset
 from tests.recovery.stream import V3, Stream, value_of
 from tests.recovery.waiting import LIMIT_S, wait_until
 
@@ -85,10 +85,10 @@ def wait_until_lag_is_0(bench: Workbench, *topics: str, limit_s: float = LIMIT_S
 
 def check_exact(bench: Workbench, stream: Stream) -> None:
     """Every record of the topic is a row or a letter, once; each acknowledged one with its value (I1)."""
-    rows = rows_by_place(bench, stream.topic)
+    rows = rows_by_offset(bench, stream.topic)
     dead_letters = {}
     if any(sent.value is None for sent in stream.sent):
-        dead_letters = letters_by_place(bench, stream.topic)
+        dead_letters = dead_letters_by_offset(bench, stream.topic)
     ends = bench.broker.end_offsets([stream.topic])[stream.topic]
     assert rows.keys() | dead_letters.keys() == {
         (p, offset) for p, end in ends.items() for offset in range(end)

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from tabletopic_kernel.model.progress.events import GapDetected
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.integration.conftest import rows_by_place
+from tests.integration.conftest import rows_by_offset
 from tests.recovery.checks import newest_ledger, wait_for_commits, wait_until_lag_is_0
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
@@ -52,7 +52,7 @@ def delete_records(bench: Workbench, topic: str, before: dict[int, int]) -> None
 
 def check_untouched(bench: Workbench, stream: Stream) -> None:
     """The table has the first 90 records, under a ledger that says so."""
-    assert rows_by_place(bench, stream.topic).keys() == {(p, n) for p in range(3) for n in range(30)}
+    assert rows_by_offset(bench, stream.topic).keys() == {(p, n) for p in range(3) for n in range(30)}
     ledger = newest_ledger(bench, stream.topic)
     assert ledger is not None
     assert dict(ledger.next_offsets) == {0: 30, 1: 30, 2: 30}
@@ -64,7 +64,7 @@ def check_another_table(bench: Workbench, topic: str) -> None:
     bench.enable(topic, {**FAST, "table": f"{topic}_anew"})
     wait_until("lag 0", lambda: bench.status(topic)[0].lag_records == 0)
     there = {(p, offset) for p, first in facts.first.items() for offset in range(first, facts.end[p])}
-    assert rows_by_place(bench, topic).keys() == there
+    assert rows_by_offset(bench, topic).keys() == there
 
 
 @pytest.mark.parametrize("swift", [True, False])
@@ -121,7 +121,7 @@ def test_records_deleted_under_a_running_host(
     bench.alter(stream.topic, {"on_gap": "go_on"})
     wait_until_lag_is_0(bench, stream.topic)
     gone = {(1, offset) for offset in range(30, 45)}
-    assert rows_by_place(bench, stream.topic).keys() == {(p, n) for p in range(3) for n in range(50)} - gone
+    assert rows_by_offset(bench, stream.topic).keys() == {(p, n) for p in range(3) for n in range(50)} - gone
     skipped = [one for one in bench.events(stream.topic) if isinstance(one, GapDetected) and one.skipped]
     assert [one.missing for one in skipped] == [{1: (30, 45)}]
     (status,) = bench.status(stream.topic)

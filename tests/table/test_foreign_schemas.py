@@ -19,7 +19,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.history import topic_schema
-from tabletopic_kernel.table.schemas.lookup import UnknownSchemas, record_names, why_foreign
+from tabletopic_kernel.table.schemas.lookup import record_names, why_foreign
+from tabletopic_kernel.table.schemas.refused import UnknownSchemas
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry

@@ -20,14 +20,12 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.table_columns import clashing_names
 from tabletopic_kernel.model.dead_letter import (
     BAD_SCHEMA,
-    INCOMPATIBLE_SCHEMA,
     NOT_AN_ENVELOPE,
     PROJECTION_FAILED,
     UNKNOWN_SCHEMA,
 )
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
-    BadRecordError,
     ProjectionError,
     RetryableError,
     TableTopicError,
@@ -47,11 +45,11 @@ from tabletopic_kernel.table.schemas.fitting import WriterColumns, batch_columns
 from tabletopic_kernel.table.schemas.key_schemas import KeySchemas
 from tabletopic_kernel.table.schemas.lookup import (
     SchemaServices,
-    UnknownSchemas,
     check_same,
     look_up,
     why_foreign,
 )
+from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer, whole_writer
 from tabletopic_kernel.table.snapshot import TopicTable
 
@@ -87,8 +85,9 @@ class SchemaKeeper:
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
         self._wanted: dict[SchemaKey, WriterColumns] = {}  # of those that are known
-        self._refused: dict[SchemaKey, tuple[str, str]] = {}
-        self._unknown = UnknownSchemas()
+        self._refused = RefusedSchemas(
+            topic, settings, f"a record of {topic} cannot become a row", services.now_ms
+        )
         self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded by them yet
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
@@ -189,8 +188,8 @@ class SchemaKeeper:
             dead_letters=None,
             epoch=ledger.epoch if ledger else 1,
             schemas=known,
-            refused_schemas=self._refused | dict(self._unknown.refused),
-            unknown_schemas=frozenset(self._unknown.refused),
+            refused_schemas=self._refused.reasons,
+            unknown_schemas=self._refused.unknown,
             candidates={one: self._writer(found) for one, found in self._candidates.items()},
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
@@ -215,9 +214,7 @@ class SchemaKeeper:
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
         ids = frozenset(one for one in needed if one is not None and one != WHOLE_TOPIC)
-        for schema_id, found in look_up(
-            self._find, self._unknown.due(ids, self._services.now_ms()) if recheck else ids
-        ):
+        for schema_id, found in look_up(self._find, self._refused.due(ids) if recheck else ids):
             self._meet(schema_id, found)
         for schema_id in sorted(needs.proved, key=age):
             is_kept = schema_id in self._candidates
@@ -231,29 +228,29 @@ class SchemaKeeper:
 
     def forget_unknown(self) -> None:
         """The registry may know by now what it did not: it is asked when a record needs it, due or not."""
-        self._unknown = UnknownSchemas()
+        self._refused.forget_unknown()
         self._keys.forget_unknown()
 
     def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
         """A record names a schema: it becomes a candidate, is covered again, or is refused."""
         if isinstance(found, UnknownSchemaError):
-            self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
+            self._refused.refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
             return
         if self.table is not None and schema_id in self.table.registered_schemas():
             self._cover_id(found)
-            self._unknown.clear(schema_id)
+            self._refused.clear(schema_id)
             return
         if why := why_foreign(self._services.registry, found, self._topic, self._settings):
-            self._refuse_for_now(schema_id, BAD_SCHEMA, why)
+            self._refused.refuse_for_now(schema_id, BAD_SCHEMA, why)
             return
         try:
             make_decoder(schema_id, self._writer(found))
         except BadSchemaError as error:
             check_same(self._find, found)
-            self._refuse(schema_id, BAD_SCHEMA, str(error))
+            self._refused.refuse(schema_id, BAD_SCHEMA, str(error))
         else:
             self._candidates[schema_id] = found
-        self._unknown.clear(schema_id)
+        self._refused.clear(schema_id)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
         """Cover the schema, or note it as refused."""
@@ -262,7 +259,7 @@ class SchemaKeeper:
             columns = self._columns_of(registered.id, writer)
             outcome = self._columns.fit(columns, registered)
         except tuple(_REASONS) as error:
-            self._refuse(registered.id, _REASONS[type(error)], str(error))
+            self._refused.refuse(registered.id, _REASONS[type(error)], str(error))
             return
         if outcome.refused:
             self._refuse_columns(outcome, registered)
@@ -278,15 +275,15 @@ class SchemaKeeper:
             raise RetryableError(
                 f"{self._topic}: the subject {self._subject} has no schema yet; waiting for one"
             )
-        if latest is not None and latest.id not in self._known and latest.id not in self._refused:
+        if latest is not None and latest.id not in self._known and latest.id not in self._refused.for_good:
             self._cover_id(latest)
         if latest is not None and latest.id in self._known:
             self._whole = self._known[latest.id]
         elif self._whole is None and latest is not None:
             raise ActionNeededError(
                 f"{self._topic}: the newest schema of {self._subject} cannot be used: "
-                f"{self._refused[latest.id][1]}. Register another one, or enable the topic with another "
-                "--table"
+                f"{self._refused.for_good[latest.id][1]}. Register another one, or enable the topic with "
+                "another --table"
             )
 
     def _cover_inferred(self, columns: Sequence[Schema]) -> None:
@@ -326,29 +323,12 @@ class SchemaKeeper:
             )
         return columns
 
-    def _refuse(self, schema_id: SchemaKey, reason: str, message: str) -> None:
-        self._check_stop(reason, message)
-        self._refused[schema_id] = (reason, message)
-
-    def _refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str) -> None:
-        self._check_stop(reason, message)
-        self._unknown.add(schema_id, reason, message, self._services.now_ms())
-
-    def _check_stop(self, reason: str, message: str) -> None:
-        if self._settings.errors == "stop":
-            raise BadRecordError(f"a record of {self._topic} cannot become a row: {reason}: {message}")
-
     def _refuse_columns(self, outcome: Evolution, registered: RegisteredSchema) -> None:
         reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
         which = f"version {registered.version} of {registered.subject} (id {registered.id})"
         message = f"{which} cannot be fitted to the table without loss: {reasons}"
         self._columns.tell_refused(outcome.refused, registered)
-        if "stop" in (self._settings.on_incompatible, self._settings.errors):
-            raise ActionNeededError(
-                f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
-                "--table, or register a compatible schema"
-            )
-        self._refused[registered.id] = (INCOMPATIBLE_SCHEMA, message)
+        self._refused.refuse_incompatible(registered.id, message)
 
     def _remember(
         self, schema_id: SchemaKey, writer: WriterSchema, columns: WriterColumns, outcome: Evolution

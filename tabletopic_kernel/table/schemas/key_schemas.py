@@ -10,18 +10,18 @@ from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.table_columns import key_type
-from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
-from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, UNKNOWN_SCHEMA
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import KeyPlan
 from tabletopic_kernel.table.columns import TableColumns
 from tabletopic_kernel.table.schemas.lookup import (
     SchemaServices,
-    UnknownSchemas,
     check_same,
     look_up,
     why_foreign,
 )
+from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer
 
 _LOG = logging.getLogger(__name__)
@@ -40,8 +40,7 @@ class KeySchemas:
         self._settings = settings
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
-        self._refused: dict[SchemaKey, tuple[str, str]] = {}
-        self._unknown = UnknownSchemas()
+        self._refused = RefusedSchemas(topic, settings, f"a key of {topic} cannot be read", services.now_ms)
         self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no key was decoded by them yet
 
     def adopt(self) -> None:
@@ -67,13 +66,12 @@ class KeySchemas:
         table = self._columns.table
         registered_schemas = table.registered_key_schemas() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in registered_schemas}
-        unknown = self._unknown.refused
         candidates = {one: key_writer(found, self._settings) for one, found in self._candidates.items()}
-        return KeyPlan(known, self._refused | dict(unknown), frozenset(unknown), candidates)
+        return KeyPlan(known, self._refused.reasons, self._refused.unknown, candidates)
 
     def cover(self, needed: frozenset[SchemaKey], proved: frozenset[SchemaKey], *, recheck: bool) -> None:
         """Look up the schemas ``needed``, fit the column to those ``proved``; as ``SchemaKeeper.cover``."""
-        asked = self._unknown.due(needed, self._services.now_ms()) if recheck else needed
+        asked = self._refused.due(needed) if recheck else needed
         for schema_id, found in look_up(self._find, asked):
             self._meet(schema_id, found)
         for schema_id in sorted(proved, key=age):
@@ -83,29 +81,29 @@ class KeySchemas:
     def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
         """A key names a schema: it becomes a candidate, is covered again, or is refused."""
         if isinstance(found, UnknownSchemaError):
-            self._refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
+            self._refused.refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
             return
         table = self._columns.table
         if table is not None and schema_id in table.registered_key_schemas():
             self._cover_one(found)
-            self._unknown.clear(schema_id)
+            self._refused.clear(schema_id)
             return
         registry, settings = self._services.registry, self._settings
         if why := why_foreign(registry, found, self._topic, settings, of_keys=True):
-            self._refuse_for_now(schema_id, BAD_SCHEMA, why)
+            self._refused.refuse_for_now(schema_id, BAD_SCHEMA, why)
             return
         try:
             make_decoder(schema_id, key_writer(found, settings))
         except BadSchemaError as error:
             check_same(self._find, found)
-            self._refuse(schema_id, BAD_SCHEMA, str(error))
+            self._refused.refuse(schema_id, BAD_SCHEMA, str(error))
         else:
             self._candidates[schema_id] = found
-        self._unknown.clear(schema_id)
+        self._refused.clear(schema_id)
 
     def forget_unknown(self) -> None:
         """The registry may know by now what it did not."""
-        self._unknown = UnknownSchemas()
+        self._refused.forget_unknown()
 
     def _find(self, schema_id: SchemaKey) -> RegisteredSchema:
         return find_schema(self._services.registry, schema_id, key_subject(self._topic))
@@ -116,7 +114,7 @@ class KeySchemas:
         try:
             kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
         except BadSchemaError as error:
-            self._refuse(schema_id, BAD_SCHEMA, str(error))
+            self._refused.refuse(schema_id, BAD_SCHEMA, str(error))
             return
         outcome = self._columns.fit_key(kind, registered)
         if not outcome.refused:
@@ -125,24 +123,7 @@ class KeySchemas:
         self._columns.tell_refused(outcome.refused, registered)
         reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
         message = f"the key's schema {schema_id} cannot be fitted to the table without loss: {reasons}"
-        if "stop" in (self._settings.on_incompatible, self._settings.errors):
-            raise ActionNeededError(
-                f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
-                "--table, or register a compatible schema"
-            )
-        self._refused[schema_id] = (INCOMPATIBLE_SCHEMA, message)
-
-    def _refuse(self, schema_id: SchemaKey, reason: str, message: str) -> None:
-        self._check_stop(reason, message)
-        self._refused[schema_id] = (reason, message)
-
-    def _refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str) -> None:
-        self._check_stop(reason, message)
-        self._unknown.add(schema_id, reason, message, self._services.now_ms())
-
-    def _check_stop(self, reason: str, message: str) -> None:
-        if self._settings.errors == "stop":
-            raise BadRecordError(f"a key of {self._topic} cannot be read: {reason}: {message}")
+        self._refused.refuse_incompatible(schema_id, message)
 
     def _remember(self, schema_id: SchemaKey, writer: WriterSchema, outcome: Evolution) -> None:
         self._known[schema_id] = replace(writer, renames=tuple(sorted(outcome.renames.items())))

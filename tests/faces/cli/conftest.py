@@ -16,7 +16,6 @@ from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.host.replay.plan import ReplayPlan
-from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
@@ -24,6 +23,7 @@ from tabletopic_kernel.table.compaction import CompactionPlan, Group
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
+from tests.faces.asked_workbench import AskedWorkbench
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ STATUS = TopicStatus(
 
 
 @dataclass
-class FakeWorkbench:
+class FakeWorkbench(AskedWorkbench):
     """What the commands ask for, from memory; ``asked`` keeps what they asked."""
 
     settings: Settings
@@ -81,29 +81,10 @@ class FakeWorkbench:
         folder = Path(self.settings.state_dir)
         return Servers(kafka, registry, catalog, folder, catalogs={"prod": prod})
 
-    def _ask(self, what: str, value: Any) -> None:
-        self.asked.append((what, value))
-        if self.error is not None:
-            raise self.error
-
     def enable(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
         """Checks the settings, as the real one does."""
         self._ask("enable", (topic, dict(given)))
         return DesiredTopic(topic=topic, settings=TopicSettings.model_validate(dict(given)))
-
-    def disable(self, topic: str) -> None:
-        """Switch off."""
-        self._ask("disable", topic)
-
-    def pause(self, topic: str) -> DesiredTopic:
-        """Pause."""
-        self._ask("pause", topic)
-        return DesiredTopic(topic=topic, run="paused")
-
-    def resume(self, topic: str) -> DesiredTopic:
-        """Go on."""
-        self._ask("resume", topic)
-        return DesiredTopic(topic=topic)
 
     def replay(self, topic: str, where: str | None, *, timeout_s: float) -> events.Replayed | None:
         """The outcome that the test told, None if it told none."""
@@ -140,28 +121,12 @@ class FakeWorkbench:
         files, strays = {"file:/a": 1_000, "file:/b": 2_000}, {"file:/c": 5} if orphans else {}
         return [ExpiryPlan(f"default.{topic}", {1: 1_000, 2: 2_000}, 20, 2_000, files, 3, strays)]
 
-    def table_of(self, topic: str) -> str:
-        """The table's name."""
-        return f"default.{topic}"
-
-    def status(self, topic: str | None = None) -> list[TopicStatus]:
-        """All, or one."""
-        self._ask("status", topic)
-        found = [one for one in self.found if topic in (None, one.topic)]
-        if topic is not None and not found:
-            raise UsageError(f"{topic} is not enabled")
-        return found
-
     def events(
         self, topic: str | None, since_ms: int | None, follow: Callable[[], bool] | None
     ) -> Iterator[events.ControlEvent]:
         """What was told."""
         self._ask("events", (topic, since_ms, follow is not None))
         yield from self.told
-
-    def hosts(self) -> list[str]:
-        """Live hosts."""
-        return self.live
 
     def query(self, sql: str, engine: str, *, at: str | None, limit: int | None) -> Answer:
         """The answer, cut to the limit."""

@@ -11,9 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -22,23 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import Catalog, load_catalog
 
 from tabletopic_kernel.local.stack import StackInfo
+from tests.faces.cli.conftest import Outcome
 
 pytestmark = pytest.mark.integration
 _NOBODY = "127.0.0.1:1"  # a port that answers to nobody
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a call ended and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Stdout as JSON."""
-        return json.loads(self.out)
 
 
 Tabletopic = Callable[..., Outcome]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers, Workbench
+from tests.faces.asked_workbench import AskedWorkbench
 
 
 def status(**more: Any) -> TopicStatus:
@@ -46,7 +46,7 @@ def status(**more: Any) -> TopicStatus:
     return TopicStatus(**{**fields, **more})
 
 
-class FakeWorkbench(Workbench):
+class FakeWorkbench(AskedWorkbench, Workbench):
     """Answers with what its attributes hold; ``asked`` keeps what it was asked."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,11 +57,6 @@ class FakeWorkbench(Workbench):
         self.answer = Answer(pa.table({"n": [1, 2]}), (TableRead("default.clicks", 42, 1_700_000_000_000),))
         self.error: Exception | None = None
         self.asked: list[tuple[str, Any]] = []
-
-    def _ask(self, what: str, value: Any = None) -> None:
-        self.asked.append((what, value))
-        if self.error is not None:
-            raise self.error
 
     def kafka_topics(self) -> dict[str, int]:
         """Two topics, one of them not enabled."""
@@ -94,49 +89,19 @@ class FakeWorkbench(Workbench):
         self._ask("enable", (topic, dict(given or {})))
         return DesiredTopic(topic=topic, settings=self.settings_for(topic, given))
 
-    def disable(self, topic: str) -> None:
-        """Switch off."""
-        self._ask("disable", topic)
-
-    def pause(self, topic: str) -> DesiredTopic:
-        """Pause."""
-        self._ask("pause", topic)
-        return DesiredTopic(topic=topic, run="paused")
-
-    def resume(self, topic: str) -> DesiredTopic:
-        """Go on."""
-        self._ask("resume", topic)
-        return DesiredTopic(topic=topic)
-
     def commit(self, topic: str) -> None:
         """Commit now."""
         self._ask("commit", topic)
-
-    def table_of(self, topic: str) -> str:
-        """The table's name."""
-        return f"default.{topic}"
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """One is enabled."""
         self._ask("wishes")
         return {"clicks": DesiredTopic(topic="clicks")}
 
-    def status(self, topic: str | None = None) -> list[TopicStatus]:
-        """All, or one."""
-        self._ask("status", topic)
-        chosen = [one for one in self.found if topic in (None, one.topic)]
-        if topic is not None and not chosen:
-            raise UsageError(f"{topic} is not enabled")
-        return chosen
-
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[events.ControlEvent]:
         """One commit failed."""
         self._ask("events", (topic, limit))
         return [events.CommitFailed(topic="clicks", at_ms=0, reason="<script>")]
-
-    def hosts(self) -> list[str]:
-        """Live hosts."""
-        return self.live
 
     def query(self, sql: str, engine: str = "duckdb", **more: Any) -> Answer:
         """The answer."""
