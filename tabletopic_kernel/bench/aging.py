@@ -44,7 +44,7 @@ _ROWS = 200  # of a commit
 _FIRST = 100  # commits that the others are compared with
 _SAMPLES = 50
 _TRIES = 3
-_QUERY = "SELECT sum(duration_ms) AS total, count(*) AS rows FROM load"
+QUERY = "SELECT sum(duration_ms) AS total, count(*) AS rows FROM load"
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class Age:
     rows: int
 
 
-class _Life:
-    """A table, its ledger, and the rows that each commit adds once more."""
+class Life:
+    """A table, its ledger, and the ``rows`` that each commit adds so many ``times``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rows: int = _ROWS, times: int = 1) -> None:
         uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
         self.catalog = open_catalog({"type": "sql", "uri": uri, "warehouse": warehouse})
         encode = encoder("avro", 7)
-        events = list(Clickstream(7, "v1").events(_ROWS))
+        events = list(Clickstream(7, "v1").events(rows))
         load = Load("load", "avro", 7, [(one.key, encode(one.value)) for one in events])
         decoder = load.decoder(Schema())
         schema = assign_fresh_schema_ids(decoder.iceberg_schema)
@@ -91,9 +91,10 @@ class _Life:
         plan = self.table.plan()
         self._writer = DataFileWriter(plan.metadata, plan.io_properties, epoch=1)
         values = pa.array([value for _, value in load.records], pa.binary())
-        rows, _ = load.decoder(self._writer.schema).decode(values)
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        self._rows = pa.Table.from_batches([conform(columns, len(rows), file_schema(self._writer.schema))])
+        decoded, _ = load.decoder(self._writer.schema).decode(values)
+        columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
+        batch = conform(columns, rows, file_schema(self._writer.schema))
+        self._rows = pa.Table.from_batches([batch] * times)
         self.ledger = Ledger("load", "cluster", "topic", {0: 0}, 1, str(uuid.uuid4()))
         self.table.claim(self.ledger, None)
         self._files_seen = self._snapshots_seen = 0
@@ -103,7 +104,7 @@ class _Life:
         """One more commit of rows; its CPU seconds."""
         files = self._writer.write(self._rows)
         start = self.ledger.next_offsets[0]
-        staged = StagedOffsets({0: start}, {0: start + _ROWS})
+        staged = StagedOffsets({0: start}, {0: start + len(self._rows)})
         return self._commit(files, self.ledger.advanced(staged, str(uuid.uuid4())))
 
     def _commit(self, files: list[DataFile], after: Ledger, replaced: Replaced | None = None) -> float:
@@ -115,15 +116,16 @@ class _Life:
     def maintain(self) -> None:
         """Compact and expire what is due, as the owner would."""
         began = time.process_time()
-        if _data_files(self.table) >= self._files_seen + MIN_FILES:
-            self._compact()
-            self._files_seen = _data_files(self.table)
+        if self.data_files >= self._files_seen + MIN_FILES:
+            self.compact()
+            self._files_seen = self.data_files
         if self.snapshots >= self._snapshots_seen + EACH_COMMITS:
             self._expire()
             self._snapshots_seen = self.snapshots
         self.maintenance_s += time.process_time() - began
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
+        """Put small files together, as the owner would."""
         plan = plan_compaction(self.table.table)
         for group in plan.groups:
             small = tuple(SmallFile(one.file_path, one.record_count) for one in group.files)
@@ -139,6 +141,12 @@ class _Life:
             remove_expired(self.table.table, found)
 
     @property
+    def data_files(self) -> int:
+        """Of the newest snapshot."""
+        head = self.table.table.metadata.current_snapshot()
+        return int(summary(head).get("total-data-files", 0)) if head else 0
+
+    @property
     def snapshots(self) -> int:
         """That the table has."""
         return len(self.table.table.metadata.snapshots)
@@ -148,11 +156,11 @@ class _Life:
         table = self.catalog.load_table(_IDENTIFIER)
         lake = DuckLake(self.catalog)
         plan_ms = _cpu_ms(lambda: [*self.catalog.load_table(_IDENTIFIER).scan().plan_files()])
-        query_ms = _cpu_ms(lambda: lake.sql(_QUERY))
+        query_ms = _cpu_ms(lambda: lake.sql(QUERY))
         lake.close()
         metadata_bytes = len(table.io.new_input(table.metadata_location))
         median_ms, slowest_ms = (round(1e3 * of(spent_s), 1) for of in (median, max))
-        counts = _data_files(self.table), self.snapshots
+        counts = self.data_files, self.snapshots
         return Sample(commits, median_ms, slowest_ms, plan_ms, query_ms, metadata_bytes, *counts)
 
 
@@ -166,11 +174,6 @@ def _cpu_ms(work: Callable[[], object]) -> float:
     return round(min(found), 1)
 
 
-def _data_files(table: TopicTable) -> int:
-    head = table.table.metadata.current_snapshot()
-    return int(summary(head).get("total-data-files", 0)) if head else 0
-
-
 def age(
     folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None, *, maintained: bool
 ) -> Age:
@@ -179,7 +182,7 @@ def age(
     Raises:
         InternalError: rows are missing at the end, or are there twice.
     """
-    life = _Life(folder)
+    life = Life(folder)
     spent, since, samples = list[float](), list[float](), list[Sample]()
     every = max(1, commits // _SAMPLES)
     gc.collect()

@@ -11,9 +11,12 @@ import os
 import re
 import shlex
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pyspark
 from pyspark import SparkContext
 
@@ -23,13 +26,21 @@ from tabletopic_kernel.model.redact import mask
 # In Spark's log, when a cluster's manager ends an application.
 _ENDED = re.compile(r"Application has been killed\. Reason: (.+)")
 
+# A JVM that starts is at work. One that has used no more than this in so long stands still for ever.
+_STILL_S, _STILL_CPU_S = 30.0, 0.05
+_LOOK_EVERY_S = 0.5
+
 _OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 
 
 def launch(conf: Mapping[str, str], folder: Path) -> None:
-    """Start pyspark's JVM with these properties, unless this process has one; raises what pyspark raises.
+    """Start pyspark's JVM with these properties, unless this process has one.
 
     ``folder`` is for the files that it reads; only their owner may.
+
+    Raises:
+        RetryableError: the JVM stood still.
+        Exception: what pyspark raises.
     """
     if SparkContext._gateway is not None:
         return
@@ -40,12 +51,67 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
         own = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
         # With a file of properties Spark leaves out spark-defaults.conf, unless it is told not to.
         options = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
-        with environment(PYSPARK_SUBMIT_ARGS=f"{options} {own}"):
+        with environment(PYSPARK_SUBMIT_ARGS=f"{options} {own}"), _watched(str(file)):
             SparkContext._ensure_initialized()
+
+
+@contextlib.contextmanager
+def _watched(argument: str) -> Iterator[None]:
+    """End the JVM that has this argument if it stands still before pyspark has reached it.
+
+    A JVM that cannot write down its port, on a full disk, does not end, and pyspark waits for the file for
+    ever. Ended, it makes pyspark raise.
+    """
+    reached, ended = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        spent_s, since = 0.0, time.monotonic()
+        while not reached.wait(_LOOK_EVERY_S):
+            found = [one for one in psutil.Process().children(recursive=True) if argument in _arguments(one)]
+            now_s = sum(map(_cpu_s, found))
+            if abs(now_s - spent_s) > _STILL_CPU_S:
+                spent_s, since = now_s, time.monotonic()
+            elif found and time.monotonic() - since > _STILL_S:
+                ended.set()
+                for one in found:
+                    with contextlib.suppress(psutil.Error):
+                        one.kill()
+
+    watcher = threading.Thread(target=watch, name="spark start watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        if not ended.is_set():
+            raise
+        raise RetryableError(
+            f"Spark's JVM stood still for {_STILL_S:.0f} s as it started, and was ended; is there space on "
+            f"the disk of {tempfile.gettempdir()}?"
+        ) from error
+    finally:
+        reached.set()
+        watcher.join()
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
     """Why Spark did not start; of its log what stands behind the first ``known`` bytes counts."""
+    if isinstance(error, TableTopicError):
+        return error
     message = str(error)
     if "stopped SparkContext" not in message:
         lines = [

@@ -1,0 +1,42 @@
+"""The JVM of a session that is being started: what if it never tells its port?"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark import SparkContext
+
+from tabletopic_kernel.clients.spark import launch as launching
+from tabletopic_kernel.clients.spark.launch import environment, launch
+from tabletopic_kernel.model.errors import RetryableError
+
+
+@pytest.fixture
+def java_home(tmp_path: Path) -> Path:
+    """Of a "JVM" that stands still, as a real one does that could not write down its port."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/bash\nread -r\n")
+    java.chmod(0o755)
+    return tmp_path / "java"
+
+
+def test_a_jvm_that_stands_still_is_ended(
+    java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyspark would wait for its port for ever, and every topic of the host with it."""
+    monkeypatch.setattr(launching, "_STILL_S", 0.5)
+    monkeypatch.setattr(launching, "_LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    before, threads = set(psutil.Process().children(recursive=True)), threading.active_count()
+    began = time.monotonic()
+    with environment(JAVA_HOME=str(java_home)), pytest.raises(RetryableError, match="stood still"):
+        launch({}, tmp_path)
+    assert time.monotonic() - began < 30
+    assert {one for one in psutil.Process().children(recursive=True) if one.is_running()} <= before
+    assert threading.active_count() == threads
+    assert not list(tmp_path.glob("spark-start-*"))

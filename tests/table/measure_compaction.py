@@ -1,0 +1,70 @@
+"""What compaction costs, and what a query gains: ``python -m tests.table.measure_compaction``.
+
+Ten million rows of the clickstream, in files of 8,000 rows as a busy topic leaves them, are put together as
+the owner does it. DuckDB's sum over them is compared with that over the same rows freshly written into large
+files. CPU time of this process; the queries take turns.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from tabletopic_kernel.bench.aging import QUERY, Life
+from tabletopic_kernel.query.duckdb import DuckLake
+
+SMALL, COMMITS, TIMES = 8_000, 1_250, 125  # rows of a file, commits, commits that one large batch has at once
+ROWS = SMALL * COMMITS
+TURNS = 9
+
+
+def main() -> None:
+    """Print the figures."""
+    with tempfile.TemporaryDirectory(prefix="tabletopic-measure-") as folder:
+        small, fresh = _table(Path(folder) / "small", 1), _table(Path(folder) / "fresh", TIMES)
+        of_small, of_fresh = _sum(small), _sum(fresh)
+        before = median(_cpu_s(of_small) for _ in range(3))
+        files, spent = small.data_files, _cpu_s(small.compact)
+        _tell(f"{files:,} files became {small.data_files}: {1e6 * spent / ROWS:.2f} µs a row")
+        turns = [(_cpu_s(of_small), _cpu_s(of_fresh)) for _ in range(TURNS)]
+        after, new = (median(column) for column in zip(*turns, strict=True))
+        ratio = median(one / other for one, other in turns)
+        _tell(f"DuckDB's sum over {ROWS:,} rows: {before:.2f} s before, {after:.3f} s after")
+        _tell(
+            f"freshly written, in {fresh.data_files} files: {new:.3f} s; compacted {ratio:.2f} times as much"
+        )
+
+
+def _table(folder: Path, times: int) -> Life:
+    folder.mkdir()
+    made = Life(folder, SMALL, times)
+    for _ in range(COMMITS // times):
+        made.append()
+    return made
+
+
+def _tell(line: str) -> None:
+    print(line)  # noqa: T201 - a script for people
+
+
+def _sum(life: Life) -> Callable[[], object]:
+    lake = DuckLake(life.catalog)
+
+    def ask() -> None:
+        (row,) = lake.sql(QUERY).to_pylist()
+        assert row["rows"] == ROWS, row
+
+    return ask
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()
