@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan
 from tabletopic_kernel.drill.tables import newest_ledger
 from tabletopic_kernel.drill.verdict import (
-    Place,
+    Position,
     TopicVerdict,
     check_files,
     check_ledger,
@@ -87,14 +87,17 @@ def _newest(
     properties: Mapping[str, str], topic: str, first: Mapping[int, int], ends: Mapping[int, int], most: int
 ) -> list[Record]:
     # Of each partition, as all may be in one.
-    begins = {one: max(first.get(one, 0), end - most) for one, end in ends.items()}
-    wanted = {one: end for one, end in ends.items() if begins[one] < end}
+    begins = {partition: max(first.get(partition, 0), end - most) for partition, end in ends.items()}
+    wanted = {partition: end for partition, end in ends.items() if begins[partition] < end}
     if not wanted:
         return []
     with Reader(properties, "tabletopic-drill") as reader:
-        batches = reader.read_range(topic, {one: begins[one] for one in wanted}, wanted)
-        found = sorted(itertools.chain.from_iterable(batches), key=lambda one: one.timestamp()[1])
-    return [Record(_bytes(one.key()), _bytes(one.value()), _headers(one)) for one in found[-most:]]
+        batches = reader.read_range(topic, {partition: begins[partition] for partition in wanted}, wanted)
+        newest = sorted(itertools.chain.from_iterable(batches), key=lambda message: message.timestamp()[1])
+    return [
+        Record(_bytes(message.key()), _bytes(message.value()), _headers(message))
+        for message in newest[-most:]
+    ]
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:
@@ -181,11 +184,11 @@ class CopyStream:
             self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
 
         record, topic = self._records[number], self.plan.topic
-        place = len(self.sent) % self._partitions
+        partition = len(self.sent) % self._partitions
         while True:
             try:
                 self._producer.produce(
-                    topic, record.value, record.key, place, delivered, headers=list(record.headers)
+                    topic, record.value, record.key, partition, delivered, headers=list(record.headers)
                 )
                 break
             except BufferError:
@@ -208,20 +211,20 @@ def judge_copies(
     as many as the ledger counts. ``forgiven_files`` as of ``judge``.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
-    found = read_tables(catalog, table_name, sent, verdict)
-    if found is None:
+    tables = read_tables(catalog, table_name, sent, verdict)
+    if tables is None:
         return verdict
-    table, rows, letters = found
+    table, rows, letters = tables
     became = _became(rows, letters)
     first: dict[int, str | None] = {}
-    lost: list[Place] = []
-    changed: list[Place] = []
+    lost: list[Position] = []
+    changed: list[Position] = []
     nothing = 0
-    for one in sent:  # the first copies were all taken by the broker before the others were sent
-        place = (one.partition, one.offset)
-        now = became(place)
-        if now != first.setdefault(one.number, now):
-            (lost if now is None else changed).append(place)
+    for copy in sent:  # the first copies were all taken by the broker before the others were sent
+        position = (copy.partition, copy.offset)
+        now = became(position)
+        if now != first.setdefault(copy.number, now):
+            (lost if now is None else changed).append(position)
         else:
             nothing += now is None
     verdict.lost, verdict.changed = len(lost), len(changed)
@@ -239,13 +242,13 @@ def judge_copies(
 
 
 def _became(
-    rows: Mapping[Place, Mapping[str, Any]], letters: Collection[Place]
-) -> Callable[[Place], str | None]:
+    rows: Mapping[Position, Mapping[str, Any]], letters: Collection[Position]
+) -> Callable[[Position], str | None]:
     """What a copy became, in a form that can be compared: NaN is equal to itself there."""
 
-    def became(place: Place) -> str | None:
-        if (row := rows.get(place)) is not None:
+    def became(position: Position) -> str | None:
+        if (row := rows.get(position)) is not None:
             return repr({name: value for name, value in row.items() if not name.startswith("_kafka")})
-        return "letter" if place in letters else None
+        return "letter" if position in letters else None
 
     return became

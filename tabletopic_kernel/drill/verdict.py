@@ -24,7 +24,7 @@ from tabletopic_kernel.model.dead_letter import SUFFIX
 
 _METADATA = "_kafka_metadata"
 _EXAMPLES = 5  # examples of each difference
-Place = tuple[int, int]
+Position = tuple[int, int]
 
 
 @dataclass
@@ -53,12 +53,12 @@ class TopicVerdict:
         """Whether every record is where it belongs."""
         return not self.differences
 
-    def differ(self, what: str, places: Collection[Any]) -> None:
+    def differ(self, what: str, positions: Collection[Any]) -> None:
         """Note a difference, with some examples."""
-        if places:
-            some = ", ".join(str(place) for place in sorted(places, key=str)[:_EXAMPLES])
+        if positions:
+            some = ", ".join(str(position) for position in sorted(positions, key=str)[:_EXAMPLES])
             self.differences.append(
-                f"{len(places):,} {what}: {some}{' …' if len(places) > _EXAMPLES else ''}"
+                f"{len(positions):,} {what}: {some}{' …' if len(positions) > _EXAMPLES else ''}"
             )
 
 
@@ -81,25 +81,25 @@ def judge(
             missing there must be what the ledger counts.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
-    found = read_tables(catalog, table_name, sent, verdict)
-    if found is None:
+    tables = read_tables(catalog, table_name, sent, verdict)
+    if tables is None:
         return verdict
-    table, rows, letters = found
+    table, rows, letters = tables
     lost, wrong, changed = [], [], []
-    for one in sent:
-        place = (one.partition, one.offset)
-        is_row = place in rows
-        if not is_row and place not in letters:
-            if one.fate is Fate.UNSURE:  # of a transaction that the broker may have aborted
+    for record in sent:
+        position = (record.partition, record.offset)
+        is_row = position in rows
+        if not is_row and position not in letters:
+            if record.fate is Fate.UNSURE:  # of a transaction that the broker may have aborted
                 continue
-            if one.offset < gone.get(one.partition, 0):
+            if record.offset < gone.get(record.partition, 0):
                 verdict.skipped += 1
             else:
-                lost.append(place)
-        elif one.fate is not Fate.UNSURE and is_row is (one.fate is Fate.LETTER):
-            wrong.append(place)
-        elif is_row and not _is_equal(rows[place], one):
-            changed.append(place)
+                lost.append(position)
+        elif record.fate is not Fate.UNSURE and is_row is (record.fate is Fate.LETTER):
+            wrong.append(position)
+        elif is_row and not _is_equal(rows[position], record):
+            changed.append(position)
     verdict.lost, verdict.changed = len(lost), len(changed) + len(wrong)
     verdict.differ("acknowledged records are lost", lost)
     verdict.differ("records became a row where a dead letter belongs, or the other way round", wrong)
@@ -111,8 +111,8 @@ def judge(
 
 def read_tables(
     catalog: Catalog, table_name: str, sent: Sequence[Sent], verdict: TopicVerdict
-) -> tuple[Table, dict[Place, dict[str, Any]], set[Place]] | None:
-    """The table, its rows and its dead letters by place; None where there is no table.
+) -> tuple[Table, dict[Position, dict[str, Any]], set[Position]] | None:
+    """The table, its rows and its dead letters by partition and offset; None where there is no table.
 
     Differences that need no look at what was sent are noted: what is there twice, or is of no record.
     """
@@ -126,28 +126,28 @@ def read_tables(
     both = rows.keys() & letters
     verdict.twice += len(both)
     verdict.differ("records are a row and a dead letter", both)
-    known = {(one.partition, one.offset) for one in sent}
+    known = {(record.partition, record.offset) for record in sent}
     verdict.differ("rows or dead letters are of no acknowledged record", (rows.keys() | letters) - known)
     return table, rows, letters
 
 
-def _rows_in(table: Table, verdict: TopicVerdict) -> dict[Place, dict[str, Any]]:
-    """Rows of records by place; those that are there more than once are noted."""
-    found: dict[Place, dict[str, Any]] = {}
-    times: Counter[Place] = Counter()
+def _rows_in(table: Table, verdict: TopicVerdict) -> dict[Position, dict[str, Any]]:
+    """Rows of records by partition and offset; those that are there more than once are noted."""
+    rows: dict[Position, dict[str, Any]] = {}
+    times: Counter[Position] = Counter()
     for batch in _scan(table, table.schema()):
         for row in batch.to_pylist():
             metadata = row[_METADATA]
             if metadata["partition"] == FOREIGN_PARTITION:
                 continue
-            place = (metadata["partition"], metadata["offset"])
-            times[place] += 1
-            found[place] = row
-    verdict.rows = len(found)
-    more = [place for place, count in times.items() if count > 1]
+            position = (metadata["partition"], metadata["offset"])
+            times[position] += 1
+            rows[position] = row
+    verdict.rows = len(rows)
+    more = [position for position, count in times.items() if count > 1]
     verdict.twice += len(more)
     verdict.differ("records are rows more than once", more)
-    return found
+    return rows
 
 
 def _scan(table: Table, columns: Schema) -> Iterator[pa.RecordBatch]:
@@ -156,28 +156,28 @@ def _scan(table: Table, columns: Schema) -> Iterator[pa.RecordBatch]:
     yield from ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_record_batches(tasks)
 
 
-def letters_of(table: Table) -> list[Place]:
+def letters_of(table: Table) -> list[Position]:
     """Partition and offset of each dead letter that is of a record."""
-    places: list[Place] = []
+    positions: list[Position] = []
     for batch in _scan(table, table.schema().select("partition", "offset")):
         columns = (batch.column(column).to_pylist() for column in ("partition", "offset"))
-        places += (place for place in zip(*columns, strict=True) if place[0] != FOREIGN_PARTITION)
-    return places
+        positions += (position for position in zip(*columns, strict=True) if position[0] != FOREIGN_PARTITION)
+    return positions
 
 
-def _letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Place]:
+def _letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Position]:
     """Places of the dead letters; those that are there more than once are noted."""
     try:
         table = catalog.load_table(name)
     except NoSuchTableError:
         return set()
-    places = letters_of(table)
-    verdict.letters = len(set(places))
-    more = [place for place, count in Counter(places).items() if count > 1]
+    positions = letters_of(table)
+    verdict.letters = len(set(positions))
+    more = [position for position, count in Counter(positions).items() if count > 1]
     verdict.twice += len(more)
     verdict.differ("records are dead letters more than once", more)
     _check_snapshots(table, verdict, "dead letters")
-    return set(places)
+    return set(positions)
 
 
 def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:

@@ -153,12 +153,13 @@ class Host:
     def coordinators(self) -> dict[str, Coordinator]:
         """The table topics that run here."""
         with self._lock:
-            return {name: one.coordinator for name, one in self._topics.items() if one.coordinator}
+            return {name: entry.coordinator for name, entry in self._topics.items() if entry.coordinator}
 
     def namespaces(self) -> dict[str | None, str]:
         """A namespace that table topics here work in, of each of their catalogs; None: the default one."""
         return {
-            one.settings.catalog: one.settings.namespace for one in reversed(self.coordinators().values())
+            coordinator.settings.catalog: coordinator.settings.namespace
+            for coordinator in reversed(self.coordinators().values())
         }
 
     def progress(self) -> list[events.Progress]:
@@ -314,8 +315,8 @@ class Host:
     def _holds(self, topic: str) -> bool:
         """Whether the group still counts on this host for the topic; no if it has not polled for a while."""
         alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
-        here = self._topics.get(topic)
-        return here is not None and here.partition in self._held and alive
+        entry = self._topics.get(topic)
+        return entry is not None and entry.partition in self._held and alive
 
     # -- desired state
 
@@ -332,11 +333,11 @@ class Host:
             return
         change = parse_desired(message)
         if change is None or partition is None:
-            what = (
+            skipped = (
                 f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
             )
             why = message.error() or "not what `tabletopic enable` of this version writes"
-            _LOG.warning("host %s: a message is skipped: %s: %s", self.id, what, why)
+            _LOG.warning("host %s: a message is skipped: %s: %s", self.id, skipped, why)
             return
         if partition in self._catching_up:
             self._catching_up[partition][change.topic] = change  # only the newest of a topic counts
@@ -406,7 +407,7 @@ class Host:
         """Close several at once: each commits what it has staged."""
         with self._lock:
             closing = [self._topics.pop(name, None) for name in names]
-        _together([one.coordinator.close for one in closing if one and one.coordinator])
+        _together([entry.coordinator.close for entry in closing if entry and entry.coordinator])
 
 
 def _together(calls: list[Callable[[float], bool]]) -> None:

@@ -112,21 +112,21 @@ class Owner:
         facts = services.broker.facts(topic)
         dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
         dead_letters.load()
-        found = table.ledger if table else None
-        gap = gap_to_skip(found, facts, settings) if found else {}
+        kept = table.ledger if table else None
+        gap = gap_to_skip(kept, facts, settings) if kept else {}
         dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         if table is None:
             table = keeper.create()
-        if found is None:  # a table that was dropped may have left letters of its last epoch
+        if kept is None:  # a table that was dropped may have left letters of its last epoch
             ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
         else:
             newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
-            is_ours = before is not None and before._still_owns(found, newest)
-            ledger = found if is_ours else next_ledger(found, newest)
-        if table is not None and ledger is not found:
+            is_ours = before is not None and before._still_owns(kept, newest)
+            ledger = kept if is_ours else next_ledger(kept, newest)
+        if table is not None and ledger is not kept:
             reach(Step.CLAIM)
-            table.claim(ledger, found)
+            table.claim(ledger, kept)
             reach(Step.CLAIMED)
         dead_letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
         if gap and table is not None:  # after that: letters of the gap whose rows never came are gone now
@@ -146,10 +146,10 @@ class Owner:
         """The topic's table; None while it has no columns."""
         return self.keeper.table
 
-    def _still_owns(self, found: Ledger, newest_epoch: int) -> bool:
+    def _still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
         """Whether the table is as this owner left it: then an outage costs no new epoch."""
         unsure = self._left_open or (self.pending is not None and self.pending.unsure)
-        same = found.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
+        same = ledger.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
         return same and not unsure
 
     def plan(self) -> StagePlan:
@@ -304,7 +304,7 @@ class Owner:
     def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
         """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
         gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
-        tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
+        tables = [owned.table for owned in (self.table, self.dead_letters.table) if owned is not None]
         try:
             catalog = open_catalog()
             reach(Step.SWEEP)

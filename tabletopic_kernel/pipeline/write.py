@@ -104,8 +104,8 @@ class DataFileWriter:
         try:
             return [self._write_file((part,), key) for key, part in self._divided(table)]
         except OSError as error:
-            found = sort_error(error, STORAGE)
-            why = found.reason if found else plain(error)
+            sorted_error = sort_error(error, STORAGE)
+            why = sorted_error.reason if sorted_error else plain(error)
             raise RetryableError(f"could not write a data file: {why}") from error
 
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
@@ -129,8 +129,8 @@ class DataFileWriter:
         return self._write_file(of_one_partition(), key)
 
     def _only(self, table: pa.Table) -> tuple[Partition | None, pa.Table]:
-        (found,) = self._divided(table)
-        return found
+        (part,) = self._divided(table)
+        return part
 
     def _divided(self, table: pa.Table) -> Iterator[tuple[Partition | None, pa.Table]]:
         return divided(table, self.metadata.spec(), self.schema)
@@ -217,8 +217,8 @@ class Refusals:
     @property
     def known_id(self) -> int | None:
         """The schema id as a letter tells it; None for a GUID, which the message names, and for none."""
-        one = self.schema_id
-        return one if isinstance(one, int) and 0 <= one <= _MAX_ID else None
+        schema_id = self.schema_id
+        return schema_id if isinstance(schema_id, int) and 0 <= schema_id <= _MAX_ID else None
 
     def reason(self, index: int) -> str:
         """Why record ``index`` (of these) is refused."""
@@ -241,27 +241,29 @@ def dead_letters_of(
         at: now, with a time zone.
         target: ``file_schema`` of the dead-letter table, see ``model/dead_letter.py``.
     """
-    count = sum(len(one) for one in refused)
+    count = sum(len(refusals) for refusals in refused)
     source = batch
     if len(refused) > 1 or count < len(batch):
-        source = batch.take(pa.array(np.concatenate([one.positions for one in refused])))
+        source = batch.take(pa.array(np.concatenate([refusals.positions for refusals in refused])))
     names = [name for name in source.schema.names if name in target.names]
     columns = {name: source.column(name) for name in names} | {
         "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
-        "schema_id": pa.array([one.known_id for one in refused for _ in range(len(one))], pa.int32()),
-        "reason": _texts(refused, lambda one: one.reasons),
-        "message": _texts(refused, lambda one: one.messages),
+        "schema_id": pa.array(
+            [refusals.known_id for refusals in refused for _ in range(len(refusals))], pa.int32()
+        ),
+        "reason": _texts(refused, lambda refusals: refusals.reasons),
+        "message": _texts(refused, lambda refusals: refusals.messages),
         "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
     }
     return conform(columns, count, target)
 
 
 def _texts(refused: Sequence[Refusals], texts_of: Callable[[Refusals], Sequence[str] | str]) -> pa.Array:
-    found: list[str] = []
-    for one in refused:
-        texts = texts_of(one)
-        found += [texts] * len(one) if isinstance(texts, str) else texts
+    all_texts: list[str] = []
+    for refusals in refused:
+        texts = texts_of(refusals)
+        all_texts += [texts] * len(refusals) if isinstance(texts, str) else texts
     # A message may quote a record, and Python's text may hold what UTF-8 cannot.
-    return pa.array([text.encode("utf-8", "replace") for text in found], pa.large_binary()).cast(
+    return pa.array([text.encode("utf-8", "replace") for text in all_texts], pa.large_binary()).cast(
         pa.large_string()
     )

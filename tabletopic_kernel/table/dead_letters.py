@@ -95,8 +95,8 @@ class DeadLetters:
             ActionNeededError: they are another topic's.
             RetryableError: the storage does not answer.
         """
-        found = self.table.ledger if self.table else None
-        if found is None or (found.topic_id, found.cluster_id) == (topic_id, cluster_id):
+        ledger = self.table.ledger if self.table else None
+        if ledger is None or (ledger.topic_id, ledger.cluster_id) == (topic_id, cluster_id):
             return
         if self.tasks(AlwaysTrue()):
             raise ActionNeededError(
@@ -139,14 +139,14 @@ class DeadLetters:
         assert table is not None
         if self._ledger is None:
             table.reload()
-        found = table.ledger
-        if found is not None:
+        ledger = table.ledger
+        if ledger is not None:
             self._check(owned)
-            settled = found.replay_id is None and not found.is_ahead_of(owned)
-            if settled and found.epoch == owned.epoch and found == self._ledger:
+            settled = ledger.replay_id is None and not ledger.is_ahead_of(owned)
+            if settled and ledger.epoch == owned.epoch and ledger == self._ledger:
                 return
             if not settled:
-                self._remove(found, owned)
+                self._remove(ledger, owned)
                 return
         self._commit((), replace(owned, replay_id=None), remove=())
 
@@ -185,8 +185,8 @@ class DeadLetters:
         table = self.table.table
         with reachable("the storage", lent=lends_keys(table)):
             scan = ArrowScan(table.metadata, table.io, table.schema(), where)
-            found = scan.to_table([task])
-        return _conformed(found, file_schema(table.schema()))
+            rows = scan.to_table([task])
+        return _conformed(rows, file_schema(table.schema()))
 
     def replace(
         self, old: Sequence[DataFile], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
@@ -204,11 +204,11 @@ class DeadLetters:
         self._commit(files, replace(owned, replay_id=replay_id), remove=old)
         return files
 
-    def _remove(self, found: Ledger, owned: Ledger) -> None:
-        is_gone = _orphaned(owned, found)
-        where: BooleanExpression = _above({**dict.fromkeys(found.next_offsets, 0), **owned.next_offsets})
-        if found.replay_id is not None:
-            where = Or(where, EqualTo(term="replay_id", value=found.replay_id))
+    def _remove(self, ledger: Ledger, owned: Ledger) -> None:
+        is_gone = _orphaned(owned, ledger)
+        where: BooleanExpression = _above({**dict.fromkeys(ledger.next_offsets, 0), **owned.next_offsets})
+        if ledger.replay_id is not None:
+            where = Or(where, EqualTo(term="replay_id", value=ledger.replay_id))
         old: list[DataFile] = []
         kept: list[pa.Table] = []
         for task in self.tasks(where):
@@ -223,9 +223,9 @@ class DeadLetters:
         """A commit of letters alone: the table's ledger as it is, under an id of its own."""
         table = self.table
         assert table is not None
-        found = table.ledger
+        ledger = table.ledger
         after = replace(owned, commit_id=str(uuid.uuid4()))
-        table.commit(files, found, after, remove=remove)
+        table.commit(files, ledger, after, remove=remove)
         self._ledger = after
 
     def _write(self, dead_letters: pa.Table, epoch: int) -> list[DataFile]:
@@ -249,9 +249,9 @@ def _above(next_offsets: Offsets) -> BooleanExpression:
     return Or(*conditions) if len(conditions) > 1 else (conditions or [AlwaysTrue()])[0]
 
 
-def _orphaned(owned: Ledger, found: Ledger) -> Callable[[pa.Table], Mask]:
+def _orphaned(owned: Ledger, ledger: Ledger) -> Callable[[pa.Table], Mask]:
     """Whether a letter is above the ledger, or of the replay whose rows are in the table."""
-    done = found.replay_id if found.replay_id == owned.replay_id else None
+    done = ledger.replay_id if ledger.replay_id == owned.replay_id else None
 
     def is_gone(dead_letters: pa.Table) -> Mask:
         partitions, offsets = dead_letters["partition"].to_numpy(), dead_letters["offset"].to_numpy()
@@ -259,15 +259,17 @@ def _orphaned(owned: Ledger, found: Ledger) -> Callable[[pa.Table], Mask]:
         for partition in np.unique(partitions).tolist():
             gone |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
         if done is not None:
-            gone |= np.array([one == done for one in dead_letters["replay_id"].to_pylist()], dtype=bool)
+            gone |= np.array(
+                [replay_id == done for replay_id in dead_letters["replay_id"].to_pylist()], dtype=bool
+            )
         return gone
 
     return is_gone
 
 
-def _conformed(found: pa.Table, target: pa.Schema) -> pa.Table:
+def _conformed(rows: pa.Table, target: pa.Schema) -> pa.Table:
     batches = [
-        conform(dict(zip(one.schema.names, one.columns, strict=True)), len(one), target)
-        for one in found.combine_chunks().to_batches()
+        conform(dict(zip(batch.schema.names, batch.columns, strict=True)), len(batch), target)
+        for batch in rows.combine_chunks().to_batches()
     ]
     return pa.Table.from_batches(batches, schema=target)

@@ -80,8 +80,12 @@ def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tup
     if not is_collected(metadata):
         return ()
     age = _number(metadata, TableProperties.MAX_SNAPSHOT_AGE_MS)
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
-    kept = {one.snapshot_id for one in metadata.snapshots if age and one.timestamp_ms > now_ms - age}
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    kept = {
+        snapshot.snapshot_id
+        for snapshot in metadata.snapshots
+        if age and snapshot.timestamp_ms > now_ms - age
+    }
     kept.update(_young(metadata, retention, now_ms))
     for ref in metadata.refs.values():
         kept.add(ref.snapshot_id)
@@ -98,12 +102,18 @@ def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterat
     The oldest go first and none in between: there Iceberg's log of snapshots would end, which engines need
     for a query as of a time.
     """
-    young = [one for one in metadata.snapshots if one.timestamp_ms > now_ms - retention.time_travel_ms]
-    young.sort(key=lambda one: (one.sequence_number or 0, one.timestamp_ms), reverse=True)
+    young = [
+        snapshot
+        for snapshot in metadata.snapshots
+        if snapshot.timestamp_ms > now_ms - retention.time_travel_ms
+    ]
+    young.sort(key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms), reverse=True)
     limit = len(young) if retention.at_most is None else retention.at_most
     in_use = min(retention.time_travel_ms, _LONGEST_QUERY_MS)
     return (
-        one.snapshot_id for at, one in enumerate(young) if at < limit or one.timestamp_ms > now_ms - in_use
+        snapshot.snapshot_id
+        for at, snapshot in enumerate(young)
+        if at < limit or snapshot.timestamp_ms > now_ms - in_use
     )
 
 
@@ -112,8 +122,10 @@ def reaches_back_to(metadata: TableMetadata) -> int | None:
 
     What a tag keeps behind a gap is no part of it. None: there is no snapshot.
     """
-    by_id = {one.snapshot_id: one for one in metadata.snapshots}
-    return min((one.timestamp_ms for one in _ancestors(by_id, metadata.current_snapshot_id)), default=None)
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    return min(
+        (snapshot.timestamp_ms for snapshot in _ancestors(by_id, metadata.current_snapshot_id)), default=None
+    )
 
 
 def _number(metadata: TableMetadata, name: str) -> int:
@@ -123,17 +135,17 @@ def _number(metadata: TableMetadata, name: str) -> int:
 
 def _ancestors(by_id: _Snapshots, newest: int | None) -> Iterator[Snapshot]:
     """A snapshot and those that it was built on, as far as they are there."""
-    while newest is not None and (one := by_id.get(newest)) is not None:
-        yield one
-        newest = one.parent_snapshot_id
+    while newest is not None and (snapshot := by_id.get(newest)) is not None:
+        yield snapshot
+        newest = snapshot.parent_snapshot_id
 
 
 def _of_branch(by_id: _Snapshots, ref: SnapshotRef, at_least: int, now_ms: int) -> Iterator[int]:
     """The newest ancestors of a branch, and those that it keeps for longer than others are kept."""
     at_least = max(at_least, ref.min_snapshots_to_keep or 0)
-    for index, one in enumerate(_ancestors(by_id, ref.snapshot_id)):
-        if index < at_least or one.timestamp_ms > now_ms - (ref.max_snapshot_age_ms or 0):
-            yield one.snapshot_id
+    for index, snapshot in enumerate(_ancestors(by_id, ref.snapshot_id)):
+        if index < at_least or snapshot.timestamp_ms > now_ms - (ref.max_snapshot_age_ms or 0):
+            yield snapshot.snapshot_id
 
 
 def _of_ledger(by_id: _Snapshots, head: int | None) -> Iterator[int]:
@@ -142,11 +154,11 @@ def _of_ledger(by_id: _Snapshots, head: int | None) -> Iterator[int]:
     Without the first, only rows would tell whether the table was rolled back (``lineage``); without the
     second, an owner that was replaced would believe that it still owns the table.
     """
-    for one in _ancestors(by_id, head):
-        yield one.snapshot_id
-        if ledger_of(one) is not None:
+    for snapshot in _ancestors(by_id, head):
+        yield snapshot.snapshot_id
+        if ledger_of(snapshot) is not None:
             break
-    claims = [(_epoch(one), one.sequence_number or 0, each) for each, one in by_id.items()]
+    claims = [(_epoch(snapshot), snapshot.sequence_number or 0, each) for each, snapshot in by_id.items()]
     if claims and (newest := max(claims))[0]:
         yield newest[2]
 
@@ -174,21 +186,23 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
         ActionNeededError: as ``reachable``.
     """
     metadata, io = table.metadata, table.io
-    gone = [one for one in metadata.snapshots if one.snapshot_id in ids]
-    kept = [one for one in metadata.snapshots if one.snapshot_id not in ids]
+    gone = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in ids]
+    kept = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in ids]
     data: dict[str, int] = {}
     try:
         with reachable("the storage", lent=lends_keys(table)):
             shared = set(map(normal_location, manifests_of(io, kept))) if gone else set()
             only = [
-                one for path, one in manifests_of(io, gone).items() if normal_location(path) not in shared
+                manifest
+                for path, manifest in manifests_of(io, gone).items()
+                if normal_location(path) not in shared
             ]
-            for _, found in live_files(io, only):
-                data.update(found)
-            files = sizes_of(io, [one.manifest_list for one in gone if one.manifest_list])
+            for _, live in live_files(io, only):
+                data.update(live)
+            files = sizes_of(io, [snapshot.manifest_list for snapshot in gone if snapshot.manifest_list])
     except FileNotFoundError as error:
         raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
-    files |= {one.manifest_path: one.manifest_length for one in only}
+    files |= {manifest.manifest_path: manifest.manifest_length for manifest in only}
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         if statistics.snapshot_id in ids:
             files[statistics.statistics_path] = statistics.file_size_in_bytes
@@ -212,7 +226,7 @@ class ExpiryPlan:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
-        snapshots = {str(one): at for one, at in self.snapshots.items()}
+        snapshots = {str(snapshot_id): at for snapshot_id, at in self.snapshots.items()}
         return {**asdict(self), "snapshots": snapshots}
 
 
@@ -230,13 +244,17 @@ def plan_expiry(
         return None
     metadata = table.metadata
     ids = to_expire(metadata, Retention.of(settings), now_ms)
-    found = leavings(table, ids)
+    unreachable = leavings(table, ids)
     after = without(table, ids)
-    gone = removable(after, found) if ids else Removed()
-    sizes = {**found.data, **found.metadata}
+    gone = removable(after, unreachable) if ids else Removed()
+    sizes = {**unreachable.data, **unreachable.metadata}
     return ExpiryPlan(
         in_sql(identifier, settings.catalog),
-        {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots if one.snapshot_id in found.ids},
+        {
+            snapshot.snapshot_id: snapshot.timestamp_ms
+            for snapshot in metadata.snapshots
+            if snapshot.snapshot_id in unreachable.ids
+        },
         len(metadata.snapshots) - len(ids),
         reaches_back_to(after.metadata),
         {path: sizes[path] for path in gone.paths},
@@ -287,14 +305,14 @@ def strays(table: Table, now_ms: int) -> Leavings:
 
 def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
     """Whether all metadata in a table's folder is its own, its newest among it."""
-    found = {path for path in there if _IS_METADATA.search(path)}
-    if normal_location(table.metadata_location) not in set(map(normal_location, found)):
+    versions = {path for path in there if _IS_METADATA.search(path)}
+    if normal_location(table.metadata_location) not in set(map(normal_location, versions)):
         return False
     uuid = table.metadata.table_uuid
     try:
         with reachable("the storage", lent=lends_keys(table)):
             return all(
-                FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in found
+                FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions
             )
     except (FileNotFoundError, ValueError):  # removed meanwhile, or damaged: nobody can tell whose it was
         return False

@@ -151,19 +151,19 @@ class TopicTable:
         metadata = self.table.metadata
         head = metadata.current_snapshot()
         for snapshot in ancestors_of(head, metadata) if head else ():
-            if found := ledger_of(snapshot):
-                return found, snapshot
+            if ledger := ledger_of(snapshot):
+                return ledger, snapshot
         # The ancestors were expired up to a foreign head: the tag has kept the ledger's snapshot.
         tag = metadata.refs.get(TAG)
         kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
-        found = ledger_of(kept) if kept else None
-        return (found, kept) if found and kept else None
+        ledger = ledger_of(kept) if kept else None
+        return (ledger, kept) if ledger and kept else None
 
     @property
     def ledger(self) -> Ledger | None:
         """See ``ledger_snapshot``."""
-        found = self.ledger_snapshot()
-        return found[0] if found else None
+        newest = self.ledger_snapshot()
+        return newest[0] if newest else None
 
     @property
     def newest_epoch(self) -> int:
@@ -172,13 +172,14 @@ class TopicTable:
 
     def has_commit(self, commit_id: str) -> bool:
         """Whether a snapshot of the history carries this commit id (I4)."""
-        return any(found == commit_id for found, _ in self._marks_of_all())
+        return any(known_id == commit_id for known_id, _ in self._marks_of_all())
 
     def _marks_of_all(self) -> Collection[_Mark]:
         """Commit id and epoch of every snapshot; a snapshot never changes, so each summary is read once."""
         known = self._marks
         self._marks = {
-            one.snapshot_id: known.get(one.snapshot_id) or _mark(one) for one in self.table.metadata.snapshots
+            snapshot.snapshot_id: known.get(snapshot.snapshot_id) or _mark(snapshot)
+            for snapshot in self.table.metadata.snapshots
         }
         return self._marks.values()
 
@@ -259,8 +260,10 @@ class TopicTable:
         A manifest that stays empty because another cannot be read hides that error behind its own.
         """
         lent = lends_keys(self.table)
-        found = (sort_error(one, STORAGE, lent=lent) for one in (error, error.__context__) if one)
-        return next(filter(None, found), None)
+        sorted_errors = (
+            sort_error(raised, STORAGE, lent=lent) for raised in (error, error.__context__) if raised
+        )
+        return next(filter(None, sorted_errors), None)
 
     def _check_not_behind_its_ledger(self) -> None:
         """See that the ledger that the tag has kept is not of rows that somebody took back (I8).
@@ -271,14 +274,14 @@ class TopicTable:
         the snapshot that it was rolled back to is expired as well, only rows tell (``lineage``).
         """
         metadata = self.table.metadata
-        found, oldest = self.ledger_snapshot(), None
-        for oldest in ancestors_of(metadata.current_snapshot(), metadata) if found else ():
+        newest, oldest = self.ledger_snapshot(), None
+        for oldest in ancestors_of(metadata.current_snapshot(), metadata) if newest else ():
             if ledger_of(oldest):
                 return
-        if not found or not oldest:
+        if not newest or not oldest:
             return
-        is_behind = (found[1].sequence_number or 0) > (oldest.sequence_number or 0)
-        if is_behind or not has_newest_rows(self.table, found[1]):
+        is_behind = (newest[1].sequence_number or 0) > (oldest.sequence_number or 0)
+        if is_behind or not has_newest_rows(self.table, newest[1]):
             why = (
                 "was rolled back to a snapshot whose ledger others have expired"
                 if is_behind
@@ -287,7 +290,7 @@ class TopicTable:
             )
             raise ActionNeededError(
                 f"{self.identifier} {why}: nobody knows where to go on. Roll it forward to snapshot "
-                f"{found[1].snapshot_id}, which the tag {TAG} has kept, or enable the topic with another "
+                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, or enable the topic with another "
                 "--table"
             )
 
@@ -408,7 +411,7 @@ class TopicTable:
         except Exception as error:  # whatever it is, the catalog may have done it
             failure = error
         self.reload()
-        if any(one.snapshot_id in ids for one in self.table.metadata.snapshots):
+        if any(snapshot.snapshot_id in ids for snapshot in self.table.metadata.snapshots):
             raise self._not_expired(failure) from failure
         reach(Step.EXPIRED)
         return ids, not self._lost_a_ref(planned_on, ids)
@@ -421,8 +424,8 @@ class TopicTable:
             return RetryableError(
                 f"the catalog has expired no snapshot of {self.identifier}, and said it had"
             )
-        if (found := sort_error(failure, CATALOG)) is not None:
-            return found.error()
+        if (sorted_error := sort_error(failure, CATALOG)) is not None:
+            return sorted_error.error()
         return ActionNeededError(
             f"the catalog does not expire snapshots of {self.identifier} ({type(failure).__name__}: "
             f"{plain(failure)}); set maintenance to off, and let the catalog see to it"
@@ -501,14 +504,16 @@ class TopicTable:
         head = metadata.current_snapshot()
         totals = summary(head) if head else {}
         versions = sorted(
-            self.registered_schemas().values(), key=lambda one: (one.subject, one.version, str(one.id))
+            self.registered_schemas().values(),
+            key=lambda schema: (schema.subject, schema.version, str(schema.id)),
         )
         return {
             "snapshot_id": head.snapshot_id if head else None,
             "rows": self.rows,
             "files": int(totals.get("total-data-files", 0)),
             "schema_versions": [
-                SchemaVersion(id=one.id, subject=one.subject, version=one.version) for one in versions
+                SchemaVersion(id=schema.id, subject=schema.subject, version=schema.version)
+                for schema in versions
             ],
         }
 
@@ -531,16 +536,16 @@ class TopicTable:
         return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
 
     def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
-        found, newest = self.ledger, self.newest_epoch
-        if newest > epoch or (found and found.epoch > (planned.epoch if planned else 0)):
+        ledger, newest = self.ledger, self.newest_epoch
+        if newest > epoch or (ledger and ledger.epoch > (planned.epoch if planned else 0)):
             raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
-        if (found and found.commit_id) != (planned and planned.commit_id):
+        if (ledger and ledger.commit_id) != (planned and planned.commit_id):
             if planned and planned.epoch < epoch:  # until a claim arrives, the owner of before goes on
                 raise HeadMovedError(f"the ledger of {self.identifier} went on while it was taken over")
             raise ActionNeededError(
                 f"the ledger of {self.identifier} is not where it was: expected "
                 f"{dict(planned.next_offsets) if planned else 'none'}, found "
-                f"{dict(found.next_offsets) if found else 'none'}; was the table rolled back? "
+                f"{dict(ledger.next_offsets) if ledger else 'none'}; was the table rolled back? "
                 "Resume the topic to go on from what the table says"
             )
 
@@ -568,12 +573,12 @@ def newest_epoch(metadata: TableMetadata) -> int:
     that owner's files may be gone by then, or its predecessor's. Expiry leaves the snapshot that the tag
     names.
     """
-    return max((_mark(one)[1] for one in metadata.snapshots), default=0)
+    return max((_mark(snapshot)[1] for snapshot in metadata.snapshots), default=0)
 
 
 def _mark(snapshot: Snapshot) -> _Mark:
-    found = summary(snapshot)
-    return found.get(f"{PREFIX}commit-id"), int(found.get(f"{PREFIX}epoch", 0))
+    properties = summary(snapshot)
+    return properties.get(f"{PREFIX}commit-id"), int(properties.get(f"{PREFIX}epoch", 0))
 
 
 def summary(snapshot: Snapshot) -> Mapping[str, str]:
@@ -588,8 +593,8 @@ def ledger_of(snapshot: Snapshot) -> Ledger | None:
 
 def _unconfirmed(error: Exception) -> str:
     """What is told of a commit that went wrong after it was sent."""
-    found = sort_error(error, CATALOG)
-    why = found.reason if found else f"{type(error).__name__}: {plain(error)}"
+    sorted_error = sort_error(error, CATALOG)
+    why = sorted_error.reason if sorted_error else f"{type(error).__name__}: {plain(error)}"
     return f"the catalog did not confirm the commit, and the table's history is asked for it: {why}"
 
 

@@ -63,12 +63,12 @@ def normal_location(text: str) -> str:
     >>> normal_location("hdfs://nn:8020/x"), normal_location("lake/t")
     ('hdfs:///x', 'file://lake/t')
     """
-    found = _SCHEME.match(text)
-    scheme = found[1].lower() if found else "file"
+    match = _SCHEME.match(text)
+    scheme = match[1].lower() if match else "file"
     scheme = _SAME.get(scheme, scheme)
-    rest = text[found.end() :] if found else text
+    rest = text[match.end() :] if match else text
     authority = ""
-    if found and rest.startswith("//"):
+    if match and rest.startswith("//"):
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
         authority = authority.lower().replace(".blob.", ".dfs.")
@@ -225,7 +225,7 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
 
     def newest() -> Table:
         fresh = _collected(table, catalog or table.catalog)
-        if any(one.snapshot_id in expired.ids for one in fresh.metadata.snapshots):
+        if any(snapshot.snapshot_id in expired.ids for snapshot in fresh.metadata.snapshots):
             name = ".".join(table.name())
             raise StartOverError(f"{name} has snapshots that were to expire: their files stay")
         return fresh
@@ -235,18 +235,18 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
     return replace(_remove(table, candidates, own, newest), outside=outside)
 
 
-def remove_strays(table: Table, found: Leavings, *, catalog: Catalog | None = None) -> Removed:
+def remove_strays(table: Table, strays: Leavings, *, catalog: Catalog | None = None) -> Removed:
     """Delete files that lie among this table's and that nothing of it names; tells what went.
 
     Args:
         table: as in ``remove_expired``.
-        found: by ``expiry.strays``, which says why these are this table's and nobody is about to name them.
+        strays: by ``expiry.strays``, which says why these are this table's and nobody is about to name them.
         catalog: as in ``remove_expired``.
 
     Raises: as ``sweep``.
     """
 
-    own, _ = own_files(table.metadata, found)
+    own, _ = own_files(table.metadata, strays)
     candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     return _remove(table, candidates, own, lambda: _collected(table, catalog or table.catalog))
 
@@ -268,15 +268,15 @@ def removable(table: Table, expired: Leavings) -> Removed:
     return Removed(len(left), sum(left.values()), outside, tuple(left))
 
 
-def orphans_of(table: Table, found: Leavings) -> dict[str, int]:
+def orphans_of(table: Table, strays: Leavings) -> dict[str, int]:
     """What ``sweep_finished`` and ``remove_strays`` would remove, with its bytes; removes nothing."""
     epochs, sizes = _listed(table, 0, newest_epoch(table.metadata))
     candidates = _Candidates(str(table.metadata.table_uuid), epochs)
     if epochs:
         candidates.keep_reached(lambda: table)
         candidates.keep_doubtful(".".join(table.name()))
-    others = {**found.data, **found.metadata}
-    gone = removable(table, found).paths
+    others = {**strays.data, **strays.metadata}
+    gone = removable(table, strays).paths
     return {path: sizes[path] for path in candidates.epochs} | {path: others[path] for path in gone}
 
 
@@ -287,19 +287,19 @@ def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int
     files that lie in no epoch's folder are this table's only below its location, where it has its data: its
     ``write.data.path`` elsewhere, and other folders below its location, may be of other tables, too.
     """
-    place, folder = normal_location(metadata.location), normal_location(data_root(metadata))
+    location, folder = normal_location(metadata.location), normal_location(data_root(metadata))
     own_epoch = re.compile(rf"/{re.escape(str(metadata.table_uuid))}/epoch-\d+/")
-    below = tuple(f"{root}/" for root in {f"{place}/data", folder} if root.startswith(f"{place}/"))
+    below = tuple(f"{root}/" for root in {f"{location}/data", folder} if root.startswith(f"{location}/"))
     of_metadata = f"{normal_location(metadata_root(metadata))}/"
-    found = {path: size for path, size in expired.metadata.items() if _lies(path, of_metadata)}
+    own = {path: size for path, size in expired.metadata.items() if _lies(path, of_metadata)}
     for path, size in expired.data.items():
         if own_epoch.search(normal_location(path)):
-            is_own = _lies(path, f"{place}/", f"{folder}/")
+            is_own = _lies(path, f"{location}/", f"{folder}/")
         else:
             is_own = _lies(path, *below) and not _OTHERS.search(normal_location(path))
         if is_own:
-            found[path] = size
-    return found, len(expired.data) + len(expired.metadata) - len(found)
+            own[path] = size
+    return own, len(expired.data) + len(expired.metadata) - len(own)
 
 
 def _lies(path: str, *roots: str) -> bool:
@@ -329,15 +329,15 @@ def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str
     Folders that lie beside the table's own, without a uuid, are of versions that named them so: nobody can
     say whose such a file is, so it stays.
     """
-    found: dict[str, int] = {}
+    epochs: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for folder in list_files(table, epochs_root(table.metadata), recursive=False):
         match = _EPOCH.search(folder)
         if match and after_epoch < int(match[1]) < before_epoch:
             files = list_infos(table, folder, recursive=True)
-            found.update(dict.fromkeys(files, int(match[1])))
+            epochs.update(dict.fromkeys(files, int(match[1])))
             sizes.update({path: info.size or 0 for path, info in files.items()})
-    return found, sizes
+    return epochs, sizes
 
 
 def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
@@ -406,15 +406,18 @@ class _Candidates:
 
     def _read(self, table: Table) -> None:
         metadata, io = table.metadata, table.io
-        new = [one for one in metadata.snapshots if one.snapshot_id not in self._snapshots]
+        new = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in self._snapshots]
         for statistics in (*metadata.statistics, *metadata.partition_statistics):
             self._keep(statistics.statistics_path)
-        for path in (table.metadata_location, *(one.metadata_file for one in metadata.metadata_log)):
+        for path in (
+            table.metadata_location,
+            *(entry.metadata_file for entry in metadata.metadata_log),
+        ):
             self._keep(path)
         manifests = manifests_of(io, new)
-        for path in (*manifests, *(one.manifest_list for one in new if one.manifest_list)):
+        for path in (*manifests, *(snapshot.manifest_list for snapshot in new if snapshot.manifest_list)):
             self._keep(path)
-        unread = [one for path, one in manifests.items() if path not in self._manifests]
+        unread = [manifest for path, manifest in manifests.items() if path not in self._manifests]
         for manifest, paths in live_files(io, unread):
             for path in paths:
                 self._keep(path)

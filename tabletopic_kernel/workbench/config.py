@@ -294,10 +294,10 @@ def _option(path: SettingPath) -> str:
 def _nested(key: str, value: object) -> dict[str, Any]:
     """``topics."web.clicks".start`` as TOML nests it, with the value at its end."""
     nested: dict[str, Any] = tomllib.loads(f"{key} = 0")
-    place = nested
-    while isinstance(inner := next(iter(place.values())), dict):
-        place = inner
-    place[next(iter(place))] = value
+    section = nested
+    while isinstance(inner := next(iter(section.values())), dict):
+        section = inner
+    section[next(iter(section))] = value
     return nested
 
 
@@ -307,13 +307,13 @@ def _nested(key: str, value: object) -> dict[str, Any]:
 def _checked(given: Mapping[SettingPath, _Given], problems: list[str]) -> Settings | None:
     nested: dict[str, Any] = {}
     for path, item in given.items():
-        place = nested
+        section = nested
         for part in path[:-1]:
-            place = place.setdefault(part, {})
+            section = section.setdefault(part, {})
         if item.value is None:
-            place.setdefault(path[-1], {})
+            section.setdefault(path[-1], {})
         else:
-            place[path[-1]] = _with_unit(path, item.value)
+            section[path[-1]] = _with_unit(path, item.value)
     try:
         return Settings.model_validate(nested)
     except ValidationError as error:
@@ -373,7 +373,9 @@ def _absolute(path: str, base: Path) -> str:
 def _nearest(folder: str, cwd: Path) -> str:
     """The folder here or, as a notebook may lie below the project's folder, the nearest one upwards."""
     places = [cwd, *cwd.parents]
-    return str(next((found for place in places if os.path.isdir(found := place / folder)), cwd / folder))
+    return str(
+        next((candidate for place in places if os.path.isdir(candidate := place / folder)), cwd / folder)
+    )
 
 
 def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:

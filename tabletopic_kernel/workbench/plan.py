@@ -206,7 +206,7 @@ def _plan_new(
         return
     value, _ = first_columns(columns, settings)
     schema = table_schema(value, settings, key)
-    plan.columns = [_column(one, "new") for one in schema.fields]
+    plan.columns = [_column(field, "new") for field in schema.fields]
     partition_spec(settings.partition_by, schema, names_of_before(schema, columns, settings))
 
 
@@ -219,7 +219,7 @@ def _plan_old(
     facts: TopicFacts,
 ) -> None:
     schema = table.table.schema()
-    plan.columns = [_column(one, "kept") for one in schema.fields]
+    plan.columns = [_column(field, "kept") for field in schema.fields]
     spec = table.table.spec()
     plan.partition_by_before = partition_texts(spec, schema)
     if settings.partition_by:
@@ -239,7 +239,7 @@ def _plan_old(
         _note_incompatible(plan, origin, settings)
         return
     changed = _by_column(fitted.changes)
-    plan.columns = [_column(one, changed.get(one.name, "kept")) for one in fitted.schema.fields]
+    plan.columns = [_column(field, changed.get(field.name, "kept")) for field in fitted.schema.fields]
     plan.changes = [str(change) for change in fitted.changes]
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
     plan.notes += [f"{origin}: {column} {why}" for column, why in fitted.partly.items()]
@@ -273,9 +273,9 @@ def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: Topic
         )
         return
     changed = _by_column(outcome.changes)
-    new = [_column(one, changed[one.name]) for one in outcome.schema.fields if one.name in changed]
-    names = {one.name for one in new}
-    plan.columns = [one for one in plan.columns if one.name not in names] + new
+    new = [_column(field, changed[field.name]) for field in outcome.schema.fields if field.name in changed]
+    names = {column.name for column in new}
+    plan.columns = [column for column in plan.columns if column.name not in names] + new
     plan.notes += [f"the newest schema of the keys: {change}" for change in outcome.changes]
 
 
@@ -300,14 +300,14 @@ def _column(column: NestedField, change: ColumnChange) -> PlanColumn:
 
 def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
     """What becomes of each top column, by its new name: a change below it widens it."""
-    found: dict[str, ColumnChange] = {}
+    by_column: dict[str, ColumnChange] = {}
     for change in changes:
         top, dot, _ = change.column.partition(".")
         if change.kind == "rename" and not dot:
             top = change.after
-        if found.get(top) not in ("widened", "renamed"):
-            found[top] = "widened" if dot else _CHANGED[change.kind]
-    return found
+        if by_column.get(top) not in ("widened", "renamed"):
+            by_column[top] = "widened" if dot else _CHANGED[change.kind]
+    return by_column
 
 
 def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:

@@ -114,10 +114,10 @@ class Workbench(Clients):
 
     def kafka_topics(self) -> dict[str, int]:
         """Every topic that people made, enabled or not: its number of partitions by name."""
-        found = self.broker.partition_counts()
+        counts = self.broker.partition_counts()
         return {
             name: count
-            for name, count in found.items()
+            for name, count in counts.items()
             if not name.startswith("__") and internal_owner(name) is None
         }
 
@@ -334,10 +334,10 @@ class Workbench(Clients):
 
         settings = self.desired_topic(topic).settings
         catalog = self.open_catalog(settings.catalog)
-        found = TopicTable.load(catalog, table_identifier(topic, settings), topic)
-        if found is None:
+        table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
+        if table is None:
             raise UsageError(f"{topic} has no table yet")
-        return found
+        return table
 
     def expire(
         self, topic: str, *, orphans: bool = False, timeout_s: float = 600
@@ -359,13 +359,13 @@ class Workbench(Clients):
         from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved  # noqa: PLC0415
 
         asked = self.ask_for_maintenance(topic, "expire", orphans=orphans)
-        told: list[Expired | OrphansRemoved] = []
+        outcomes: list[Expired | OrphansRemoved] = []
         for event in self._events_within(timeout_s, topic, asked.asked_ms):
             if isinstance(event, Expired | OrphansRemoved) and event.request_id == asked.id:
-                told.append(event)
+                outcomes.append(event)
                 is_own = isinstance(event, Expired) and not event.dead_letters
                 if isinstance(event, OrphansRemoved) or (is_own and not orphans):
-                    return told
+                    return outcomes
         return None
 
     def plan_expiry(self, topic: str, *, orphans: bool = False) -> list[ExpiryPlan]:
@@ -382,10 +382,10 @@ class Workbench(Clients):
         catalog = self.open_catalog(settings.catalog)
         own = table_identifier(topic, settings)
         both = (
-            plan_expiry(catalog, one, settings, now_ms(), orphans=orphans)
-            for one in (own, dead_letter_identifier(own))
+            plan_expiry(catalog, identifier, settings, now_ms(), orphans=orphans)
+            for identifier in (own, dead_letter_identifier(own))
         )
-        return [one for one in both if one is not None]
+        return [plan for plan in both if plan is not None]
 
     def ask_for_maintenance(
         self,
@@ -606,14 +606,14 @@ class Workbench(Clients):
         from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
 
         others = {
-            table_identifier(one, desired.settings): one
-            for one, desired in desired_topics.items()
-            if one != topic and desired.settings.catalog == settings.catalog
+            table_identifier(other, desired.settings): other
+            for other, desired in desired_topics.items()
+            if other != topic and desired.settings.catalog == settings.catalog
         }
         with in_section(settings.catalog):
             catalog = self.catalog_of(settings.catalog)
             plan = plan_enable(topic, settings, self.broker, self.registry, catalog, others, candidate)
-        plan.refused = [of_section(one, settings.catalog) for one in plan.refused]
+        plan.refused = [of_section(reason, settings.catalog) for reason in plan.refused]
         plan.refused.extend(self.out_of_reach(settings.catalog))
         return plan
 

@@ -45,38 +45,38 @@ Arguments = Mapping[str, Any]
 ENGINES = ("duckdb", "spark", "athena")
 
 
-def _status_grid(found: Sequence[TopicStatus], values: Arguments) -> Grid:
+def _status_grid(statuses: Sequence[TopicStatus], values: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import status_facts, status_table
 
-    return status_facts(found[0]) if values.get("topic") else status_table(found)
+    return status_facts(statuses[0]) if values.get("topic") else status_table(statuses)
 
 
 def _events(workbench: Workbench, topic: str | None, limit: int) -> list[ControlEvent]:
     return workbench.newest_events(topic, limit)
 
 
-def _events_grid(found: Sequence[ControlEvent], values: Arguments) -> Grid:
+def _events_grid(events: Sequence[ControlEvent], values: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import events_table
 
-    return events_table(values["topic"] or "all topics", found)
+    return events_table(values["topic"] or "all topics", events)
 
 
-def _hosts_grid(found: Sequence[HostStatus], _: Arguments) -> Grid:
+def _hosts_grid(hosts: Sequence[HostStatus], _: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import hosts_table
 
-    return hosts_table(found)
+    return hosts_table(hosts)
 
 
-def _records_grid(found: Sequence[PeekedRecord], values: Arguments) -> Grid:
+def _records_grid(records: Sequence[PeekedRecord], values: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import records_table
 
-    return records_table(f"{values['topic']}, newest first", found)
+    return records_table(f"{values['topic']}, newest first", records)
 
 
-def _records_json(found: Sequence[PeekedRecord]) -> JsonText:
+def _records_json(records: Sequence[PeekedRecord]) -> JsonText:
     from tabletopic_kernel.faces.render.values import json_text
 
-    return JsonText("[" + ",\n ".join(json_text(asdict(one)) for one in found) + "]")
+    return JsonText("[" + ",\n ".join(json_text(asdict(record)) for record in records) + "]")
 
 
 def _schema(
@@ -91,28 +91,28 @@ def _schema(
     return {"topic": topic, "from": before, "to": after, "changes": handle.schema_diff(before, after)}
 
 
-def _schema_grid(found: TopicSchema | dict[str, Any], _: Arguments) -> Grid | list[Message]:
+def _schema_grid(schema: TopicSchema | dict[str, Any], _: Arguments) -> Grid | list[Message]:
     from tabletopic_kernel.faces.render.topics import schema_table
 
-    if isinstance(found, dict):
-        return [Message("{change}", {"change": one}) for one in found["changes"] or ["no change"]]
-    return schema_table(found)
+    if isinstance(schema, dict):
+        return [Message("{change}", {"change": change}) for change in schema["changes"] or ["no change"]]
+    return schema_table(schema)
 
 
-def _history_grid(found: Sequence[TableSnapshot], values: Arguments) -> Grid:
+def _history_grid(snapshots: Sequence[TableSnapshot], values: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import history_table
 
-    return history_table(values["topic"], found)
+    return history_table(values["topic"], snapshots)
 
 
-def _health_grid(found: TableHealth, _: Arguments) -> Grid:
+def _health_grid(health: TableHealth, _: Arguments) -> Grid:
     from tabletopic_kernel.faces.render.topics import health_facts
 
-    return health_facts(found)
+    return health_facts(health)
 
 
-def _jsons(found: Sequence[Any]) -> list[Any]:
-    return [one.to_json() for one in found]
+def _jsons(answers: Sequence[Any]) -> list[Any]:
+    return [answer.to_json() for answer in answers]
 
 
 OPERATIONS = (
@@ -202,7 +202,7 @@ Python workers. What a host of an older version does not report is unknown.""",
             Argument("as_json", "One JSON object a line", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
         render=_events_grid,
-        to_json=lambda found: [one.model_dump(mode="json") for one in found],
+        to_json=lambda events: [event.model_dump(mode="json") for event in events],
         returns="the events of the [control topic](reference/control-topic.md)",
         panel=PANEL,
         example="tabletopic events clicks --follow",
@@ -243,7 +243,7 @@ with the reason.""",
             JSON,
         ),
         render=_schema_grid,
-        to_json=lambda found: found if isinstance(found, dict) else found.to_json(),
+        to_json=lambda schema: schema if isinstance(schema, dict) else schema.to_json(),
         returns="`topic`, `table`, `version`, `columns` (`name`, `type`, `required`, `doc`), `versions` "
         "(`subject`, `version`, `id`, `table_schema_id`: null while the table does not cover it); with "
         "`--diff`: `from`, `to`, `changes`",
@@ -279,7 +279,7 @@ with the reason.""",
         lambda workbench, topic: workbench.topic(topic).health(),
         (TOPIC, JSON),
         render=_health_grid,
-        to_json=lambda found: found.to_json(),
+        to_json=lambda health: health.to_json(),
         returns="`rows`, `files`, `bytes`, `target_bytes`, `small_files` (below a quarter of the target), "
         "`small_share`, `partitions`, `sizes` (a list: `up_to_bytes`, `files`, `bytes`), `delete_files`, "
         "`deleted_rows`, `delete_share`, `snapshots`, `oldest_snapshot_ms`, `reaches_back_to_ms`, `refs`, "

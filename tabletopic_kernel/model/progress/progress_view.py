@@ -181,10 +181,10 @@ class Record:
 
     def topic(self, name: str) -> TopicRecord:
         """The record of a topic, made if it is missing."""
-        found = self.topics.get(name)
-        if found is None:
-            found = self.topics[name] = TopicRecord(name)
-        return found
+        record = self.topics.get(name)
+        if record is None:
+            record = self.topics[name] = TopicRecord(name)
+        return record
 
     def fold(self, folded: Iterable[ControlEvent]) -> None:
         """Take events into account."""
@@ -200,8 +200,8 @@ class Record:
         last = self.hosts.get(event.host)
         if last is None or last.at_ms < event.at_ms:
             self.hosts[event.host] = event
-        newest_ms = max(one.at_ms for one in self.hosts.values())
-        self.hosts = {name: one for name, one in self.hosts.items() if newest_ms - one.at_ms <= FRESH_MS}
+        newest_ms = max(host.at_ms for host in self.hosts.values())
+        self.hosts = {name: host for name, host in self.hosts.items() if newest_ms - host.at_ms <= FRESH_MS}
 
     def read_from_table(self, progress: Progress) -> None:
         """What a table itself says, for a topic that no host tells of (I6); no sign of life."""
@@ -278,10 +278,12 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             refused = (texts, _cause(event.cause), UNKNOWN, True)
             _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *refused))
         case events.DeadLettered():
-            for one in event.samples:
+            for sample in event.samples:
                 _keep(
                     topic.dead_letters,
-                    DeadLetterSample(event.at_ms, one.partition, one.offset, one.reason, one.message),
+                    DeadLetterSample(
+                        event.at_ms, sample.partition, sample.offset, sample.reason, sample.message
+                    ),
                 )
         case events.Replayed():
             stayed = sum(event.stayed.values())
@@ -330,9 +332,9 @@ def _note(topic: TopicRecord, event: ControlEvent, text: str) -> None:
     _keep(topic.notes, Note(event.at_ms, event.type, text, event.host))
 
 
-def _keep(kept: list[T], one: T) -> None:
+def _keep(kept: list[T], item: T) -> None:
     """Keep the newest, sorted by time."""
-    insort(kept, one)
+    insort(kept, item)
     if len(kept) > _KEPT:
         del kept[0]
 

@@ -99,17 +99,17 @@ def status(call: Call, topic: str | None, watch: bool, as_json: bool) -> None:
     if watch:
         _watch(call, topic, as_json)
         return
-    found = call.workbench.status(topic)
+    statuses = call.workbench.status(topic)
     if as_json:
-        _show_json(found, topic)
+        _show_json(statuses, topic)
     else:
         out = screen.console()
-        out.print(_page(call, found, topic, out))
+        out.print(_page(call, statuses, topic, out))
         call.note_missing_servers()
 
 
-def _show_json(found: Sequence[TopicStatus], topic: str | None) -> None:
-    plain = [one.to_json() for one in found]
+def _show_json(statuses: Sequence[TopicStatus], topic: str | None) -> None:
+    plain = [status.to_json() for status in statuses]
     screen.show_json(plain if topic is None else plain[0])
 
 
@@ -118,8 +118,8 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
 
     if as_json:
         while True:
-            for one in call.workbench.status(topic):
-                screen.show_json_line(one.to_json())
+            for status in call.workbench.status(topic):
+                screen.show_json_line(status.to_json())
             time.sleep(_REFRESH_S)
     out = screen.console()
     if not out.is_terminal:
@@ -141,7 +141,7 @@ def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableTyp
         return Text(f"{error}; trying again …", style="yellow")
 
 
-def _page(call: Call, found: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
+def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
     from tabletopic_kernel.model.redact import mask
     from tabletopic_kernel.model.settings.sections import registry_place
 
@@ -152,76 +152,76 @@ def _page(call: Call, found: Sequence[TopicStatus], topic: str | None, out: Cons
         style="dim",
         overflow="fold",
     )
-    if not found:
+    if not statuses:
         hint = f"no table topics yet; make one: {call.command('enable', 'TOPIC')}"
         return Group(Text(hint), Text(), footer)
     if topic is not None:
-        return Group(detail(found[0]), Text(), footer)
-    return Group(_overview(found, out), *_errors(found), Text(), footer)
+        return Group(detail(statuses[0]), Text(), footer)
+    return Group(_overview(statuses, out), *_errors(statuses), Text(), footer)
 
 
-def _overview(found: Sequence[TopicStatus], out: Console) -> RenderableType:
+def _overview(statuses: Sequence[TopicStatus], out: Console) -> RenderableType:
     """One line for each topic; in a narrow terminal without the columns that people miss least."""
     columns = list(_COLUMNS)
     for dispensable in (*_DISPENSABLE, None):
         table = screen.grid(*columns, right=_NUMBERS)
-        for one in found:
-            table.add_row(*(_COLUMNS[name](one) for name in columns))
+        for status in statuses:
+            table.add_row(*(_COLUMNS[name](status) for name in columns))
         if dispensable is None or screen.natural_width(out, table) <= out.width:
             return table
         columns.remove(dispensable)
     raise AssertionError("the loop ends with None")
 
 
-def _errors(found: Sequence[TopicStatus]) -> list[RenderableType]:
+def _errors(statuses: Sequence[TopicStatus]) -> list[RenderableType]:
     """Errors, each with its topic; what makes many topics late alike is told once."""
     from tabletopic_kernel.faces.render.topics import delays
 
     errors: list[RenderableType] = [
-        Text.assemble((f"{one.topic}: ", "bold"), (one.error, _error_style(one)))
-        for one in found
-        if one.error
+        Text.assemble((f"{status.topic}: ", "bold"), (status.error, _error_style(status)))
+        for status in statuses
+        if status.error
     ]
-    late = [Text.assemble((f"{names}: ", "bold"), (reason, "yellow")) for names, reason in delays(found)]
+    late = [Text.assemble((f"{names}: ", "bold"), (reason, "yellow")) for names, reason in delays(statuses)]
     return [*errors, *late]
 
 
-def _error_style(one: TopicStatus) -> str:
-    return "bold red" if one.state == "failed" else "yellow"
+def _error_style(status: TopicStatus) -> str:
+    return "bold red" if status.state == "failed" else "yellow"
 
 
-def _state(one: TopicStatus) -> Text:
-    word = (one.delay or one.state).replace("_", " ")
-    return Text(word, style="yellow" if one.delay else _STATE_STYLE.get(one.state, "yellow"))
+def _state(status: TopicStatus) -> Text:
+    word = (status.delay or status.state).replace("_", " ")
+    return Text(word, style="yellow" if status.delay else _STATE_STYLE.get(status.state, "yellow"))
 
 
-def _versions(one: TopicStatus) -> str:
-    return ", ".join(f"v{version['version']}" for version in one.schema_versions) or "-"
+def _versions(status: TopicStatus) -> str:
+    return ", ".join(f"v{version['version']}" for version in status.schema_versions) or "-"
 
 
-def detail(one: TopicStatus) -> RenderableType:
+def detail(status: TopicStatus) -> RenderableType:
     """Everything about one topic, with the offsets of each partition."""
     from tabletopic_kernel.faces.cli.screen import cell_text
     from tabletopic_kernel.faces.render.topics import not_rows
 
     table = screen.facts({})
     for name, value in (
-        ("topic", Text(one.topic)),
-        ("table", Text(one.table)),
-        ("state", _state(one)),
-        ("host", Text(one.host or "none")),
-        ("lag", Text(f"{screen.number(one.lag_records)} records, {screen.seconds(one.lag_seconds)}")),
-        ("rate", Text(f"{screen.number(one.rows_per_second)} rows/s")),
-        ("rows", Text(f"{screen.number(one.rows)} in {screen.number(one.files)} files")),
-        ("staged", Text(f"{screen.number(one.staged_rows)} rows")),
+        ("topic", Text(status.topic)),
+        ("table", Text(status.table)),
+        ("state", _state(status)),
+        ("host", Text(status.host or "none")),
+        ("lag", Text(f"{screen.number(status.lag_records)} records, {screen.seconds(status.lag_seconds)}")),
+        ("rate", Text(f"{screen.number(status.rows_per_second)} rows/s")),
+        ("rows", Text(f"{screen.number(status.rows)} in {screen.number(status.files)} files")),
+        ("staged", Text(f"{screen.number(status.staged_rows)} rows")),
         (
             "commits",
-            Text(f"{screen.number(one.commits)}, every {screen.interval(one.commit_interval_ms)}"),
+            Text(f"{screen.number(status.commits)}, every {screen.interval(status.commit_interval_ms)}"),
         ),
-        ("last commit", Text(_last_commit(one))),
-        ("schemas", Text(_schemas(one))),
-        ("epoch", Text(str(one.epoch))),
-        *((name, cell_text(cell)) for name, cell in not_rows(one).items()),
+        ("last commit", Text(_last_commit(status))),
+        ("schemas", Text(_schemas(status))),
+        ("epoch", Text(str(status.epoch))),
+        *((name, cell_text(cell)) for name, cell in not_rows(status).items()),
     ):
         table.add_row(name, value)
     offsets = screen.grid(
@@ -231,40 +231,39 @@ def detail(one: TopicStatus) -> RenderableType:
         "lag",
         right=("partition", "next offset", "end offset", "lag"),
     )
-    for partition in sorted(one.end_offsets.keys() | one.next_offsets.keys()):
-        at, end = one.next_offsets.get(partition), one.end_offsets.get(partition)
+    for partition in sorted(status.end_offsets.keys() | status.next_offsets.keys()):
+        at, end = status.next_offsets.get(partition), status.end_offsets.get(partition)
         behind = None if end is None else max(0, end - (at or 0))
         offsets.add_row(str(partition), screen.number(at), screen.number(end), screen.number(behind))
-    reason = one.error or one.delay_reason
-    why = [Text(reason, style=_error_style(one)), Text()] if reason else []
+    reason = status.error or status.delay_reason
+    why = [Text(reason, style=_error_style(status)), Text()] if reason else []
     return Group(*why, table, Text(), offsets)
 
 
-def _last_commit(one: TopicStatus) -> str:
-    if one.last_commit_ms is None:
+def _last_commit(status: TopicStatus) -> str:
+    if status.last_commit_ms is None:
         return "none yet"
-    return (
-        f"{screen.clock(one.last_commit_ms)} ({screen.age(one.last_commit_ms)}), snapshot {one.snapshot_id}"
-    )
+    at_ms = status.last_commit_ms
+    return f"{screen.clock(at_ms)} ({screen.age(at_ms)}), snapshot {status.snapshot_id}"
 
 
-def _schemas(one: TopicStatus) -> str:
-    versions = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in one.schema_versions]
+def _schemas(status: TopicStatus) -> str:
+    versions = [f"{each['subject']} v{each['version']} (id {each['id']})" for each in status.schema_versions]
     return ", ".join(versions) or "none yet"
 
 
 _COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
-    "topic": lambda one: Text(one.topic, style="bold"),
-    "table": lambda one: Text(one.table),
+    "topic": lambda status: Text(status.topic, style="bold"),
+    "table": lambda status: Text(status.table),
     "state": _state,
-    "lag": lambda one: Text(screen.number(one.lag_records)),
-    "behind": lambda one: Text(screen.seconds(one.lag_seconds)),
-    "rows": lambda one: Text(screen.number(one.rows)),
-    "files": lambda one: Text(screen.number(one.files)),
-    "commits": lambda one: Text(screen.number(one.commits)),
-    "rows/s": lambda one: Text(screen.number(one.rows_per_second)),
-    "schema": lambda one: Text(_versions(one)),
-    "committed": lambda one: Text(screen.age(one.last_commit_ms)),
+    "lag": lambda status: Text(screen.number(status.lag_records)),
+    "behind": lambda status: Text(screen.seconds(status.lag_seconds)),
+    "rows": lambda status: Text(screen.number(status.rows)),
+    "files": lambda status: Text(screen.number(status.files)),
+    "commits": lambda status: Text(screen.number(status.commits)),
+    "rows/s": lambda status: Text(screen.number(status.rows_per_second)),
+    "schema": lambda status: Text(_versions(status)),
+    "committed": lambda status: Text(screen.age(status.last_commit_ms)),
 }
 
 
