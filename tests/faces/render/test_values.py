@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.faces.render.values import csv_text, json_text, text
 from tabletopic_kernel.faces.render.words import clock, clock_today
 
@@ -37,10 +38,21 @@ def test_spans_of_time(value: Any, people: str, iso: str) -> None:
     assert json_text(value) == f'"{iso}"'
 
 
-def test_a_moment_names_its_zone() -> None:
+class _That(datetime):
+    """A clock on the day of the test's moment."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> _That:
+        """Within that day, in local time."""
+        return cls.fromtimestamp(1_700_000_000, tz)
+
+
+def test_a_moment_names_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Local time means nothing to who reads it elsewhere; of today the time alone is shown."""
     assert clock(1_700_000_000_000).split(" ")[2] == text_of_zone(1_700_000_000)
     assert clock_today(1_700_000_000_000) == clock(1_700_000_000_000).rpartition(" ")[0]
+    monkeypatch.setattr(words, "datetime", _That)
+    assert clock_today(1_700_000_000_000) == clock(1_700_000_000_000).split(" ")[1]
 
 
 @pytest.mark.parametrize("moment_ms", [1_750_000_000_000_000_000, 2**63 - 1, -(2**63)])
