@@ -102,16 +102,27 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
 
 
 def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
-    """Look at one server of a person's own: ``kafka``, ``registry`` or ``catalog``; never raises."""
-    of = {section: dict(properties)}
+    """Look at one server of a person's own; never raises.
+
+    ``section``: ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``.
+    """
+    section, _, further = section.partition(".")
+    of, name = {section: dict(properties)}, further or None
     servers = Servers(of.get("kafka", {}), of.get("registry", {}), of.get("catalog", {}), Path())
+    if name is not None:
+        servers.catalogs[name] = {**properties, "name": name}
+    of_catalog = (
+        ("catalog", lambda: _catalog(servers, name)),
+        ("storage", lambda: _storage(servers, name)),
+    )
     looks: dict[str, tuple[tuple[str, Callable[[], str]], ...]] = {
         "kafka": (("broker", lambda: _broker(servers.kafka)), ("rights", lambda: _rights(servers.kafka))),
         "registry": (("registry", lambda: _registry(servers.registry)),),
-        "catalog": (("catalog", lambda: _catalog(servers)), ("storage", lambda: _storage(servers))),
+        "catalog": of_catalog,
+        "catalogs": of_catalog,
     }
-    for name, look in looks[section]:
-        check = _checked(name, look)
+    for what, look in looks[section]:
+        check = _checked(what, look)
         yield check
         if check.status == "fail":  # what comes after it would fail alike
             return

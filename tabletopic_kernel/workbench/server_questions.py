@@ -262,6 +262,11 @@ CATALOG = Server(
 SERVERS = (KAFKA, REGISTRY, CATALOG)
 
 
+def further_catalog(name: str) -> Server:
+    """One beside ``[catalog]``: as that, but none is embedded."""
+    return Server(f"catalogs.{name}", f"Iceberg catalog {name}", CATALOG.ways[1:])
+
+
 def answer_way(
     way: Way, ask: Callable[[Question], str], choose: Callable[[str, tuple[Way, ...]], Way]
 ) -> Answers:
@@ -291,18 +296,25 @@ def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
         "# A section [topics.NAME] may hold settings of a topic: docs/settings.md.",
     ]
     for server in SERVERS:
-        answers = sections.get(server.section, {})
-        lines += ["", f"# {server.text}" + ("" if answers else ": the one that `tabletopic up` starts")]
-        if not answers:
-            continue
-        lines.append(f"[{server.section}]")
-        hidden = () if secrets_too else secrets_of(answers)
-        for key, value in answers.items():
-            if key in hidden:
-                lines.append(f"# {key}: set {PREFIX}{variable_name(server.section, key)}")
-            else:
-                lines.append(f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}")
+        lines += ["", *section_lines(server, sections.get(server.section, {}), secrets_too=secrets_too)]
     return "\n".join([*lines, ""])
+
+
+def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> list[str]:
+    """The lines of one section, as ``settings_text`` has them."""
+    if not answers:
+        return [f"# {server.text}: the one that `tabletopic up` starts"]
+    hidden = () if secrets_too else secrets_of(answers)
+    return [
+        f"# {server.text}",
+        f"[{server.section}]",
+        *(
+            f"# {key}: set {PREFIX}{variable_name(server.section, key)}"
+            if key in hidden
+            else f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}"
+            for key, value in answers.items()
+        ),
+    ]
 
 
 def _toml_key(key: str) -> str:

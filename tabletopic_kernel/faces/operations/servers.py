@@ -34,13 +34,15 @@ SERVERS = (
             Argument(
                 "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
             ),
+            Argument("catalog", "Add a further catalog to the file that is there", metavar="NAME", faces=CLI),
         ),
         changes=True,
         panel=_SERVERS,
         details="""\
 Kafka, schema registry, Iceberg catalog and storage: each is yours, or the one
 that `up` starts. Passwords go into the file, which you alone can read, or
-stay in variables, whose names it prints.""",
+stay in variables, whose names it prints. --catalog asks for one more catalog
+alone, and adds it to the file as [catalogs.NAME].""",
         example="tabletopic init",
     ),
     Operation(

@@ -213,8 +213,10 @@ def variable_name(section: str, key: str) -> str:
 
     >>> variable_name("catalog", "s3.secret-access-key")
     'CATALOG__S3__SECRET_ACCESS_KEY'
+    >>> variable_name("catalogs.prod", "credential")
+    'CATALOGS__PROD__CREDENTIAL'
     """
-    return "__".join([section, *key.split(".")]).replace("-", "_").upper()
+    return "__".join([*section.split("."), *key.split(".")]).replace("-", "_").upper()
 
 
 def variable_forms(node: Node = TREE) -> list[str]:

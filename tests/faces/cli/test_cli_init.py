@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -111,3 +112,52 @@ def test_who_leaves_in_between_writes_nothing(person: Callable[..., Any], tmp_pa
     assert out.code == 130
     assert "nothing was written" in out.err
     assert not (tmp_path / "tabletopic.toml").exists()
+
+
+def test_a_further_catalog_is_added(
+    person: Callable[..., Any], tmp_path: Path, tried: list[tuple[str, Mapping[str, str]]]
+) -> None:
+    """Tried as its own section; what the file had stays as it was, and others may read it still."""
+    file = tmp_path / "tabletopic.toml"
+    file.write_text('# mine\n[catalog]\ntype = "glue"  # ours')  # without a line end
+    file.chmod(0o640)
+    out = person(
+        "2", "https://c.example", "id:hidden-secret", "", "", "1", "prod", "n", options=("--catalog", "prod")
+    )
+    assert out.code == 0, out.err
+    assert tried[0][0] == "catalogs.prod"
+    assert file.read_text().startswith('# mine\n[catalog]\ntype = "glue"  # ours\n\n# Iceberg catalog prod\n')
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    settings = load_settings(environ={}, cwd=tmp_path).settings
+    assert settings.catalogs["prod"] == {
+        "type": "rest", "uri": "https://c.example", "warehouse": "prod"
+    }  # fmt: skip
+    assert "export TABLETOPIC_CATALOGS__PROD__CREDENTIAL=" in out.out
+    assert "--catalog prod" in out.out
+    assert "hidden-secret" not in file.read_text() + out.out + out.err
+    person("3", "https://d.example", "hidden-token", "1", "", "y", options=("--catalog", "lab"))
+    assert set(load_settings(environ={}, cwd=tmp_path).settings.catalogs) == {"prod", "lab"}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "reason"),
+    [
+        (None, "prod", "is not there"),
+        ('[catalogs.prod]\ntype = "glue"\n', "prod", r"has \[catalogs.prod\]"),
+        ('[catalog]\nname = "prod"\ntype = "glue"\n', "prod", "what .catalog. is called"),
+        ("", "Prod!", "cannot name a catalog"),
+        ('catalogs = { lab = { type = "glue" } }\n', "prod", r"write this where(.|\n)*\[catalogs.prod\]"),
+    ],
+)
+def test_where_a_catalog_cannot_be_added(
+    person: Callable[..., Any], tmp_path: Path, text: str | None, name: str, reason: str
+) -> None:
+    """The reason, and what to do; the file stays."""
+    file = tmp_path / "tabletopic.toml"
+    if text is not None:
+        file.write_text(text)
+    out = person("1", "https://c.example", "1", "", options=("--catalog", name))
+    assert out.code == 2, out.err
+    assert re.search(reason, out.err), out.err
+    assert (file.read_text() if file.exists() else None) == text

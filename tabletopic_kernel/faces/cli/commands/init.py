@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,17 +27,70 @@ if TYPE_CHECKING:
 _NOTHING = "-"  # for what had an answer before, and is to have none
 
 
-def init(call: Call, file: Path | None, force: bool) -> None:
-    """Ask, try, write; nothing is written when the person leaves in between."""
+def init(call: Call, file: Path | None, force: bool, catalog: str | None) -> None:
+    """Ask, try, write; nothing is written when the person leaves in between.
+
+    ``catalog``: the name of a further one, which is added to the file instead.
+    """
     from tabletopic_kernel.local.machine import write_whole
     from tabletopic_kernel.workbench.config import FILE_NAME
-    from tabletopic_kernel.workbench.server_questions import SERVERS, secrets_of, settings_text
+    from tabletopic_kernel.workbench.server_questions import SERVERS, settings_text
 
     file = file or Path(FILE_NAME)
+    if catalog is not None:
+        _add_catalog(call, file, catalog)
+        return
     if file.exists() and not force:
-        raise UsageError(f"{file} is there; --force writes it anew, --file names another file")
+        raise UsageError(
+            f"{file} is there; --force writes it anew, --file names another file, --catalog NAME adds a "
+            "catalog to it"
+        )
+    sections, secrets_too = _answered(SERVERS)
+    with _writing(file):
+        write_whole(file, settings_text(sections, secrets_too=secrets_too))
+    _show_next(_at(call, file), sections, secrets_too=secrets_too)
+
+
+def _add_catalog(call: Call, file: Path, name: str) -> None:
+    from tabletopic_kernel.clients.catalog.catalog import catalog_name
+    from tabletopic_kernel.workbench.config import load_settings
+    from tabletopic_kernel.workbench.server_questions import further_catalog, section_lines
+
+    if not file.is_file():
+        raise UsageError(f"{file} is not there; `tabletopic init` writes one, --file names another")
+    environ = {"TABLETOPIC_CONFIG": str(file.absolute())}
+    settings = load_settings(environ=environ).settings
+    if name in settings.catalogs:
+        raise UsageError(f"{file} has [catalogs.{name}]; change it there, or take another name")
+    if name == catalog_name(settings.catalog).lower():
+        raise UsageError(f"{name} is what [catalog] is called in SQL; take another name")
+    load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is one
+    server = further_catalog(name)
+    sections, secrets_too = _answered((server,))
+    text = file.read_text("utf-8")
+    lines = section_lines(server, sections[server.section], secrets_too=secrets_too)
+    added = "\n".join(["" if text.endswith("\n") or not text else "\n", *lines, ""])
     try:
-        sections = {server.section: _server(server) for server in SERVERS}
+        tomllib.loads(text.removeprefix("\ufeff") + added)
+    except tomllib.TOMLDecodeError as error:
+        own = "\n".join(section_lines(server, sections[server.section], secrets_too=False))
+        raise UsageError(
+            f"{file} takes no section at its end ({error}); write this where it has its catalogs:\n{own}"
+        ) from error
+    with _writing(file):
+        if secrets_too:
+            file.chmod(0o600)
+        with file.open("a", encoding="utf-8") as end:
+            end.write(added)
+    _show_next(_at(call, file), sections, secrets_too=secrets_too, catalog=name)
+
+
+def _answered(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
+    """What a person says of servers, by section, and whether secrets go into the file."""
+    from tabletopic_kernel.workbench.server_questions import secrets_of
+
+    try:
+        sections = {server.section: _server(server) for server in servers}
         secrets = [name for answers in sections.values() for name in secrets_of(answers)]
         secrets_too = bool(secrets) and _confirm(
             f"Write {', '.join(secrets)} into the file, which you alone can read? Otherwise set variables",
@@ -43,13 +99,23 @@ def init(call: Call, file: Path | None, force: bool) -> None:
     except (KeyboardInterrupt, EOFError):
         screen.note("\nnothing was written")
         raise typer.Exit(INTERRUPTED) from None
+    return sections, secrets_too
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
     try:
-        write_whole(file, settings_text(sections, secrets_too=secrets_too))
+        yield
     except OSError as error:
         raise UsageError(f"{file} cannot be written ({error.strerror}); --file names another") from error
     screen.show(f"wrote [bold]{screen.plain(file)}[/]")
-    found_by_itself = file == Path(FILE_NAME)
-    _show_next(call if found_by_itself else replace(call, config=file), sections, secrets_too=secrets_too)
+
+
+def _at(call: Call, file: Path) -> Call:
+    """With the file in the commands to copy, where nobody would find it by itself."""
+    from tabletopic_kernel.workbench.config import FILE_NAME
+
+    return call if file == Path(FILE_NAME) else replace(call, config=file)
 
 
 def _server(server: Server) -> Answers:
@@ -116,7 +182,9 @@ def _confirm(text: str, *, default: bool) -> bool:
     return Confirm.ask(screen.plain(text), console=screen.side(), default=default)
 
 
-def _show_next(call: Call, sections: dict[str, Answers], *, secrets_too: bool) -> None:
+def _show_next(
+    call: Call, sections: dict[str, Answers], *, secrets_too: bool, catalog: str | None = None
+) -> None:
     from tabletopic_kernel.model.settings.names import variable_name
     from tabletopic_kernel.workbench.config import PREFIX
     from tabletopic_kernel.workbench.server_questions import secrets_of
@@ -129,6 +197,7 @@ def _show_next(call: Call, sections: dict[str, Answers], *, secrets_too: bool) -
     if not all(sections.values()):
         commands[call.command("up", "--detach")] = "starts what the file leaves out"
     commands[call.command("doctor")] = "tries everything"
-    commands[call.command("enable", "TOPIC")] = "makes a topic a table"
-    commands[call.command("serve")] = "runs the table topics"
+    there = ("--catalog", catalog) if catalog else ()
+    commands[call.command("enable", "TOPIC", *there)] = "makes a topic a table"
+    commands[call.command("serve")] = f"runs the table topics{'; a host that runs starts anew' * bool(there)}"
     screen.console().print(screen.steps(commands))
