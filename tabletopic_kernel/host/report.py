@@ -21,6 +21,7 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.delay import AT_WORK
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
@@ -70,7 +71,7 @@ class Reporter:
             return self._record.model_copy(
                 update={
                     # What is tried again is not at work before it has shown that it is well.
-                    "state": State.WAITING if state is State.RUNNING and error else state,
+                    "state": State.WAITING if state in AT_WORK and error else state,
                     "error": error,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staged_rows": sum(batch.rows for batch in staged),

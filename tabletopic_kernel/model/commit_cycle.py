@@ -291,5 +291,8 @@ def commit_is_due(
 
 
 def backoff_ms(attempt: int) -> int:
-    """Wait before try ``attempt`` (0, 1, …): 0.5 s doubling to 30 s, so an outage costs little."""
-    return min(30_000, 500 << min(attempt, 6))
+    """Wait before try ``attempt`` (0, 1, …): 0.5 s doubling to 12 s.
+
+    So an outage costs little, and commits go on within 20 s of its end.
+    """
+    return min(12_000, 500 << min(attempt, 5))

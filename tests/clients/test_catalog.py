@@ -104,5 +104,7 @@ def test_the_number_of_tries_of_glue_is_a_number() -> None:
     properties = {"type": "glue", "glue.region": "us-east-1", "glue.max-retries": "1"}
     catalog = open_catalog(properties)
     assert catalog.glue.meta.config.retries["total_max_attempts"] in (1, 2)  # type: ignore[attr-defined]
+    ours = open_catalog({key: text for key, text in properties.items() if key != "glue.max-retries"})
+    assert ours.glue.meta.config.retries["total_max_attempts"] == 4  # type: ignore[attr-defined]
     with pytest.raises(SettingsError, match="invalid literal"):
         open_catalog(properties | {"glue.max-retries": "many"})

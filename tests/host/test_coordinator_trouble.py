@@ -46,6 +46,7 @@ def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) 
         drain(coordinator)
         assert (coordinator.state, 100 - len(rig.catalog.faults)) == (State.STAGED, tries)
         assert "did not confirm" in str(coordinator.progress().error)
+        assert coordinator.progress().state is State.WAITING  # as people are told
         rig.now_ms += 500 << (tries - 1)
     coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
@@ -80,6 +81,7 @@ def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.Mo
     drain(coordinator)
     assert coordinator.state is State.STAGED
     assert "no route to host" in str(coordinator.progress().error)
+    assert coordinator.progress().state is State.WAITING
     for _ in range(3):
         rig.now_ms += 60_000
         coordinator.step()

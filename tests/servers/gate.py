@@ -1,4 +1,4 @@
-"""A TCP port before a server, which may lose the answer to a request."""
+"""A TCP port before a server, which may lose the answer to a request, or be closed for a while."""
 
 from __future__ import annotations
 
@@ -27,19 +27,38 @@ class Gate:
         """Close the connection of the next request that holds ``marker``, once the server answers it."""
         self._marker = marker
 
+    def close(self) -> None:
+        """Refuse connections and end those that there are, as if the server had ended."""
+        self._end_all()
+        self._threads[0].join()
+        # Bound and not listening: connections are refused, and nobody else gets the port.
+        self._listener = socket.socket()
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(("127.0.0.1", self.port))
+
+    def open(self) -> None:
+        """Let all in again."""
+        self._listener.listen()
+        self._ended = False
+        self._threads[0] = threading.Thread(target=self._accept, name="gate")
+        self._threads[0].start()
+
     def __enter__(self) -> Self:
         self._threads[0].start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _end_all(self) -> None:
         self._ended = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for one in list(self._open):
             _close(one)
-        for thread in self._threads:
-            thread.join()
 
     def _accept(self) -> None:
         while not self._ended:

@@ -104,7 +104,7 @@ def _listens(port: int) -> bool:
 class ReferenceRest(JvmServer):
     """Iceberg's own REST server over a SQLite catalog; tables lie in ``folder``, or on S3 with ``aws``.
 
-    It listens on all interfaces, as it has no setting for that.
+    It listens on all interfaces: of its connector it sets the port alone (``rest.port``).
     """
 
     jars_of = "rest"
@@ -191,7 +191,7 @@ class Nessie(JvmServer):
 class HiveMetastore(JvmServer):
     """Hive Metastore 3.1.3 with Derby; its warehouse is ``folder``/warehouse.
 
-    It listens on all interfaces, as it has no setting for that.
+    It listens on all interfaces: this version has no ``metastore.thrift.bind.host``.
     """
 
     jars_of = "hive"

@@ -40,7 +40,7 @@ from tabletopic_kernel.model.steps import Step, reach
 _SMALL_FILES = "tabletopic_kernel.clients.storage.small_files.SmallFileIO"
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 _LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
-_TRIES = "glue.max-retries"
+_TRIES, _GLUE_TRIES = "glue.max-retries", "3"
 _MOST_UNDELETABLE = 10
 
 
@@ -91,8 +91,13 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
         rest.setdefault("py-io-impl", _SMALL_FILES)
     with reachable("the catalog"):
         try:
-            if (tries := rest.get(_TRIES)) is not None:
-                rest[_TRIES] = int(tries)  # PyIceberg gives it to boto3 as it is, which wants a number
+            if catalog_type(properties) == "glue":
+                # PyIceberg gives it to boto3 as it is, which wants a number. Its own ten take 35 s: so long
+                # nobody would be told, as whoever asks waits and asks again anyway.
+                rest[_TRIES] = int(rest.get(_TRIES, _GLUE_TRIES))
+            elif catalog_type(properties) == "sql" and not properties.get("uri", "").startswith("sqlite"):
+                # A connection that a restart or a firewall has ended meanwhile is replaced, not an error.
+                rest.setdefault("pool_pre_ping", "true")
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
             return load_catalog(catalog_name(properties), **rest)
