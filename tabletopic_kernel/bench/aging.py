@@ -120,7 +120,7 @@ class Life:
             self.compact()
             self._files_seen = self.data_files
         if self.snapshots >= self._snapshots_seen + EACH_COMMITS:
-            self._expire()
+            self.expire()
             self._snapshots_seen = self.snapshots
         self.maintenance_s += time.process_time() - began
 
@@ -133,9 +133,10 @@ class Life:
             after = replace(self.ledger, commit_id=str(uuid.uuid4()))
             self._commit(result.files, after, Replaced(group.files, plan.delete_files))
 
-    def _expire(self) -> None:
+    def expire(self, retention: Retention = _RETENTION) -> None:
+        """Expire what is due in an hour, as the owner would."""
         table, at_ms = self.table.table, now_ms() + _HOUR_MS
-        found = leavings(table, to_expire(table.metadata, _RETENTION, at_ms))
+        found = leavings(table, to_expire(table.metadata, retention, at_ms))
         if found.ids:
             self.table.expire(self.ledger, lambda _: sorted(found.ids))
             remove_expired(self.table.table, found)
