@@ -1,6 +1,8 @@
 """The models' own rules: units, lists, starts, names."""
 
 import contextlib
+import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -159,3 +161,16 @@ def test_names_that_no_table_can_have(name: str) -> None:
     with pytest.raises(ValidationError):
         TopicSettings(namespace=f"a.{name}")
     assert TopicSettings(namespace="a.b", table="wéb clicks").table == "wéb clicks"
+
+
+def test_what_is_not_set_is_not_in_the_message() -> None:
+    """Hosts of the version before read it: a setting that they do not know is there only if it is used."""
+    plain = DesiredTopic(topic="clicks", settings=TopicSettings())
+    assert None not in (message := json.loads(plain.to_json())).values()
+    assert None not in message["settings"].values()
+    assert DesiredTopic.from_json(plain.to_json()) == plain
+    # Else a message without it would mean something else.
+    for model in (DesiredTopic, TopicSettings):
+        for name, field in model.model_fields.items():
+            if type(None) in get_args(field.annotation):
+                assert field.get_default(call_default_factory=True) is None, name

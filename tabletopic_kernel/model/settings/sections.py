@@ -444,8 +444,11 @@ class DesiredTopic(_Model):
     maintenance: MaintenanceRequest | None = None  # likewise
 
     def to_json(self) -> bytes:
-        """The message's value."""
-        return self.model_dump_json().encode()
+        """The message's value.
+
+        Without what is not set: an older host cannot read a setting that it does not know.
+        """
+        return self.model_dump_json(exclude_none=True).encode()
 
     @classmethod
     def from_json(cls, raw: bytes) -> DesiredTopic:
