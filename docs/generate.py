@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 import typer.main
 from pydantic.fields import FieldInfo
 
-from docs import aging, monitoring, openapi, type_examples
+from docs import aging, monitoring, openapi, sizing, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.faces.cli import app
@@ -321,6 +321,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "alerts": lambda: table(*monitoring.alerts()),
     "aging": lambda: table(*aging.figures()),
     "aging-ratio": aging.ratio,
+    "sizing": lambda: table(*sizing.table()),
+    "sizing-assumptions": sizing.assumptions,
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),

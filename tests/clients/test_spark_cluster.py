@@ -148,6 +148,26 @@ def test_a_session_that_does_not_answer_waits_for_nothing() -> None:
     assert cluster.ExecutorWatch(broken, lambda: 0.0).reason(has_work=True) is None
 
 
+@pytest.mark.parametrize(
+    ("conf", "processors"),
+    [
+        ({}, 0),
+        ({"enabled": "false", "maxExecutors": "4"}, 0),
+        ({"enabled": "true", "maxExecutors": "4"}, 4),
+        ({"enabled": "true", "maxExecutors": "4", "cores": "2"}, 8),
+        ({"enabled": "true", "maxExecutors": "4", "cores": "2", "max": "5"}, 5),
+        ({"enabled": "true", "cores": "2"}, 128),
+        ({"enabled": "true", "maxExecutors": "2147483647"}, 64),
+    ],
+)
+def test_executors_that_may_come_count(conf: dict[str, str], processors: int) -> None:
+    """Dynamic allocation asks for an executor only when more tasks wait than there are processors."""
+    names = {"cores": "spark.executor.cores", "max": "spark.cores.max"}
+    told = {names.get(key, f"spark.dynamicAllocation.{key}"): text for key, text in conf.items()}
+    session: Any = SimpleNamespace(conf=told)
+    assert cluster.processors_to_come(session) == processors
+
+
 # --- versions ---------------------------------------------------------------------------------------------
 
 

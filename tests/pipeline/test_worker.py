@@ -60,6 +60,7 @@ class FakeSpark:
         self.is_busy = False  # queries do not come to reading
         self.readStream = self.writeStream = self.sparkContext = self
         self.defaultParallelism, self.master = 1, "local[1]"
+        self.conf: dict[str, str] = {}
 
     def options(self, **options: str) -> FakeSpark:
         """Keep where the query begins."""
@@ -431,7 +432,7 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
         _spec=spec, _listener=listener, _plan=None, _spark=SimpleNamespace(sparkContext=context)
     )
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
-    worker._overflows = False
+    worker._overflows, worker._to_come = False, 0
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
         worker._run(FakeFrame(StageResult(stopped="it takes too much")), StagedOffsets({0: 0}, {0: 1}))
     assert discarded == [([], [])]

@@ -8,50 +8,35 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.workbench.config import load_settings
-from tabletopic_kernel.workbench.workbench import Workbench
-from tests.recovery.checks import check_exact, wait_for_commits, wait_until_lag_is_0
+from tests.recovery.checks import check_exact, newest_ledger, wait_for_commits, wait_until_lag_is_0
+from tests.recovery.cluster_site import Site, open_site, serving
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
-from tests.recovery.terminal import environment, run
+from tests.recovery.terminal import run
 from tests.recovery.waiting import wait_until
-from tests.servers.aws import Aws
-from tests.servers.spark_cluster import SparkCluster, has_own_disks, own_disk
 
 pytestmark = pytest.mark.integration
 _ROOT = Path(__file__).parents[2]
 # Measured: 21 s, on two cores that had ten times their work.
 _RECOVERS_S = 120.0
+_ELASTIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    "spark.executor.cores": "1",
+}
 # JVMs start by the dozen here, on a machine that may have other things to do.
 _STARTS_S = 600.0
-
-
-@dataclass
-class Site:
-    """A cluster whose workers share neither folders nor Python with the host that uses it."""
-
-    cluster: SparkCluster
-    folder: Path
-    bench: Workbench
-
-    @property
-    def state(self) -> Path:
-        """The host's state folder."""
-        return self.folder / "state"
-
-    def add_worker(self, name: str) -> subprocess.Popen[bytes]:
-        """A worker to whom the host's state folder is an empty one."""
-        before = own_disk(self.state) if has_own_disks(self.state) else []
-        worker: subprocess.Popen[bytes] = self.cluster.add_worker(name, before=before)
-        return worker
 
 
 def packed_python(folder: Path) -> Path:
@@ -65,49 +50,35 @@ def packed_python(folder: Path) -> Path:
 
 @pytest.fixture
 def site(stack: StackInfo, tmp_path: Path) -> Iterator[Site]:
-    """A master without workers, S3, and settings of a person who has both."""
-    (tmp_path / "state").mkdir()
-    with Aws(tmp_path / "aws") as aws, SparkCluster(tmp_path / "cluster") as cluster:
-        store = "\n".join(f'"{key}" = "{text}"' for key, text in aws.properties().items())
-        (tmp_path / "tabletopic.toml").write_text(f"""
-state_dir = "{tmp_path}/state"
-[kafka]
-"bootstrap.servers" = "{stack.bootstrap_servers}"
-[registry]
-url = "{stack.registry_url}"
-[catalog]
-type = "sql"
-uri = "sqlite:///{tmp_path}/catalog.db?timeout=30"
-warehouse = "s3://{aws.bucket("lake")}/tables"
-{store}
-[spark]
-master = "{cluster.url}"
-shared_network = true
-[spark.conf]
-"spark.executor.memory" = "512m"
-"spark.driver.host" = "127.0.0.1"
-"spark.archives" = "{packed_python(tmp_path / "packed")}#environment"
-"spark.pyspark.python" = "./environment/bin/python"
-""")
-        settings = load_settings(environ={}, cwd=tmp_path).settings
-        yield Site(cluster, tmp_path, Workbench(settings))
+    """Executors run a Python of their own with the same packages."""
+    packed = {
+        "spark.archives": f"{packed_python(tmp_path / 'packed')}#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
+    with open_site(stack, tmp_path, packed) as opened:
+        yield opened
 
 
 @pytest.fixture
 def host(site: Site) -> Iterator[subprocess.Popen[bytes]]:
     """`tabletopic serve` with the settings of the site."""
-    with (site.folder / "host.log").open("wb") as out:
-        started = subprocess.Popen(
-            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
-            cwd=site.folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-    yield started
-    started.terminate()
-    assert started.wait(240) == 0, (site.folder / "host.log").read_text()[-3000:]
+    with serving(site) as started:
+        yield started
+
+
+@pytest.fixture
+def elastic(stack: StackInfo, tmp_path: Path) -> Iterator[Site]:
+    """Executors come and go with the work, and run what `tabletopic pack` made."""
+    with tempfile.TemporaryDirectory() as name:  # too large to be kept, as pytest keeps its folders
+        packed = Path(name) / "executors.pex"
+        done = run(tmp_path / "state", tmp_path, "pack", str(packed), "--uncompressed")
+        assert done.returncode == 0, done.stdout
+        assert f'[spark.conf] "spark.files" = "{packed}"' in done.stdout
+        sent = {"spark.files": str(packed), "spark.pyspark.python": f"./{packed.name}"}
+        root = {"spark.executorEnv.PEX_ROOT": f"{name}/unpacked"}
+        with open_site(stack, tmp_path, {**sent, **root, **_ELASTIC}) as opened:
+            yield opened
+        shutil.rmtree(tmp_path / "cluster")  # each executor has a copy
 
 
 def test_executors_come_and_go_and_no_record_is_lost(
@@ -161,3 +132,50 @@ def test_doctor_runs_a_task_for_each_executor(site: Site) -> None:
     told = run(site.state, site.folder, "doctor").stdout
     assert f"{site.cluster.url} does not answer" in told
     assert time.monotonic() - began < _RECOVERS_S
+
+
+def test_executors_of_what_was_packed_come_with_the_work_and_go(
+    hosts: Hosts, elastic: Site, new_stream: Callable[..., Stream]
+) -> None:
+    """By dynamic allocation, from none to two and back, where the checkout cannot be seen; rows are exact."""
+    hosts.exactly(0)
+    workers = [elastic.add_worker(name, without_checkout=True) for name in ("one", "two")]
+    most, pythons = 0, set[str]()
+
+    def executors() -> int:
+        nonlocal most
+        found = sum(len(elastic.cluster.executors(worker)) for worker in workers)
+        pythons.update(*(elastic.cluster.pythons(worker) for worker in workers))
+        most = max(most, found)
+        return found
+
+    def all_gone() -> bool:
+        return executors() == 0
+
+    with serving(elastic) as host:
+        stream = new_stream(4)
+        for _ in range(3):  # of a task each; a producer keeps 100,000 at most
+            stream.send(50_000)
+        elastic.bench.enable(stream.topic, {"commit_interval_ms": "500ms"})
+        try:
+            for _ in range(2):
+                wait_until("executors come with the work", executors, _STARTS_S)
+                ends = sum(elastic.bench.broker.end_offsets([stream.topic])[stream.topic].values())
+
+                def reached(wanted: int = ends) -> bool:
+                    executors()
+                    ledger = newest_ledger(elastic.bench, stream.topic)
+                    return ledger is not None and sum(ledger.next_offsets.values()) == wanted
+
+                wait_until("all is committed", reached, _STARTS_S)
+                wait_until("idle executors go", all_gone, _STARTS_S)
+                assert host.poll() is None
+                stream.send(1_000)
+            wait_until_lag_is_0(elastic.bench, stream.topic, limit_s=_STARTS_S)
+            check_exact(elastic.bench, stream)
+        finally:
+            elastic.bench.disable(stream.topic)
+    assert most == 2
+    # The file begins in any Python of the machine, then in the one that it has unpacked; never in the host's.
+    assert any("unpacked" in python for python in pythons), pythons
+    assert not any(python.startswith(sys.prefix) for python in pythons), pythons

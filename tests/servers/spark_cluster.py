@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +27,10 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 _PYTHON = "tabletopic_kernel.pipeline.worker.daemon"
 
 
-def own_disk(folder: Path) -> list[str]:
-    """What a command stands behind to have another disk at ``folder`` than all other programs."""
-    script = f'mount -t tmpfs none "{folder}" && exec "$@"'
+def own_disk(*folders: Path) -> list[str]:
+    """What a command stands behind to have other, empty disks at ``folders`` than all other programs."""
+    mounts = " && ".join(f'mount -t tmpfs none "{folder}"' for folder in folders)
+    script = f'{mounts} && exec "$@"'
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
 
 
@@ -69,25 +71,24 @@ class SparkCluster:
             self.kill(process)
 
     def add_worker(
-        self, name: str, *, before: Sequence[str] = (), python_path: Path | None = None
+        self, name: str, *, before: Sequence[str] = (), python_path: str | None = None
     ) -> psutil.Popen:
         """Start a worker of one core and 1 GiB.
 
         Args:
             name: of its folder.
             before: what its command stands behind.
-            python_path: what its executors' Python finds first.
+            python_path: what its executors' Python finds first; what this one does, if it is not told.
         """
         work = self._folder / name
         memory = ("--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url)
         return self._start("worker.Worker", *memory, before=before, python_path=python_path)
 
     def _start(
-        self, what: str, *options: str, before: Sequence[str] = (), python_path: Path | None = None
+        self, what: str, *options: str, before: Sequence[str] = (), python_path: str | None = None
     ) -> psutil.Popen:
         java = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
         here = ["--host", "127.0.0.1", "--webui-port", "0"]
-        paths = [str(python_path)] if python_path else []
         told = {
             **os.environ,
             # As bin/load-spark-env.sh says; without it a worker looks for a build of Spark.
@@ -95,7 +96,8 @@ class SparkCluster:
             "SPARK_SCALA_VERSION": "2.13",
             # Of executors; the wheel's own Java lacks a module.
             "JAVA_HOME": str(jvm.spark_java_home(self._folder)),
-            "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.environ.get("PYTHONPATH", "") if python_path is None else python_path,
+            "PATH": os.pathsep.join([f"{sys.base_prefix}/bin", os.environ.get("PATH", "")]),
         }
         with self._log.open("ab") as log:
             process = psutil.Popen(
@@ -112,9 +114,13 @@ class SparkCluster:
         """The executors that a worker runs."""
         return [one for one in _below(worker) if _EXECUTOR in _words(one)]
 
+    def pythons(self, worker: psutil.Popen) -> list[str]:
+        """The programs that a worker's tasks of Python run in."""
+        return [_words(one).split()[0] for one in _below(worker) if _PYTHON in _words(one)]
+
     def runs_python(self, worker: psutil.Popen) -> bool:
         """Whether a task of Python has run at a worker: its executor has the daemon."""
-        return any(_PYTHON in _words(one) for one in _below(worker))
+        return bool(self.pythons(worker))
 
     def kill(self, process: psutil.Process) -> None:
         """Kill a process of the cluster, and all below it."""

@@ -18,6 +18,7 @@ from tabletopic_kernel.model.errors import RetryableError
 _CONNECT_S = 5.0
 # Work that has had no executor for so long waits for the cluster, and people are told.
 EXECUTOR_WAIT_S = 15.0
+_MOST_EXECUTORS = 64  # where no limit is set, which Spark takes as 2³¹ - 1
 _STANDALONE = "spark://"
 _ADDRESS = re.compile(r"^\[?(.*?)\]?:(\d+)$")
 # A person's [spark] conf wins over all of them.
@@ -69,6 +70,19 @@ def count_executors(session: SparkSession) -> int:
     """Executors that the cluster gives now; raises what Py4J raises."""
     context: Any = session.sparkContext._jsc
     return int(context.sc().getExecutorMemoryStatus().size()) - 1  # the driver is among them
+
+
+def processors_to_come(session: SparkSession) -> int:
+    """Processors of as many executors as dynamic allocation may ask for; 0 without it.
+
+    It asks for those that tasks wait for. With only as many tasks as there are processors none would wait.
+    """
+    conf = session.conf
+    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return 0
+    executors = int(conf.get("spark.dynamicAllocation.maxExecutors", None) or _MOST_EXECUTORS)
+    most = min(executors, _MOST_EXECUTORS) * int(conf.get("spark.executor.cores", None) or 1)
+    return min(most, int(conf.get("spark.cores.max", None) or most))
 
 
 class ExecutorWatch:

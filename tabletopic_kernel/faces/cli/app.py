@@ -23,6 +23,7 @@ from tabletopic_kernel.faces.cli.command import (
 )
 from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
 from tabletopic_kernel.faces.cli.commands.init import init
+from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
 from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, up
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
@@ -47,6 +48,7 @@ _OWN: dict[str, Own] = {
     "info": info,
     "config": config,
     "doctor": doctor,
+    "pack": pack,
     "enable": enable,
     "alter": alter,
     "serve": serve,

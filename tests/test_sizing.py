@@ -1,0 +1,49 @@
+"""The formulas behind "How much it needs" in docs/production.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from docs import sizing
+from docs.sizing import Case, need
+
+MIB = 1024**2
+
+
+def test_a_case_by_hand() -> None:
+    """100,000 records/s of 4 + 1 µs need half a core, of which half shall be idle: one core."""
+    case = Case(100, 1_048.576, cpu_us=4, compaction_us=1, busy=0.5, interval_s=10, commit_bytes=1e12)
+    found = need(replace(case, price_core_hour=0.5, price_1000_put=2, price_1000_get=1, price_gb_month=0.01))
+    assert found.records == pytest.approx(100_000)
+    assert (found.cores, found.executors, found.topics) == (1, 0, 1)
+    # A million records a commit are 20 tasks, so 20 files; 360 commits an hour.
+    assert (found.commits, found.files) == (360, 7_200)
+    assert (found.puts, found.gets) == (7_200 + 3 * 360, 7_200 + 2 * 360)
+    assert found.gb == pytest.approx(100_000 * 50 * 3600 * 730 / 1e9)
+    requests = (8_280 * 2 + 7_920 * 1) / 1000
+    assert found.price == pytest.approx(730 * (0.5 + requests) + 0.01 * found.gb)
+
+
+def test_a_commit_is_due_early_when_enough_is_staged() -> None:
+    """100,000 rows/s of 50 bytes fill 10 MB in 2 s."""
+    assert need(Case(100, 1_048.576, interval_s=10, commit_bytes=10e6)).commits == 1_800
+
+
+def test_more_records_never_need_less() -> None:
+    """Each figure of the page grows with the rate, but for commits, which an interval limits."""
+    rows = [need(Case(mib_per_second=rate)) for rate in sizing._RATES]
+    for less, more in pairwise(rows):
+        assert more.cores >= less.cores
+        assert more.memory_gib >= less.memory_gib
+        assert more.files >= less.files
+        assert more.topics * 20 >= more.cores
+
+
+def test_own_figures_count(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each assumption is an option of the command."""
+    sizing.main(["--mib-per-second", "100", "--record-bytes", "104.8576", "--cpu-us", "8", "--busy", "1"])
+    told = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert (told["records"], told["cores"]) == ("1,000,000", "10")
