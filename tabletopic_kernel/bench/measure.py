@@ -107,10 +107,10 @@ def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
 
 
 class _CpuMeter:
-    """CPU seconds of a process tree, kept also of processes that have ended since."""
+    """CPU seconds of process trees, kept also of processes that have ended since."""
 
-    def __init__(self, root: psutil.Process) -> None:
-        self._root = root
+    def __init__(self, *roots: psutil.Process) -> None:
+        self._roots = roots
         self._seen: dict[int, tuple[str, float]] = {}
         self._stop = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -121,11 +121,12 @@ class _CpuMeter:
 
     def read(self) -> tuple[float, float]:
         """Seconds so far in JVMs and in the rest."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in [self._root, *self._root.children(recursive=True)]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    times = process.cpu_times()
-                    self._seen[process.pid] = (process.name(), times.user + times.system)
+        for root in self._roots:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in [root, *root.children(recursive=True)]:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        times = process.cpu_times()
+                        self._seen[process.pid] = (process.name(), times.user + times.system)
         found = list(self._seen.values())
         jvm = sum(seconds for name, seconds in found if name == "java")
         return jvm, sum(seconds for _, seconds in found) - jvm
@@ -136,11 +137,19 @@ class _CpuMeter:
 
 
 def cpu_of_path(
-    workbench: Workbench, host: psutil.Popen, load: Load, records: int, warm_up: int
+    workbench: Workbench,
+    host: psutil.Popen,
+    load: Load,
+    records: int,
+    warm_up: int,
+    beside: Sequence[psutil.Process] = (),
 ) -> tuple[float, float, float]:
-    """CPU µs per record in JVM and Python, and records per second, after the warm-up."""
+    """CPU µs per record in JVM and Python, and records per second, after the warm-up.
+
+    ``beside``: what works for the host without being its child, such as a cluster's workers.
+    """
     topic, total = load.topic, records + warm_up
-    meter = _CpuMeter(host)
+    meter = _CpuMeter(host, *beside)
     workbench.enable(topic, {"commit_interval_ms": "10s", "value_format": load.value_format})
     deadline = time.monotonic() + _PATH_LIMIT_S
     staged = committed = 0

@@ -1,0 +1,147 @@
+"""What a cluster costs, and how it shares the work: ``python -m tests.recovery.measure_cluster``.
+
+``cost``: CPU per record with two executors against ``local[2]``, in turns: the host's process tree, and
+those of the cluster's workers. ``spread``: which executor ran how many tasks of the batches of a backlog,
+with 1, 2 and 4 executors. Broker and registry are not counted; tables lie in a folder that all share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from tabletopic_kernel.bench.load import make_load
+from tabletopic_kernel.bench.measure import cpu_of_path, running_host
+from tabletopic_kernel.local import machine
+from tabletopic_kernel.local.progress import CountBar, TerminalReport
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.workbench import Workbench
+from tests.servers.spark_cluster import SparkCluster
+
+Settings = Mapping[str, Any]
+_EXECUTOR = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.host": "127.0.0.1"}
+
+
+def main() -> None:
+    """Print a line for each turn, and the ratio or the tasks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("cost", "spread"))
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--records", type=int, default=1_000_000, help="counted in a turn")
+    parser.add_argument("--warm-up", type=int, default=1_000_000)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tabletopic-cluster-") as name:
+        folder = Path(name)
+        local = LocalStack(folder / "stack", TerminalReport())
+        try:
+            stack = local.up(die_with_parent=True)
+            (_cost if asked.what == "cost" else _spread)(folder, stack, asked)
+        finally:
+            local.down()
+
+
+def _cost(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
+    costs: dict[str, list[float]] = {"local[2]": [], "2 executors": []}
+    for turn in range(asked.turns):
+        bench = _workbench(stack, "local[2]", {})
+        costs["local[2]"].append(_run(stack, bench, f"local-{turn}", asked))
+        with _cluster(folder / f"cluster-{turn}", 2) as (cluster, workers):
+            bench = _workbench(stack, cluster.url, _EXECUTOR)
+            costs["2 executors"].append(_run(stack, bench, f"cluster-{turn}", asked, workers))
+        _say(", ".join(f"{what}: {found[-1]:.2f} µs a record" for what, found in costs.items()))
+    ratios = [there / here for here, there in zip(*costs.values(), strict=True)]
+    _say(f"times as much: {', '.join(f'{one:.2f}' for one in ratios)}; median {median(ratios):.2f}")
+
+
+def _spread(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
+    for count in (1, 2, 4):
+        ui = machine.free_port(set())
+        shown = {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.ui.retainedTasks": "100000"}
+        with _cluster(folder / f"cluster-{count}", count) as (cluster, workers):
+            bench = _workbench(stack, cluster.url, {**_EXECUTOR, **shown})
+            seen: dict[int, Counter[str]] = {}
+            over = threading.Event()
+            watcher = threading.Thread(target=_watch, args=(ui, seen, over))
+            watcher.start()
+            try:
+                _run(stack, bench, f"spread-{count}", asked, workers)
+            finally:
+                over.set()
+                watcher.join()
+        batches = [tasks for tasks in seen.values() if tasks.total() > 1 or count == 1]
+        total = sum(batches, Counter[str]())
+        whole = sum(len(tasks) == count for tasks in batches)
+        _say(f"{count} executors: {len(batches)} batches, {whole} of them on all; tasks {dict(total)}")
+
+
+def _watch(port: int, seen: dict[int, Counter[str]], over: threading.Event) -> None:
+    """Keep how many tasks of each stage each executor ended; the first stages are the host's own."""
+    base = f"http://127.0.0.1:{port}/api/v1/applications"
+    while not over.wait(2):
+        with contextlib.suppress(OSError, ValueError):
+            app = _get(base)[0]["id"]
+            for stage in _get(f"{base}/{app}/stages?status=complete"):
+                if stage["stageId"] not in seen and stage["inputRecords"] + stage["numTasks"] > 1:
+                    tasks = _get(f"{base}/{app}/stages/{stage['stageId']}/0/taskList?length=1000")
+                    seen[stage["stageId"]] = Counter(one["executorId"] for one in tasks)
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+@contextlib.contextmanager
+def _cluster(folder: Path, count: int) -> Iterator[tuple[SparkCluster, list[psutil.Popen]]]:
+    with SparkCluster(folder) as cluster:
+        yield cluster, [cluster.add_worker(str(number)) for number in range(count)]
+
+
+def _workbench(stack: StackInfo, master: str, conf: Settings) -> Workbench:
+    """With settings that the host reads, too."""
+    config = stack.state_dir / "measured.toml"
+    spark = [f"master = {json.dumps(master)}", "shared_files = true", "shared_network = true"]
+    lines = [f"state_dir = {json.dumps(str(stack.state_dir))}", "[spark]", *spark, "[spark.conf]"]
+    config.write_text("\n".join([*lines, *(f'"{key}" = "{text}"' for key, text in conf.items())]) + "\n")
+    os.environ["TABLETOPIC_CONFIG"] = str(config)
+    return Workbench(load_settings().settings)
+
+
+def _run(
+    stack: StackInfo,
+    bench: Workbench,
+    topic: str,
+    asked: argparse.Namespace,
+    workers: Sequence[psutil.Process] = (),
+) -> float:
+    """CPU µs per record of JVMs and Python together."""
+    load = make_load(bench, topic, "avro")
+    total = asked.records + asked.warm_up
+    with CountBar(total, "filling the topic", "records") as bar:
+        load.send(bench, total, bar.to)
+    with running_host(stack) as host:
+        jvm, python, _ = cpu_of_path(bench, host, load, asked.records, asked.warm_up, workers)
+    return jvm + python
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
