@@ -133,10 +133,10 @@ class Life:
             after = replace(self.ledger, commit_id=str(uuid.uuid4()))
             self._commit(result.files, after, Replaced(group.files, plan.delete_files))
 
-    def expire(self, retention: Retention = _RETENTION) -> None:
-        """Expire what is due in an hour, as the owner would."""
+    def expire(self, retention: Retention | None = None) -> None:
+        """Expire what is due in an hour, as the owner would, or by another ``retention``."""
         table, at_ms = self.table.table, now_ms() + _HOUR_MS
-        found = leavings(table, to_expire(table.metadata, retention, at_ms))
+        found = leavings(table, to_expire(table.metadata, retention or _RETENTION, at_ms))
         if found.ids:
             self.table.expire(self.ledger, lambda _: sorted(found.ids))
             remove_expired(self.table.table, found)

@@ -92,7 +92,7 @@ class Coordinator:
         self._worker: Worker | None = None
         self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.elapsed_ms)
-        self._ending = self._crashed = False
+        self._ending = self._crashed = self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
     def __repr__(self) -> str:
@@ -152,13 +152,22 @@ class Coordinator:
     # -- the loop
 
     def _run(self) -> None:
-        while not (self._ending and self.state is State.STOPPED):
-            try:
+        try:
+            while not (self._ending and self.state is State.STOPPED):
                 self.step()
-            except Exception as error:  # a bug of ours: keep it for people, stop this topic alone
-                _LOG.exception("coordinator of %s", self.topic)
-                self._crash(error)
-                return
+        except Exception as error:  # a bug of ours: keep it for people, stop this topic alone
+            _LOG.exception("coordinator of %s", self.topic)
+            self._crash(error)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Nobody takes what came last, or comes later."""
+        with self._lock:
+            self._has_ended = True
+        while not self._inbox.empty():
+            if isinstance(item := self._inbox.get(), Rewritten):
+                self._drop(item)
 
     def step(self) -> None:
         """Take one event (or the time) and act on it until nothing follows from it."""
@@ -381,8 +390,21 @@ class Coordinator:
         return at_work and not self._ending and self._compactions.is_due(self._owner)
 
     def _hear(self, done: Rewritten) -> None:
-        """From any thread."""
-        self._inbox.put(done)
+        """From any thread, which may be done only after this one has ended."""
+        with self._lock:
+            if not self._has_ended:
+                self._inbox.put(done)
+                return
+        self._drop(done)
+
+    def _drop(self, done: Rewritten) -> None:
+        """Remove what an ownership that is over has made."""
+        if done.batch is None:
+            return
+        try:
+            done.owner.discard(done.batch.files, ())
+        except RetryableError as error:
+            _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
 
     def _take_rewritten(self, done: Rewritten) -> None:
         """A thread has put small files together, or chosen some."""
@@ -391,11 +413,8 @@ class Coordinator:
             if done.batch is not None and self._compactions.is_awaited:
                 self._schedule.ask_commit()
             self._fire(Event.STAGE, batch)
-        elif done.batch is not None:  # of an ownership that is over
-            try:
-                done.owner.discard(done.batch.files, ())
-            except RetryableError as error:
-                _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
+        else:
+            self._drop(done)
 
     def _can_replay(self) -> bool:
         # Letters of a pending commit may be in their table: a round would set its ledger back (I7).

@@ -302,8 +302,12 @@ class Owner:
         return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
 
     def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
-        """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does."""
-        gone, after, before = 0, self.ledger.swept_epoch, self.ledger.epoch
+        """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does.
+
+        The last epoch that was swept is looked at once more: a process that stood still while its owner lost
+        the topic may have finished a file since.
+        """
+        gone, after, before = 0, max(0, self.ledger.swept_epoch - 1), self.ledger.epoch
         tables = [owned.table for owned in (self.table, self.dead_letters.table) if owned is not None]
         try:
             catalog = open_catalog()

@@ -305,6 +305,28 @@ def test_a_foreign_append_does_not_make_it_lose(rig: Rig, threads: Threads) -> N
     assert max(files(rig)) == 40
 
 
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_what_is_made_for_a_topic_that_has_ended_goes(
+    rig: Rig, threads: Threads, tmp_path: Path, is_heard: bool
+) -> None:
+    """The coordinator's thread is over when it comes, or before it has taken it."""
+    coordinator = with_files(rig)
+    ask(coordinator)
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()
+    drain(coordinator)
+    coordinator.step()
+    before = parquet(tmp_path)
+    if is_heard:
+        threads.waiting.pop(0)()
+        assert len(parquet(tmp_path)) == len(before) + 1
+    coordinator._end()
+    for work in threads.waiting:
+        work()
+    assert parquet(tmp_path) == before
+
+
 def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Threads, tmp_path: Path) -> None:
     """The next owner's sweep would find it; who made it need not wait for that."""
     coordinator = with_files(rig)

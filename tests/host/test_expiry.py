@@ -290,10 +290,11 @@ def test_a_crash_before_the_files_go_leaves_them_for_the_sweep(rig: Rig) -> None
     """Data files of finished epochs, exactly, once a day, though their epoch was swept before."""
     Owner(rig).commit(3)
     old = [place_of(path) for path in rig.table.table.inspect.files()["file_path"].to_pylist()]
-    owner = Owner(rig)
-    owner.offset = 3
-    owner.commit()
-    assert owner.work() == ["sweep"]
+    for offset in (3, 4):  # the last epoch that was swept is looked at once more
+        owner = Owner(rig)
+        owner.offset = offset
+        owner.commit()
+        assert owner.work() == ["sweep"]
     rewrite(rig.table.table)
     owner.commit()
     owner.coordinator.maintain(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
@@ -305,7 +306,7 @@ def test_a_crash_before_the_files_go_leaves_them_for_the_sweep(rig: Rig) -> None
     assert all(path.exists() for path in old)  # and the host dies
     other = Owner(rig)
     other.offset = owner.offset
-    staged = write_rows(rig.table, 2, epoch=3)
+    staged = write_rows(rig.table, 2, epoch=4)
     other.commit(2)
     assert other.work() == ["sweep"]
     assert all(path.exists() for path in old)
@@ -316,7 +317,25 @@ def test_a_crash_before_the_files_go_leaves_them_for_the_sweep(rig: Rig) -> None
     told = other.told()[-1]
     assert isinstance(told, OrphansRemoved)
     assert (told.files, told.request_id) == (len(old), None)
-    assert rig.rows() == 3 + 2 + 2
+    assert rig.rows() == 3 + 3 + 2
+
+
+def test_a_file_that_is_finished_after_its_epochs_sweep_goes_by_the_next(rig: Rig) -> None:
+    """Its owner stood still, lost the topic, and wrote on."""
+    Owner(rig).commit()
+    owner = Owner(rig)
+    owner.offset = 1
+    owner.commit()
+    assert owner.work() == ["sweep"]
+    late = [place_of(file.file_path) for file in write_rows(rig.table, 2, epoch=1)]
+    owner.commit()  # the ledger says that the epoch was swept
+    other = Owner(rig)
+    other.offset = owner.offset
+    other.commit()
+    assert all(path.exists() for path in late)
+    assert other.work() == ["sweep"]
+    assert not any(path.exists() for path in late)
+    assert rig.rows() == 4
 
 
 def _aged(path: Path, days: float = 4) -> Path:

@@ -16,7 +16,7 @@ from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.formats.test_glue import framed
+from tests.formats.test_glue_frames import framed
 
 pytestmark = pytest.mark.integration
 _SCHEMA = {"type": "record", "name": "Click", "fields": [{"name": "url", "type": "string"}]}

@@ -458,3 +458,26 @@ def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.M
     query.gone.set()
     assert rig.listener.over.wait(WAIT_S)
     assert "the registry refuses" in str(rig.listener.told[0])
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_spark_looks_for_an_interrupt_in_few_characters(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    """Its regular expression overflowed the stack of the query's thread behind a batch's whole trace."""
+    words = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+    trace = f"{words} o1.collectToPython.\n: java.lang.InterruptedException\n" + "\tat some.Class\n" * 1_000
+
+    def fail(*_: Any) -> None:
+        if stops:
+            rig.worker._stopping.set()
+        raise RuntimeError(f"{trace}{trace}")
+
+    monkeypatch.setattr(rig.worker, "_stage_batch", fail)
+    with pytest.raises(Exception, match="InterruptedException") as caught:
+        rig.spark.query(0).on_batch({0: 8}, 0)
+    _, found, behind = str(caught.value).partition(words)
+    assert bool(found) is stops
+    assert len(behind) < 600
+    rig.spark.query(0).gone.set()
+    assert rig.listener.over.wait(WAIT_S)

@@ -51,6 +51,9 @@ _STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read agai
 # A query that starts is let go after so long, whatever it does; a broker that is away must not hold up all.
 _START_S, _START_LOOK_S = 15.0, 0.1
 _NOTHING_TO_READ = "Waiting for data to arrive"  # Spark's word, when it has looked
+# Behind the first Spark looks whether a query was interrupted; so many characters are enough.
+_PY4J_ERROR = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+_OTHER_WORDS, _LOOKED_AT = "Py4JJavaError: an error occurred while calling", 500
 
 
 class _EndedError(Exception):
@@ -63,11 +66,17 @@ class _EndedError(Exception):
 class _RedactedError(Exception):
     """What Spark is told of the error under way, and its log keeps: the trace, without secrets.
 
-    The errors behind ours quote what servers said.
+    The errors behind ours quote what servers said. Behind Py4J's words for an error Spark looks for an
+    interrupt, by a regular expression that overflows its stack in some thousand characters: so these words
+    are there only while the query is stopped, in front of few characters.
     """
 
-    def __init__(self) -> None:
-        super().__init__(redact(traceback.format_exc()))
+    def __init__(self, *, stops: bool) -> None:
+        text = redact(traceback.format_exc())
+        before, name, after = text.partition(_PY4J_ERROR)
+        super().__init__(
+            f"{before}{name}{after[:_LOOKED_AT]}" if stops else text.replace(_PY4J_ERROR, _OTHER_WORDS)
+        )
 
 
 class _GivenUpError(Exception):
@@ -279,10 +288,10 @@ class Worker:
                 return  # as above
             except TableTopicError as error:
                 self._error = error
-                raise _RedactedError from None
+                raise _RedactedError(stops=self.stopping) from None
             except Exception as error:  # of Spark, with a trace in its message
                 self._error = error_of_trouble(f"a batch of {self._spec.topic} could not be staged", error)
-                raise _RedactedError from None
+                raise _RedactedError(stops=self.stopping) from None
 
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._since, self._turn_s = self._turns.clock(), 0.0
