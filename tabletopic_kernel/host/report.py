@@ -142,22 +142,22 @@ class Reporter:
             counts = added(counts, batch.refused)
         if not counts:
             return
-        samples = [one for batch in batches for one in batch.samples][:_SAMPLES]
+        samples = [sample for batch in batches for sample in batch.samples][:_SAMPLES]
         dead_letters = any(batch.dead_letters for batch in batches)
         self.write(
             events.DeadLettered(
                 **self._stamp(),
                 counts=counts,
                 table=self._name(owner.dead_letters) if dead_letters else None,
-                samples=[events.RefusedSample(**asdict(one)) for one in samples],
+                samples=[events.RefusedSample(**asdict(sample)) for sample in samples],
             )
         )
 
     def replayed(self, request: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
         """A replay is over."""
-        told = error and self._told(error)
+        message = error and self._told(error)
         self.write(
-            events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=told)
+            events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=message)
         )
 
     def expired(

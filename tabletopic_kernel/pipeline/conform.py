@@ -70,8 +70,8 @@ def _fit_struct(array: pa.StructArray, target: pa.StructType) -> pa.StructArray:
     children = []
     for field in target:
         index = array.type.get_field_index(field.name)
-        found = array.field(index) if index >= 0 else pa.nulls(len(array), field.type)
-        child = fit(found, field.type)
+        child_array = array.field(index) if index >= 0 else pa.nulls(len(array), field.type)
+        child = fit(child_array, field.type)
         children.append(child if field.nullable or not child.null_count else _required(child, array))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)

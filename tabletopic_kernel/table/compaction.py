@@ -77,8 +77,13 @@ class CompactionPlan:
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; files are counted."""
         groups = [
-            {"partition": one.partition, "files": len(one.files), "rows": one.rows, "bytes": one.bytes}
-            for one in self.groups
+            {
+                "partition": group.partition,
+                "files": len(group.files),
+                "rows": group.rows,
+                "bytes": group.bytes,
+            }
+            for group in self.groups
         ]
         return {"files": self.files, "groups": groups, "left": self.left, "refused": self.refused}
 
@@ -117,8 +122,8 @@ def plan_compaction(
     groups: list[Group] = []
     for (partition, _), files in sorted(chosen.items()):
         picked = _due(files, target) if due_only else files
-        found = [Group(partition, tuple(one)) for one in _packed(picked, min(target, _GROUP_BYTES))]
-        groups += [one for one in found if len(one.files) > 1]
+        together = [Group(partition, tuple(packed)) for packed in _packed(picked, min(target, _GROUP_BYTES))]
+        groups += [group for group in together if len(group.files) > 1]
     return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
 
 
@@ -142,15 +147,15 @@ class _Head:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 is_data = entry.data_file.content is DataFileContent.DATA
                 (self.data if is_data else self._deletes).append(entry)
-        self.data.sort(key=lambda one: (_number(one), one.data_file.file_path))
-        self.delete_files = frozenset(one.data_file.file_path for one in self._deletes)
-        self.paths = {one.data_file.file_path for one in self.data}
+        self.data.sort(key=lambda entry: (_number(entry), entry.data_file.file_path))
+        self.delete_files = frozenset(entry.data_file.file_path for entry in self._deletes)
+        self.paths = {entry.data_file.file_path for entry in self.data}
 
     def refused(self) -> str | None:
         """Why none of its files may be touched; None: some may."""
         if self._table.metadata.format_version > _SUPPORTED_VERSION:
             return f"tables of format version {self._table.metadata.format_version} are not compacted here"
-        if any(one.data_file.content is DataFileContent.EQUALITY_DELETES for one in self._deletes):
+        if any(entry.data_file.content is DataFileContent.EQUALITY_DELETES for entry in self._deletes):
             return "the table has equality deletes, which only the engine that wrote them can apply"
         if self.has_twice:
             return "the table has a file twice, and whoever takes it away takes both"
@@ -271,5 +276,5 @@ class ReplaceFiles(_OverwriteFiles):
         return cls(Operation.OVERWRITE, transaction, io, snapshot_properties=properties)
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        found = super()._summary(snapshot_properties)
-        return found.model_copy(update={"operation": Operation.REPLACE})
+        summary = super()._summary(snapshot_properties)
+        return summary.model_copy(update={"operation": Operation.REPLACE})

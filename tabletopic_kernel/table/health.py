@@ -108,31 +108,31 @@ def table_health(
     head = metadata.current_snapshot()
     with reachable("the storage", lent=lends_keys(table)):
         manifests = head.manifests(table.io) if head else []
-        found = list(_files(table))
+        files = list(_files(table))
         metadata_bytes = len(table.io.new_input(table.metadata_location))
-    data = [one for one in found if one.content is DataFileContent.DATA]
-    deletes = [one for one in found if one.content is not DataFileContent.DATA]
+    data = [file for file in files if file.content is DataFileContent.DATA]
+    deletes = [file for file in files if file.content is not DataFileContent.DATA]
     return TableHealth(
         topic=topic,
         table=in_sql(table.name(), catalog),
-        rows=sum(one.record_count for one in data),
+        rows=sum(file.record_count for file in data),
         files=len(data),
-        bytes=sum(one.file_size_in_bytes for one in data),
+        bytes=sum(file.file_size_in_bytes for file in data),
         target_bytes=target,
-        small_files=sum(one.file_size_in_bytes * SMALL_SHARE < target for one in data),
-        partitions=len({(one.spec_id, one.partition) for one in data}),
+        small_files=sum(file.file_size_in_bytes * SMALL_SHARE < target for file in data),
+        partitions=len({(file.spec_id, file.partition) for file in data}),
         sizes=_sizes(data),
         delete_files=len(deletes),
-        deleted_rows=sum(one.record_count for one in deletes),
+        deleted_rows=sum(file.record_count for file in deletes),
         snapshots=len(metadata.snapshots),
-        oldest_snapshot_ms=min((one.timestamp_ms for one in metadata.snapshots), default=None),
+        oldest_snapshot_ms=min((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=None),
         reaches_back_to_ms=reaches_back_to(metadata),
         refs=[
             f"{'branch' if ref.snapshot_ref_type is SnapshotRefType.BRANCH else 'tag'} {name}"
             for name, ref in sorted(metadata.refs.items())
         ],
         manifests=len(manifests),
-        manifest_bytes=sum(one.manifest_length for one in manifests),
+        manifest_bytes=sum(manifest.manifest_length for manifest in manifests),
         metadata_bytes=metadata_bytes,
         metadata_files=1 + len(metadata.metadata_log),
         next_work=list(next_work),

@@ -97,8 +97,8 @@ class TopicSchema:
 
 def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSnapshot]:
     """The table's snapshots, newest first."""
-    newest = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0, reverse=True)
-    return [snapshot_of(one) for one in newest[:limit]]
+    newest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, reverse=True)
+    return [snapshot_of(snapshot) for snapshot in newest[:limit]]
 
 
 def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
@@ -144,10 +144,10 @@ def topic_schema(
     )
     known = {
         # A GUID may have no subject.
-        (one.subject or str(one.id), one.version): SchemaVersionInfo(
-            one.subject, one.version, one.id, one.table_schema_id
+        (schema.subject or str(schema.id), schema.version): SchemaVersionInfo(
+            schema.subject, schema.version, schema.id, schema.table_schema_id
         )
-        for one in registered_schemas
+        for schema in registered_schemas
     }
     others = [number for number in registry.versions(subject) if (subject, number) not in known]
     for number in others[-_MOST_VERSIONS:]:
@@ -164,7 +164,7 @@ def topic_schema(
         table=identifier,
         version=version,
         columns=[SchemaColumn(c.name, spell(c.field_type), c.required, c.doc) for c in columns.fields],
-        versions=[known[place] for place in sorted(known)],
+        versions=[known[version] for version in sorted(known)],
     )
 
 

@@ -83,7 +83,7 @@ def peek(
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
     with Reader(broker.properties, "tabletopic-readers") as reader:
         messages = list(chain.from_iterable(reader.read_range(topic, starts, facts.end)))
-    messages.sort(key=lambda one: (one.timestamp()[1], one.offset() or 0), reverse=True)
+    messages.sort(key=lambda message: (message.timestamp()[1], message.offset() or 0), reverse=True)
     return _decoded(messages[:count], topic, settings, registry)
 
 
@@ -197,40 +197,45 @@ def _decode(
     framed = settings.value_format == "by_schema_id"
     subject = settings.subject_of(topic)
     key = group.schema_id or 0
-    found = find_schema(registry, key, subject) if framed else registry.latest(subject)
-    if found is None:
+    registered = find_schema(registry, key, subject) if framed else registry.latest(subject)
+    if registered is None:
         raise ActionNeededError(f"the subject {subject} has no schema yet")
-    _check_own(found, topic, settings, registry)
-    return _by_schema(group, found, value_writer(found, settings))
+    _check_own(registered, topic, settings, registry)
+    return _by_schema(group, registered, value_writer(registered, settings))
 
 
 def _decode_keys(
     group: Group, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[pa.RecordBatch, list[Refused]]:
-    found = find_schema(registry, group.schema_id or 0, key_subject(topic))
-    _check_own(found, topic, settings, registry, of_keys=True)
-    return _by_schema(group, found, key_writer(found, settings))
+    registered = find_schema(registry, group.schema_id or 0, key_subject(topic))
+    _check_own(registered, topic, settings, registry, of_keys=True)
+    return _by_schema(group, registered, key_writer(registered, settings))
 
 
 def _check_own(
-    found: RegisteredSchema, topic: str, settings: TopicSettings, registry: Registry, *, of_keys: bool = False
+    registered: RegisteredSchema,
+    topic: str,
+    settings: TopicSettings,
+    registry: Registry,
+    *,
+    of_keys: bool = False,
 ) -> None:
-    if why := why_foreign(registry, found, topic, settings, of_keys=of_keys):
+    if why := why_foreign(registry, registered, topic, settings, of_keys=of_keys):
         raise ActionNeededError(f"{BAD_SCHEMA}: {why}")
 
 
 def _by_schema(
-    group: Group, found: RegisteredSchema, schema: WriterSchema
+    group: Group, registered: RegisteredSchema, schema: WriterSchema
 ) -> tuple[pa.RecordBatch, list[Refused]]:
     if fault := group.header_fault(schema.kind):
         raise ActionNeededError(f"{BAD_SCHEMA_HEADER}: {fault}")
-    return make_decoder(found.id, schema).decode(group.values)
+    return make_decoder(registered.id, schema).decode(group.values)
 
 
 def _headers(messages: Sequence[Message]) -> pa.Array:
     """Headers as the source gives them."""
     rows = [
-        [{"key": str(one[0]), "value": _bytes(one[1])} for one in message.headers() or ()]
+        [{"key": str(header[0]), "value": _bytes(header[1])} for header in message.headers() or ()]
         for message in messages
     ]
     return pa.array(rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
@@ -251,8 +256,8 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
             first of the file, and may well be one that the records' own only uses.
         RetryableError: broker or registry do not answer.
     """
-    found = peek(topic, settings, broker, registry, _RECORDS)
-    newest = next((one for one in found if one.raw is not None), None)
+    records = peek(topic, settings, broker, registry, _RECORDS)
+    newest = next((record for record in records if record.raw is not None), None)
     if newest is None:
         return []
     reason, _, detail = (newest.error or "").partition(": ")

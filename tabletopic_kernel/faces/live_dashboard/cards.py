@@ -5,6 +5,7 @@ Longer than other modules, as the cards of one page are compared with each other
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import tzinfo
 
 from tabletopic_kernel.faces.live_dashboard.html import (
@@ -22,7 +23,7 @@ from tabletopic_kernel.faces.live_dashboard.html import (
 from tabletopic_kernel.faces.live_dashboard.view import Retention, View
 from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import retention_left_s
-from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.progress.progress_view import NO_HOST, DeadLetterSample
 
 _ROWS = 30
 _TEXT_CHARS = 600
@@ -75,7 +76,11 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
                 else "",
             ),
             ("Rows", words.number(progress.rows if progress else None), _files(view, name)),
-            ("Schema", ", ".join(f"v{one.version}" for one in versions) or "-", _subjects(view, name)),
+            (
+                "Schema",
+                ", ".join(f"v{version.version}" for version in versions) or "-",
+                _subjects(view, name),
+            ),
             (
                 "Table",
                 progress.table if progress and progress.table else "-",
@@ -90,13 +95,13 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     )
 
 
-def many(count: int, thing: str) -> str:
+def many(count: int, noun: str) -> str:
     """A number of things.
 
     >>> many(1, "file"), many(2_000, "file")
     ('1 file', '2,000 files')
     """
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _behind(seconds: float | None) -> str:
@@ -118,7 +123,7 @@ def _files(view: View, name: str) -> str:
 
 def _subjects(view: View, name: str) -> str:
     progress = view.topic(name).progress
-    return ", ".join(sorted({one.subject for one in progress.schema_versions})) if progress else ""
+    return ", ".join(sorted({version.subject for version in progress.schema_versions})) if progress else ""
 
 
 def retention_words(view: View, name: str) -> tuple[str, str]:
@@ -148,12 +153,12 @@ def notes(view: View, name: str) -> str:
     """What is wrong and what to do next; what to do first where there is nothing yet."""
     # Longer than other functions, as it is a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
-    found = [note(text, "bad") for text in view.troubles.values()]
+    notes = [note(text, "bad") for text in view.troubles.values()]
     progress = topic.progress
     if view.desired_topics is None and not view.troubles:
-        found.append(note("Asking the broker …", "info"))
+        notes.append(note("Asking the broker …", "info"))
     elif view.desired_topics is not None and desired is None:
-        found.append(
+        notes.append(
             note(
                 f"This topic is not enabled. Enable it in JupyterLab's sidebar, with "
                 f"`tabletopic enable {name}`.",
@@ -161,7 +166,7 @@ def notes(view: View, name: str) -> str:
             )
         )
     elif state == NO_HOST:
-        found.append(
+        notes.append(
             note(
                 "No host runs this topic: nothing is read or committed. Start one in the sidebar, "
                 "with `tabletopic serve`; it goes on where the table's ledger says.",
@@ -169,9 +174,9 @@ def notes(view: View, name: str) -> str:
             )
         )
     elif progress is not None and progress.error and view.live_host(name):
-        found.append(note(_short(progress.error), "bad" if state == "failed" else ""))
+        notes.append(note(_short(progress.error), "bad" if state == "failed" else ""))
     elif (delay := view.delay(name)) is not None:
-        found.append(note(f"{name} {delay.reason}."))
+        notes.append(note(f"{name} {delay.reason}."))
     elif progress is not None and progress.commits == 0:
         waits = (
             f"{many(topic.lag_records, 'record')} are on the way to the first one."
@@ -179,10 +184,10 @@ def notes(view: View, name: str) -> str:
             else "The first one comes with the first records."
             + (" The topic has none yet: send some." if topic.lag_records == 0 else "")
         )
-        found.append(note(f"No commit yet. {waits}", "info"))
+        notes.append(note(f"No commit yet. {waits}", "info"))
     left = retention_left_s(topic.oldest_ms, _kept_ms(view, name), view.now_ms) if topic.lag_records else None
     if left is not None and left < _SAFE_S / 24:
-        found.append(
+        notes.append(
             note(
                 f"The oldest record that is not in the table may be deleted by the topic's retention in "
                 f"{words.seconds(left)}: raise the topic's retention.ms, or see why the table is behind.",
@@ -190,8 +195,8 @@ def notes(view: View, name: str) -> str:
             )
         )
     if 0 < view.history_read < 1:
-        found.append(note(f"Reading the past from the control topic: {view.history_read:.0%}", "info"))
-    return "".join(found)
+        notes.append(note(f"Reading the past from the control topic: {view.history_read:.0%}", "info"))
+    return "".join(notes)
 
 
 def _kept_ms(view: View, name: str) -> int | None:
@@ -206,16 +211,18 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         return heading("Snapshots", "The table has none yet; the first commit makes one.")
     rows: list[list[Cell]] = [
         [
-            moment(one.at_ms, zone),
-            str(one.snapshot_id),
-            one.operation if one.commit_number is not None else f"{one.operation} (somebody else)",
-            words.number(one.added_rows),
-            words.number(one.added_files),
-            words.size(one.added_bytes),
-            words.number(one.total_rows),
-            words.number(one.records),
+            moment(snapshot.at_ms, zone),
+            str(snapshot.snapshot_id),
+            snapshot.operation
+            if snapshot.commit_number is not None
+            else f"{snapshot.operation} (somebody else)",
+            words.number(snapshot.added_rows),
+            words.number(snapshot.added_files),
+            words.size(snapshot.added_bytes),
+            words.number(snapshot.total_rows),
+            words.number(snapshot.records),
         ]
-        for one in facts.snapshots[:_ROWS]
+        for snapshot in facts.snapshots[:_ROWS]
     ]
     in_all = many(facts.snapshots_in_all, "snapshot")
     about = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
@@ -227,7 +234,9 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     """Each schema change of the last days, in words."""
     topic = view.topic(name)
     registered_schemas = topic.progress.schema_versions if topic.progress else []
-    versions = ", ".join(f"{one.subject} version {one.version} (id {one.id})" for one in registered_schemas)
+    versions = ", ".join(
+        f"{schema.subject} version {schema.version} (id {schema.id})" for schema in registered_schemas
+    )
     desired = view.desired_topic(name)
     if versions:
         summary = f"The table covers {versions}."
@@ -239,12 +248,12 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
         return heading("Schema versions", f"{summary} No change in the last 7 days.")
     rows: list[list[Cell]] = [
         [
-            moment(one.at_ms, zone),
-            Html('<span class="bad">refused</span>') if one.refused else "changed",
-            "; ".join(one.texts),
-            one.cause or "-",
+            moment(change.at_ms, zone),
+            Html('<span class="bad">refused</span>') if change.refused else "changed",
+            "; ".join(change.texts),
+            change.cause or "-",
         ]
-        for one in reversed(topic.changes[-_ROWS:])
+        for change in reversed(topic.changes[-_ROWS:])
     ]
     return heading("Schema versions", f"{summary} Times {_zone(zone)}.") + table(
         "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change", "caused by"]
@@ -267,7 +276,7 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
             words.number(count),
             Html(f'<div class="bar" style="width:{100 * count / most:.0f}%"></div>'),
         ]
-        for reason, count in sorted(refused.items(), key=lambda one: -one[1])
+        for reason, count in sorted(refused.items(), key=lambda item: -item[1])
     ]
     where = f" in {progress.dead_letter_table}" if progress and progress.dead_letter_table else ""
     waiting = f"{words.number(progress.dead_letters if progress else None)} wait{where}"
@@ -278,46 +287,52 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
         named = ["reason", "records", "share"]
         html += table("Dead letters by reason", named, counts, right=["records"], long=["share"])
     if topic.dead_letters:
-        samples: list[list[Cell]] = [
-            [moment(one.at_ms, zone), one.reason, f"{one.partition}", f"{one.offset:,}", _short(one.message)]
-            for one in reversed(topic.dead_letters[-_ROWS:])
-        ]
-        html += heading("Samples, newest first", f"times {_zone(zone)}")
-        html += table(
-            "Samples of dead letters",
-            ["time", "reason", "partition", "offset", "message"],
-            samples,
-            right=["partition", "offset"],
-            long=["message"],
-        )
+        html += _samples(topic.dead_letters[-_ROWS:], zone)
     return html
+
+
+def _samples(letters: Sequence[DeadLetterSample], zone: tzinfo) -> str:
+    rows: list[list[Cell]] = [
+        [
+            moment(letter.at_ms, zone),
+            letter.reason,
+            f"{letter.partition}",
+            f"{letter.offset:,}",
+            _short(letter.message),
+        ]
+        for letter in reversed(letters)
+    ]
+    columns = ["time", "reason", "partition", "offset", "message"]
+    right = ["partition", "offset"]
+    samples = table("Samples of dead letters", columns, rows, right=right, long=["message"])
+    return heading("Samples, newest first", f"times {_zone(zone)}") + samples
 
 
 def health(view: View, name: str, _: tzinfo) -> str:
     """How well the table can be read, by the sizes of its files, and what maintenance will do."""
-    found = view.health.get(name)
-    if found is None:
+    health = view.health.get(name)
+    if health is None:
         return heading("Table health", "Read from the table's manifests, a moment after the first commit.")
     about = (
-        f"{many(found.files, 'file')}, {found.small_share:.0%} below a quarter of the target of "
-        f"{words.size(found.target_bytes)}"
+        f"{many(health.files, 'file')}, {health.small_share:.0%} below a quarter of the target of "
+        f"{words.size(health.target_bytes)}"
     )
-    most = max((one.files for one in found.sizes), default=1)
+    most = max((sizes.files for sizes in health.sizes), default=1)
     sizes: list[list[Cell]] = [
         [
-            "larger" if one.up_to_bytes is None else f"to {words.size(one.up_to_bytes)}",
-            words.number(one.files),
-            words.size(one.bytes),
-            Html(f'<div class="bar" style="width:{100 * one.files / most:.0f}%"></div>'),
+            "larger" if sizes.up_to_bytes is None else f"to {words.size(sizes.up_to_bytes)}",
+            words.number(sizes.files),
+            words.size(sizes.bytes),
+            Html(f'<div class="bar" style="width:{100 * sizes.files / most:.0f}%"></div>'),
         ]
-        for one in found.sizes
+        for sizes in health.sizes
     ]
     rows: list[list[Cell]] = [
-        ["Deletes", f"{words.number(found.deleted_rows)} rows by {many(found.delete_files, 'file')}"],
-        ["Snapshots", words.number(found.snapshots)],
-        ["Metadata", f"{words.size(found.metadata_bytes)}, {many(found.manifests, 'manifest')}"],
+        ["Deletes", f"{words.number(health.deleted_rows)} rows by {many(health.delete_files, 'file')}"],
+        ["Snapshots", words.number(health.snapshots)],
+        ["Metadata", f"{words.size(health.metadata_bytes)}, {many(health.manifests, 'manifest')}"],
     ]
-    rows += [[_WORKS[one.work], one.why] for one in found.next_work]
+    rows += [[_WORKS[work.work], work.why] for work in health.next_work]
     html = heading("Table health", about)
     if sizes:
         columns = ["size", "files", "bytes", "share"]
@@ -334,8 +349,13 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
     if not topic.notes:
         return html
     rows: list[list[Cell]] = [
-        [moment(one.at_ms, zone), _KINDS.get(one.kind, one.kind.lower()), one.host or "-", _short(one.text)]
-        for one in reversed(topic.notes[-_ROWS:])
+        [
+            moment(event.at_ms, zone),
+            _KINDS.get(event.kind, event.kind.lower()),
+            event.host or "-",
+            _short(event.text),
+        ]
+        for event in reversed(topic.notes[-_ROWS:])
     ]
     return html + table("What happened", ["time", "what", "host", "detail"], rows, long=["detail"])
 

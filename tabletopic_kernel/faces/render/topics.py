@@ -38,35 +38,35 @@ def state_cell(state: str, delay: str | None = None) -> Cell:
     return Cell(state.replace("_", " "), mark)
 
 
-def status_table(found: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Grid:
+def status_table(statuses: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Grid:
     """One line for each table topic; errors below."""
     numbers = ("lag", "behind", "rows", "rows/s")
     columns = ("topic", "table", "state", *numbers, "schema", "committed")
     rows = [
         (
-            one.topic,
-            one.table,
-            state_cell(one.state, one.delay),
-            number(one.lag_records),
-            seconds(one.lag_seconds),
-            number(one.rows),
-            number(one.rows_per_second),
-            ", ".join(f"v{version['version']}" for version in one.schema_versions) or "-",
-            age(one.last_commit_ms),
+            status.topic,
+            status.table,
+            state_cell(status.state, status.delay),
+            number(status.lag_records),
+            seconds(status.lag_seconds),
+            number(status.rows),
+            number(status.rows_per_second),
+            ", ".join(f"v{version['version']}" for version in status.schema_versions) or "-",
+            age(status.last_commit_ms),
         )
-        for one in found
+        for status in statuses
     ]
-    troubles = [f"{one.topic}: {one.error}" for one in found if one.error]
-    troubles += [f"{names}: {reason}" for names, reason in delays(found)]
+    troubles = [f"{status.topic}: {status.error}" for status in statuses if status.error]
+    troubles += [f"{names}: {reason}" for names, reason in delays(statuses)]
     return Grid(columns, rows, "", [*troubles, *notes], frozenset(numbers))
 
 
-def delays(found: Sequence[TopicStatus]) -> list[tuple[str, str]]:
+def delays(statuses: Sequence[TopicStatus]) -> list[tuple[str, str]]:
     """Names of the topics that are late, and why, once for each reason."""
     late: dict[str, list[str]] = {}
-    for one in found:
-        if one.delay_reason and not one.error:
-            late.setdefault(one.delay_reason, []).append(one.topic)
+    for status in statuses:
+        if status.delay_reason and not status.error:
+            late.setdefault(status.delay_reason, []).append(status.topic)
     return [(_some(names), reason) for reason, names in late.items()]
 
 
@@ -75,53 +75,57 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def status_facts(one: TopicStatus, notes: Sequence[str] = ()) -> Grid:
+def status_facts(status: TopicStatus, notes: Sequence[str] = ()) -> Grid:
     """Everything about one table topic."""
     committed = "none yet"
-    if one.last_commit_ms is not None:
-        committed = f"{clock(one.last_commit_ms)} ({age(one.last_commit_ms)})"
+    if status.last_commit_ms is not None:
+        committed = f"{clock(status.last_commit_ms)} ({age(status.last_commit_ms)})"
     pairs: dict[str, str | Cell] = {
-        "state": state_cell(one.state, one.delay),
-        "table": one.table,
-        "lag": f"{number(one.lag_records)} records, {seconds(one.lag_seconds)}",
-        "rate": f"{number(one.rows_per_second)} rows/s",
-        "rows": f"{number(one.rows)} in {_files(one.files)}, {number(one.staged_rows)} staged",
-        "commits": f"{number(one.commits)}, every {interval(one.commit_interval_ms)}",
+        "state": state_cell(status.state, status.delay),
+        "table": status.table,
+        "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}",
+        "rate": f"{number(status.rows_per_second)} rows/s",
+        "rows": f"{number(status.rows)} in {_files(status.files)}, {number(status.staged_rows)} staged",
+        "commits": f"{number(status.commits)}, every {interval(status.commit_interval_ms)}",
         "last commit": committed,
-        "snapshot": str(one.snapshot_id or "none yet"),
-        "schemas": ", ".join(f"{each['subject']} v{each['version']}" for each in one.schema_versions)
+        "snapshot": str(status.snapshot_id or "none yet"),
+        "schemas": ", ".join(f"{each['subject']} v{each['version']}" for each in status.schema_versions)
         or "none yet",
-        "host": f"{one.host or 'none'}, epoch {one.epoch}",
-        "offsets": _partitions(one),
+        "host": f"{status.host or 'none'}, epoch {status.epoch}",
+        "offsets": _partitions(status),
     }
-    pairs |= not_rows(one)
-    if reason := one.error or one.delay_reason:
-        pairs["reason"] = Cell(reason, "bad" if one.state == "failed" else "warn")
-    return facts(one.topic, pairs, notes)
+    pairs |= not_rows(status)
+    if reason := status.error or status.delay_reason:
+        pairs["reason"] = Cell(reason, "bad" if status.state == "failed" else "warn")
+    return facts(status.topic, pairs, notes)
 
 
-def _partitions(one: TopicStatus) -> str:
+def _partitions(status: TopicStatus) -> str:
     """The next offset of each partition, and its end; ``-`` is not known."""
-    places = sorted(one.end_offsets.keys() | one.next_offsets.keys())
+    next_offsets, ends = status.next_offsets, status.end_offsets
     pairs = [
-        f"{place}: {number(one.next_offsets.get(place))} of {number(one.end_offsets.get(place))}"
-        for place in places
+        f"{partition}: {number(next_offsets.get(partition))} of {number(ends.get(partition))}"
+        for partition in sorted(ends.keys() | next_offsets.keys())
     ]
     return ", ".join(pairs) or "-"
 
 
-def not_rows(one: TopicStatus) -> dict[str, str | Cell]:
+def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
     """What became of records that are no rows: refused, kept as dead letters, skipped, lost."""
     pairs: dict[str, str | Cell] = {}
-    if one.refused:
-        counts = ", ".join(f"{reason}: {count:,}" for reason, count in one.refused.items())
-        kept = f"; {number(one.dead_letters)} in {one.dead_letter_table}" if one.dead_letter_table else ""
+    if status.refused:
+        counts = ", ".join(f"{reason}: {count:,}" for reason, count in status.refused.items())
+        kept = (
+            f"; {number(status.dead_letters)} in {status.dead_letter_table}"
+            if status.dead_letter_table
+            else ""
+        )
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
-    if one.passed_over:
-        pairs["skipped"] = ", ".join(f"{why}: {count:,}" for why, count in one.passed_over.items())
-    if one.lost:
-        places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(one.lost.items()))
-        pairs["lost"] = Cell(f"{number(sum(one.lost.values()))} records, by retention ({places})", "bad")
+    if status.passed_over:
+        pairs["skipped"] = ", ".join(f"{why}: {count:,}" for why, count in status.passed_over.items())
+    if status.lost:
+        places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(status.lost.items()))
+        pairs["lost"] = Cell(f"{number(sum(status.lost.values()))} records, by retention ({places})", "bad")
     return pairs
 
 
@@ -134,8 +138,14 @@ def plan_table(plan: Plan) -> Grid:
     verb = "creates" if plan.creates else "goes on with"
     by = f", partitioned by {', '.join(plan.partition_by)}" if plan.partition_by else ""
     rows = [
-        (one.name, one.type, "required" if one.required else "optional", one.change, one.doc or "")
-        for one in plan.columns
+        (
+            column.name,
+            column.type,
+            "required" if column.required else "optional",
+            column.change,
+            column.doc or "",
+        )
+        for column in plan.columns
     ]
     refused = [f"refused: {reason}" for reason in plan.refused]
     registry = [plan.registry] if plan.registry else []
@@ -147,13 +157,13 @@ def plan_table(plan: Plan) -> Grid:
 def schema_table(schema: TopicSchema) -> Grid:
     """Columns, and the registered versions below."""
     rows = [
-        (one.name, one.type, "required" if one.required else "optional", one.doc or "")
-        for one in schema.columns
+        (column.name, column.type, "required" if column.required else "optional", column.doc or "")
+        for column in schema.columns
     ]
     versions = [
-        f"{one.subject} v{one.version} (id {one.id})"
-        + ("" if one.table_schema_id is not None else ": not in the table yet")
-        for one in schema.versions
+        f"{version.subject} v{version.version} (id {version.id})"
+        + ("" if version.table_schema_id is not None else ": not in the table yet")
+        for version in schema.versions
     ]
     which = f"version {schema.version} of the schema of {schema.topic}" if schema.version else schema.table
     return Grid(
@@ -166,74 +176,74 @@ def history_table(title: str, snapshots: Sequence[TableSnapshot]) -> Grid:
     numbers = ("added rows", "rows", "added files", "files", "bytes")
     rows = [
         (
-            str(one.snapshot_id),
-            clock(one.at_ms),
-            one.operation,
-            number(one.added_rows),
-            number(one.rows),
-            number(one.added_files),
-            number(one.files),
-            size(one.added_bytes),
-            "-" if one.epoch is None else str(one.epoch),
-            "-" if one.next_offsets is None else _offsets(one.next_offsets),
+            str(snapshot.snapshot_id),
+            clock(snapshot.at_ms),
+            snapshot.operation,
+            number(snapshot.added_rows),
+            number(snapshot.rows),
+            number(snapshot.added_files),
+            number(snapshot.files),
+            size(snapshot.added_bytes),
+            "-" if snapshot.epoch is None else str(snapshot.epoch),
+            "-" if snapshot.next_offsets is None else _offsets(snapshot.next_offsets),
         )
-        for one in snapshots
+        for snapshot in snapshots
     ]
     columns = ("snapshot", "time", "operation", *numbers, "epoch", "ledger: next offsets")
     return Grid(columns, rows, title, () if rows else ("no snapshots yet",), frozenset(numbers))
 
 
-def health_facts(one: TableHealth) -> Grid:
+def health_facts(health: TableHealth) -> Grid:
     """How well a table can be read."""
-    small = f"{number(one.small_files)} below {size(one.target_bytes / 4)}, {one.small_share:.0%}"
-    many_small = one.small_files > _MANY_SMALL and one.small_share > 0.5
-    spread = f" in {number(one.partitions)} partitions" if one.partitions > 1 else ""
-    back = one.reaches_back_to_ms
+    small = f"{number(health.small_files)} below {size(health.target_bytes / 4)}, {health.small_share:.0%}"
+    many_small = health.small_files > _MANY_SMALL and health.small_share > 0.5
+    spread = f" in {number(health.partitions)} partitions" if health.partitions > 1 else ""
+    back = health.reaches_back_to_ms
     oldest = f", time travel reaches back to {age(back)}" if back is not None else ""
-    kept = f"; kept by {', '.join(one.refs)}" if one.refs else ""
-    metadata = f"{size(one.metadata_bytes)}, {number(one.metadata_files)} versions"
+    kept = f"; kept by {', '.join(health.refs)}" if health.refs else ""
+    metadata = f"{size(health.metadata_bytes)}, {number(health.metadata_files)} versions"
     pairs: dict[str, str | Cell] = {
-        "rows": f"{number(one.rows)} in {_files(one.files)}{spread}, {size(one.bytes)}",
+        "rows": f"{number(health.rows)} in {_files(health.files)}{spread}, {size(health.bytes)}",
         "small files": Cell(small, "warn" if many_small else "good"),
-        "file sizes": ", ".join(map(_bar, one.sizes)) or "-",
-        "deletes": f"{number(one.deleted_rows)} rows by {_files(one.delete_files)}"
-        if one.delete_files
+        "file sizes": ", ".join(map(_bar, health.sizes)) or "-",
+        "deletes": f"{number(health.deleted_rows)} rows by {_files(health.delete_files)}"
+        if health.delete_files
         else "none",
-        "snapshots": f"{number(one.snapshots)}{oldest}{kept}",
-        "manifests": f"{number(one.manifests)}, {size(one.manifest_bytes)}",
+        "snapshots": f"{number(health.snapshots)}{oldest}{kept}",
+        "manifests": f"{number(health.manifests)}, {size(health.manifest_bytes)}",
         "metadata": metadata,
     }
-    pairs |= {work.work: Cell(work.why, "warn" if work.due else "") for work in one.next_work}
-    return facts(one.table, pairs)
+    pairs |= {work.work: Cell(work.why, "warn" if work.due else "") for work in health.next_work}
+    return facts(health.table, pairs)
 
 
-def _bar(one: FileSizes) -> str:
-    bound = "larger" if one.up_to_bytes is None else f"to {size(one.up_to_bytes)}"
-    return f"{number(one.files)} {bound}"
+def _bar(sizes: FileSizes) -> str:
+    bound = "larger" if sizes.up_to_bytes is None else f"to {size(sizes.up_to_bytes)}"
+    return f"{number(sizes.files)} {bound}"
 
 
 def _offsets(offsets: Mapping[int, int]) -> str:
     return ", ".join(f"{partition}: {offset:,}" for partition, offset in sorted(offsets.items()))
 
 
-def events_table(title: str, found: Sequence[ControlEvent]) -> Grid:
+def events_table(title: str, events: Sequence[ControlEvent]) -> Grid:
     """What happened, newest first."""
-    rows = [(clock(one.at_ms), one.type, one.topic, event_text(one)) for one in found]
+    rows = [(clock(event.at_ms), event.type, event.topic, event_text(event)) for event in events]
     return Grid(("time", "event", "topic", "what"), rows, title, () if rows else ("nothing happened yet",))
 
 
-def hosts_table(found: Sequence[HostStatus]) -> Grid:
+def hosts_table(hosts: Sequence[HostStatus]) -> Grid:
     """One line for each live host; what an older version does not report is unknown."""
     rows = [
         (
-            one.host,
-            str(len(one.topics)),
-            ", ".join(one.topics) or "-",
-            _known(clock, one.started_ms),
-            one.version or _UNKNOWN,
-            _known(size, one.memory_bytes),
+            host.host,
+            str(len(host.topics)),
+            ", ".join(host.topics) or "-",
+            _known(clock, host.started_ms),
+            host.version or _UNKNOWN,
+            _known(size, host.memory_bytes),
         )
-        for one in found
+        for host in hosts
     ]
     notes = () if rows else ("no host runs; start one with `tabletopic serve`",)
     columns = ("host", "topics", "runs", "since", "version", "memory")
@@ -248,22 +258,22 @@ def _known(render: Callable[[int], str], value: int | None) -> str:
 
 def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
     """The newest records: fields, or why a record cannot become a row."""
-    names = list(dict.fromkeys(name for one in records for name in (one.value or ())))
-    bad = any(one.error for one in records)
-    keyed = any(one.key_value is not None for one in records)
+    names = list(dict.fromkeys(name for record in records for name in (record.value or ())))
+    bad = any(record.error for record in records)
+    keyed = any(record.key_value is not None for record in records)
     more = [*(["error"] if bad else []), *(["key"] if keyed else [])]
     columns = ("partition", "offset", "time", "schema id", *more, *names)
     rows: list[tuple[str | Cell, ...]] = [
         (
-            str(one.partition),
-            str(one.offset),
-            clock(one.timestamp_ms),
-            "-" if one.schema_id is None else str(one.schema_id),
-            *([Cell(one.error or "", "bad")] if bad else []),
-            *([text(one.key_value)] if keyed else []),
-            *(text(one.value.get(name)) if one.value else "" for name in names),
+            str(record.partition),
+            str(record.offset),
+            clock(record.timestamp_ms),
+            "-" if record.schema_id is None else str(record.schema_id),
+            *([Cell(record.error or "", "bad")] if bad else []),
+            *([text(record.key_value)] if keyed else []),
+            *(text(record.value.get(name)) if record.value else "" for name in names),
         )
-        for one in records
+        for record in records
     ]
     notes = () if rows else ("the topic has no records",)
     return Grid(columns, rows, title, notes, frozenset({"partition", "offset"}))

@@ -153,14 +153,16 @@ class Compactions:
         now = self._services.elapsed_ms()
         if self._round is None:
             self._round = _Round(self._asked.popleft() if self._asked else None, now)
-        one = self._round
-        if one.groups is None:
+        current = self._round
+        if current.groups is None:
             self._look_ms, self._files_seen = now + _LOOK_MS, _files(table)
-            work: Callable[[Table], Rewritten] = partial(self._plan, owner, one)
-        elif one.groups:
-            work = partial(self._rewrite, owner, one.groups.popleft(), one.delete_files, owner.ledger.epoch)
+            work: Callable[[Table], Rewritten] = partial(self._plan, owner, current)
+        elif current.groups:
+            work = partial(
+                self._rewrite, owner, current.groups.popleft(), current.delete_files, owner.ledger.epoch
+            )
         else:
-            self._end(one.error)
+            self._end(current.error)
             return
         self._busy = True
         self._services.allowance.take()
@@ -169,15 +171,15 @@ class Compactions:
 
     def _end(self, error: str | None) -> None:
         """The round is over; who asked is told in any case."""
-        one, self._round, self._busy = self._round, None, False
-        if one is None:
+        current, self._round, self._busy = self._round, None, False
+        if current is None:
             return
         if error is not None:
             _LOG.info("%s: compaction ended early: %s", self._topic, error)
-        if one.request is not None or one.event:
-            seconds = (self._services.elapsed_ms() - one.began_ms) / 1000
-            request_id = one.request.id if one.request else None
-            self._report(request_id=request_id, seconds=seconds, error=error, **one.event)
+        if current.request is not None or current.event:
+            seconds = (self._services.elapsed_ms() - current.began_ms) / 1000
+            request_id = current.request.id if current.request else None
+            self._report(request_id=request_id, seconds=seconds, error=error, **current.event)
 
     # -- in a thread of its own
 
@@ -191,9 +193,8 @@ class Compactions:
             done = Rewritten(owner, error=str(error))
         except Exception as error:  # of Spark, or a fault of this program: the topic goes on
             _LOG.exception("%s: compaction", self._topic)
-            done = Rewritten(
-                owner, error=str(explain_trouble("small files could not be put together", error))
-            )
+            explained = explain_trouble("small files could not be put together", error)
+            done = Rewritten(owner, error=str(explained))
         cpu_s += time.thread_time() - began
         self._services.allowance.give_back(self._services.elapsed_ms(), cpu_s)
         self._put(done)
@@ -209,8 +210,8 @@ class Compactions:
             raise StartOverError(f"the table {'.'.join(name)} is another one now")
         return table
 
-    def _plan(self, owner: Owner, one: _Round, table: Table) -> Rewritten:
-        request = one.request
+    def _plan(self, owner: Owner, current: _Round, table: Table) -> Rewritten:
+        request = current.request
         where = rows_where(request.where, table.schema()) if request is not None else None
         plan = plan_compaction(table, where=where, due_only=request is None)
         reach(Step.COMPACT)
@@ -248,19 +249,19 @@ class Compactions:
 
     def take(self, done: Rewritten) -> StagedBatch | None:
         """Files to commit, if a thread of this round has made some."""
-        one = self._round
-        if one is None:
+        current = self._round
+        if current is None:
             self._busy = False
             return None
         if done.error is not None:
-            one.error, one.tries, self._busy = one.error or done.error, one.tries + 1, False
-            if one.groups is None or one.tries >= _TRIES:  # else it may be that group's files alone
-                self._end(one.error)
+            current.error, current.tries, self._busy = current.error or done.error, current.tries + 1, False
+            if current.groups is None or current.tries >= _TRIES:  # else it may be that group's files alone
+                self._end(current.error)
             return None
         if (plan := done.plan) is not None:
-            one.groups, one.delete_files = deque(plan.groups), plan.delete_files
+            current.groups, current.delete_files = deque(plan.groups), plan.delete_files
             if plan.refused is not None:
-                self._end(plan.refused if one.request else None)
+                self._end(plan.refused if current.request else None)
         if done.batch is not None and done.batch.files:
             return done.batch
         self._busy = False
@@ -280,12 +281,12 @@ class Compactions:
 
     def gave_up(self, reason: str) -> None:
         """Others have changed what was read: the files of the table are looked at again."""
-        one, self._busy, self._files_seen = self._round, False, 0
-        if one is None:
+        current, self._busy, self._files_seen = self._round, False, 0
+        if current is None:
             return
-        one.tries += 1
-        one.groups = None
-        if one.request is None or one.tries >= _TRIES:
+        current.tries += 1
+        current.groups = None
+        if current.request is None or current.tries >= _TRIES:
             self._end(reason)
 
     def interrupt(self, error: str) -> None:

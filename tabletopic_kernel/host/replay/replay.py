@@ -134,7 +134,7 @@ class Replay:
     def _mark(
         self, tasks: Sequence[FileScanTask], every: pa.Table, moved: set[Place], replay_id: str
     ) -> None:
-        goes = pa.array([place in moved for place in _places(every)], pa.bool_())
+        goes = pa.array([position in moved for position in _places(every)], pa.bool_())
         at = every.schema.get_field_index("replay_id")
         kind = every.schema.field(at)
         marked = every.filter(goes)
@@ -220,8 +220,8 @@ def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool 
     stayed: dict[Place, str] = {}
 
     def note(batch: pa.RecordBatch, refused: Refusals) -> None:
-        for index, place in enumerate(_places_at(batch, refused.positions)):
-            stayed[place] = refused.reason(index)
+        for index, position in enumerate(_places_at(batch, refused.positions)):
+            stayed[position] = refused.reason(index)
 
     stage = Stage(loaded, note, writes=writes)
     for batch in source_batches(dead_letters):

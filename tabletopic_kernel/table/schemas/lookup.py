@@ -38,11 +38,11 @@ def look_up(find: Find, ids: Collection[SchemaKey]) -> Iterator[tuple[SchemaKey,
     """What the registry has for each id, older schemas first; raises as ``find`` but for what is unknown."""
     ordered = sorted(ids, key=age)
     if len(ordered) <= _FEW:
-        yield from ((one, _one(find, one)) for one in ordered)
+        yield from ((schema_id, _one(find, schema_id)) for schema_id in ordered)
         return
     with ThreadPoolExecutor(_THREADS, "registry") as pool:
         try:
-            yield from zip(ordered, pool.map(lambda one: _one(find, one), ordered), strict=True)
+            yield from zip(ordered, pool.map(lambda schema_id: _one(find, schema_id), ordered), strict=True)
         finally:
             pool.shutdown(cancel_futures=True)  # after trouble nobody waits for the rest
 
@@ -56,10 +56,10 @@ def _one(find: Find, key: SchemaKey) -> Found:
         return error
 
 
-def check_same(find: Find, found: RegisteredSchema) -> None:
+def check_same(find: Find, schema: RegisteredSchema) -> None:
     """See that the registry gives the same schema again; raises RetryableError where it does not."""
-    if find(found.id).text != found.text:
-        raise RetryableError(f"the registry gave two different schemas for {found.id}; it is asked again")
+    if find(schema.id).text != schema.text:
+        raise RetryableError(f"the registry gave two different schemas for {schema.id}; it is asked again")
 
 
 _CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # of Confluent's schema contexts, in front of a subject
@@ -70,61 +70,66 @@ _MOST_SUBJECTS: Final = 200  # of those that are there
 
 
 def why_foreign(
-    registry: Registry, found: RegisteredSchema, topic: str, settings: TopicSettings, *, of_keys: bool = False
+    registry: Registry,
+    schema: RegisteredSchema,
+    topic: str,
+    settings: TopicSettings,
+    *,
+    of_keys: bool = False,
 ) -> str | None:
     """Why a schema is none of the topic's, for a person; None: it is, or the settings take any.
 
     Raises:
         RetryableError: the registry does not answer.
     """
-    if settings.subjects == "any" or found.subjects is None:
+    if settings.subjects == "any" or schema.subjects is None:
         return None
     first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
-    if _has_one(registry, found, sorted(first)):
+    if _has_one(registry, schema, sorted(first)):
         return None
-    names = record_names(found)
-    if _has_one(registry, found, [f"{topic}-{name}" for name in names] + names):
+    names = record_names(schema)
+    if _has_one(registry, schema, [f"{topic}-{name}" for name in names] + names):
         return None
-    held = ", ".join(sorted(found.subjects)[:_EXAMPLES]) or "no subject that the registry tells of"
+    held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject that the registry tells of"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
     return (
-        f"the schema {found.id} is of {held}, and of none of this topic: {', '.join(sorted(first))}, or that "
-        f"of its record. Where records are meant to be written by it, set {remedy}"
+        f"the schema {schema.id} is of {held}, and of none of this topic: {', '.join(sorted(first))}, or "
+        f"that of its record. Where records are meant to be written by it, set {remedy}"
     )
 
 
-def record_names(found: RegisteredSchema) -> list[str]:
+def record_names(schema: RegisteredSchema) -> list[str]:
     """The names by which the record-name strategies may call records of a schema; none if it cannot be read.
 
     Avro: the full name. JSON Schema: the title. Protobuf: the full name of each message of the file.
     """
     try:
-        match found.kind:
+        match schema.kind:
             case "AVRO":
-                root = avro_schema.parse(found.text, dict(found.references)).root
+                root = avro_schema.parse(schema.text, dict(schema.references)).root
                 name = getattr(root, "name", None)
                 return [name] if isinstance(name, str) else []
             case "JSON":
-                tree = json.loads(found.text)
+                tree = json.loads(schema.text)
                 title = tree.get("title") if isinstance(tree, dict) else None
                 return [title] if isinstance(title, str) else []
             case "PROTOBUF":
-                files, file = compile_schema(found.text, dict(found.references))
+                files, file = compile_schema(schema.text, dict(schema.references))
                 return [name for name, _ in messages_of(load(files).FindFileByName(file))]
     except (ActionNeededError, ValueError, KeyError, TypeError, RecursionError):
         return []
     return []
 
 
-def _has_one(registry: Registry, found: RegisteredSchema, subjects: Sequence[str]) -> bool:
-    known = {_CONTEXT.sub("", one) for one in found.subjects or ()}
-    if known.intersection(subjects) or (known and isinstance(found.id, int)):
+def _has_one(registry: Registry, schema: RegisteredSchema, subjects: Sequence[str]) -> bool:
+    known = {_CONTEXT.sub("", subject) for subject in schema.subjects or ()}
+    if known.intersection(subjects) or (known and isinstance(schema.id, int)):
         return bool(known.intersection(subjects))
     # A GUID tells no subjects, nor does an id whose versions were deleted: the subjects are asked themselves.
     if len(subjects) > _ASKED:
-        there = {_CONTEXT.sub("", one) for one in registry.subjects()}
-        subjects = [one for one in subjects if one in there][:_MOST_SUBJECTS]
-    return any(registry.has(one, found) for one in subjects)
+        there = {_CONTEXT.sub("", subject) for subject in registry.subjects()}
+        subjects = [subject for subject in subjects if subject in there][:_MOST_SUBJECTS]
+    return any(registry.has(subject, schema) for subject in subjects)
 
 
 class EventWriter(Protocol):

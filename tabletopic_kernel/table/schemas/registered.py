@@ -34,12 +34,12 @@ def registered_schemas_of(
     properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY
 ) -> dict[SchemaKey, FittedSchema]:
     """Registered schemas whose records fit the table as it is, by id."""
-    found: dict[SchemaKey, FittedSchema] = {}
+    by_id: dict[SchemaKey, FittedSchema] = {}
     for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
         key = int(text) if text.isdecimal() else text
         renames = tuple(more[0].items()) if more else ()
-        found[key] = FittedSchema(key, subject, version, table_schema_id, renames)
-    return found
+        by_id[key] = FittedSchema(key, subject, version, table_schema_id, renames)
+    return by_id
 
 
 def registered_schemas_property(
@@ -47,13 +47,13 @@ def registered_schemas_property(
 ) -> dict[str, str]:
     """The property that ``registered_schemas_of`` reads."""
     texts = {
-        str(one.id): [
-            one.subject,
-            one.version,
-            one.table_schema_id,
-            *([dict(one.renames)] if one.renames else []),
+        str(schema.id): [
+            schema.subject,
+            schema.version,
+            schema.table_schema_id,
+            *([dict(schema.renames)] if schema.renames else []),
         ]
-        for one in registered_schemas
+        for schema in registered_schemas
     }
     return {name: json.dumps(texts)}
 
@@ -67,7 +67,7 @@ def former_names_of(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]
 def former_names_property(former: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
     """The property that ``former_names_of`` reads; none where no column had another name."""
     return (
-        {FORMER_NAMES_PROPERTY: json.dumps({str(one): former[one] for one in sorted(former)})}
+        {FORMER_NAMES_PROPERTY: json.dumps({str(field_id): former[field_id] for field_id in sorted(former)})}
         if former
         else {}
     )
