@@ -35,7 +35,6 @@ class Schedule:
         self._retry_at_ms = 0
         self._last_commit_ms = clock()
         self._sweep_at_ms: int | None = None
-        self._is_first = False
         self.asked: Offsets | None = None
 
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
@@ -47,7 +46,7 @@ class Schedule:
             return Event.RETRY_DUE
         if state is not State.STAGED:
             return None
-        due = self._is_urgent or commit_is_due(
+        due = self.asked is not None or commit_is_due(
             now_ms=now,
             last_commit_ms=self._last_commit_ms,
             interval_ms=settings.commit_interval_ms,
@@ -61,20 +60,10 @@ class Schedule:
         if state in (State.WAITING, State.SETTLING):
             at_ms = self._retry_at_ms
         elif state is State.STAGED:
-            next_ms = 0 if self._is_urgent else self._last_commit_ms + settings.commit_interval_ms
-            at_ms = max(self._retry_at_ms, next_ms)
+            at_ms = max(self._retry_at_ms, self._last_commit_ms + settings.commit_interval_ms)
         else:
             return _IDLE_WAIT_S
         return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
-
-    @property
-    def _is_urgent(self) -> bool:
-        """Whether a commit is due as soon as something is staged.
-
-        A worker's first batch is: people have waited for its rows while the topic started, or was without an
-        owner, and another whole interval would add to that.
-        """
-        return self.asked is not None or self._is_first
 
     def ask_commit(self, ends: Offsets | None = None) -> None:
         """A commit is due whenever something is staged, until the table has all below ``ends``."""
@@ -94,12 +83,12 @@ class Schedule:
         self._sweep_at_ms = None
 
     def started(self) -> None:
-        """A worker begins now."""
-        self._last_commit_ms, self._is_first = self._clock(), True
+        """A worker begins now, and with it the first interval."""
+        self._last_commit_ms = self._clock()
 
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
         """A commit that began then went through, and the table's ledger is this."""
-        self._last_commit_ms, self._attempt, self._is_first = began_ms, 0, False
+        self._last_commit_ms, self._attempt = began_ms, 0
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
         if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):

@@ -98,11 +98,10 @@ class Rig:
         return Coordinator(TOPIC, made, services.of(made.catalog))
 
     def running(self, **settings: Any) -> Coordinator:
-        """A coordinator that has taken its topic, and has no first batch that would be committed at once."""
+        """A coordinator that has taken its topic."""
         coordinator = self.make(**settings)
         coordinator.order(Event.START)
         drain(coordinator)
-        coordinator._schedule._is_first = False
         assert coordinator.state is State.RUNNING, coordinator.progress().error
         return coordinator
 

@@ -46,20 +46,6 @@ def test_a_commit_is_waited_for_exactly(schedule: Schedule, clock: Clock) -> Non
     assert schedule.due(State.STAGED, 1, SETTINGS) is None
 
 
-def test_the_first_batch_of_a_worker_is_due_at_once(schedule: Schedule, clock: Clock) -> None:
-    """Its rows were waited for while the topic started; the next ones have an interval."""
-    schedule.started()
-    assert schedule.due(State.RUNNING, 0, SETTINGS) is None
-    assert schedule.wait_s(State.STAGED, SETTINGS) == 0
-    assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
-    schedule.back_off()
-    assert schedule.due(State.STAGED, 1, SETTINGS) is None
-    schedule.resume()
-    schedule.committed(clock.now, {0: 1})
-    assert schedule.wait_s(State.STAGED, SETTINGS) == 0.4
-    assert schedule.due(State.STAGED, 1, SETTINGS) is None
-
-
 def test_a_wish_counts_until_it_is_met(schedule: Schedule, clock: Clock) -> None:
     """What is staged is due at once until the table has what was asked for; then the interval counts."""
     schedule.ask_commit()
