@@ -24,7 +24,7 @@ def test_a_kernel_in_a_subfolder_has_the_servers_state_folder(tmp_path: Path) ->
         forget_afterwards(patch)
         patch.chdir(tmp_path)
         with LiveServer(tmp_path) as live:
-            beside = live.backend.place.settings().state_dir
+            beside = live.backend.in_force.settings().state_dir
             made = live.ask(
                 "POST",
                 "api/sessions",
