@@ -25,6 +25,7 @@ def run(
     rate: float = 60.0,
     heavy: float | None = None,
     hand_overs: bool = False,
+    short: bool = False,
     own: OwnTopic | None = None,
     state_dir: Path | None = None,
     keep: bool = False,
@@ -41,6 +42,7 @@ def run(
         rate: records per second of each of the three topics.
         heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
         hand_overs: only end hosts alone, to time who takes over.
+        short: rounds of half the length that end no host but in every 24th; ``heavy`` goes before that.
         own: a topic of a person's, as ``own_topic.read_own`` gives it; None: three of the drill's.
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
@@ -77,13 +79,14 @@ def run(
         rate,
         say,
         is_over=is_over,
-        heavy=HEAVY_SHARE if heavy is None else heavy,
+        heavy=(0.0 if short else HEAVY_SHARE) if heavy is None else heavy,
+        short=short,
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
         own=own,
         interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
-    drill.outcome.options = _options(own, faults, heavy, hand_overs)
+    drill.outcome.options = _options(own, faults, heavy, hand_overs, short)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )
@@ -92,10 +95,13 @@ def run(
     return outcome
 
 
-def _options(own: OwnTopic | None, faults: Collection[str], heavy: float | None, hand_overs: bool) -> str:
+def _options(
+    own: OwnTopic | None, faults: Collection[str], heavy: float | None, hand_overs: bool, short: bool
+) -> str:
     """What to type beside seed and rounds for the same drill."""
     options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
     options += [f"--faults {name}" for name in faults]
     options += [f"--heavy {heavy:g}"] if heavy is not None else []
     options += ["--hand-overs"] if hand_overs else []
+    options += ["--short"] if short else []
     return " ".join(options)

@@ -24,11 +24,16 @@ from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, Patience, S
 from tabletopic_kernel.drill.own_topic import OwnTopic
 from tabletopic_kernel.drill.schedule import (
     ALONE_EVERY,
+    BESIDES,
     HEAVY_SHARE,
     OWN_STEPS,
     PREPARED_BY,
     PROVOKED_BY,
     PROVOKED_OF,
+    SHORT_BESIDES,
+    SHORT_SPAN_S,
+    SHORT_STEPS,
+    SPAN_S,
     Fault,
     Round,
     rounds,
@@ -68,6 +73,7 @@ class Drill:
         rate: records per second of each topic.
         is_over: asked before each round, whether there shall be no more.
         heavy, alone_every: as of ``rounds``.
+        short: rounds of half the length, at steps that a few minutes can reach.
         temporary: the folder goes where this process dies.
         interval_ms: between two commits of a topic.
         own: a topic of a person's, whose records are copied.
@@ -86,6 +92,7 @@ class Drill:
         is_over: Callable[[], bool] = lambda: False,
         heavy: float = HEAVY_SHARE,
         alone_every: int = ALONE_EVERY,
+        short: bool = False,
         temporary: bool = True,
         interval_ms: int = 500,
         own: OwnTopic | None = None,
@@ -93,9 +100,16 @@ class Drill:
         if most is None and minutes is None:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
-        steps = tuple(Step) if own is None else OWN_STEPS
+        steps = frozenset(SHORT_STEPS if short else Step) & frozenset(Step if own is None else OWN_STEPS)
         self._schedule = rounds(
-            seed, faults, heavy=heavy, alone_every=alone_every, missed=self._missed, steps=steps
+            seed,
+            faults,
+            besides=SHORT_BESIDES if short else BESIDES,
+            span_s=SHORT_SPAN_S if short else SPAN_S,
+            heavy=heavy,
+            alone_every=alone_every,
+            missed=self._missed,
+            steps=[step for step in Step if step in steps],
         )
         self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most

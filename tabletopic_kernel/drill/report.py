@@ -214,8 +214,9 @@ so that faults fall into commits. A round does
 - three to six more faults at random moments of three seconds, on a random topic.
 
 Every {every}th round ends one host alone, by `kill -9` and SIGTERM in turns, while the other stands by, and
-times the next owner; `--hand-overs` does nothing else. Rounds overlap: the next one begins while topics get
-over the last four. The seed makes the schedule; a step that no process reached in time comes again sooner,
+times the next owner; `--hand-overs` does nothing else. `--short` makes rounds of half the length, of which no
+other ends a host: `make test` runs 30 of them. Rounds overlap: the next one begins while topics get over the
+last four. The seed makes the schedule; a step that no process reached in time comes again sooner,
 and what each process does meanwhile follows from the machine.
 
 A topic that asks for a person, as it must after somebody rolled its table back, is resumed. One that fails

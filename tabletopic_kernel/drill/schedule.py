@@ -105,6 +105,10 @@ _WHILE_HELD = (
 # With a topic of a person's own: its schemas stay as they are, and so do the person's servers.
 OWN_FAULTS = frozenset(F) - {F.KILL_REGISTRY, F.FREEZE_REGISTRY, F.REPLAY, *GROUPS["topics"]}
 OWN_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) not in (F.EVOLVE, F.REPLAY))
+# What a few minutes can reach: snapshots to expire come only after many commits.
+SHORT_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) is not F.EXPIRE)
+SPAN_S, SHORT_SPAN_S = 3.0, 1.5
+BESIDES, SHORT_BESIDES = (3, 6), (2, 4)
 
 _DEADLY = frozenset({Act.KILL, Act.FREEZE, Act.TERMINATE})
 # Which fault must have been chosen for an act.
@@ -166,7 +170,8 @@ def rounds(
     seed: int,
     faults: frozenset[Fault],
     *,
-    besides: tuple[int, int] = (3, 6),
+    besides: tuple[int, int] = BESIDES,
+    span_s: float = SPAN_S,
     heavy: float = HEAVY_SHARE,
     alone_every: int = ALONE_EVERY,
     missed: Callable[[], Mapping[Step, int]] = dict,
@@ -178,6 +183,7 @@ def rounds(
         seed: any number.
         faults: what may happen.
         besides: the fewest and the most faults beside the one at the step.
+        span_s: seconds in which these begin.
         heavy: the share of rounds after which a host, or what it needs, must start again.
         alone_every: after so many rounds one with a host that is ended alone, where that was chosen.
         missed: asked before each round, how often a step came and nobody got there. That is worth half a
@@ -202,10 +208,10 @@ def rounds(
         choices = _choices(step, faults, is_heavy and dice.random() < 0.7)
         act, held = dice.choice(choices) if choices else (None, None)
         count = dice.randint(*besides) if light else 0
-        others = [(round(dice.uniform(0, 3), 2), dice.choice(often * 3 + light)) for _ in range(count)]
+        others = [(round(dice.uniform(0, span_s), 2), dice.choice(often * 3 + light)) for _ in range(count)]
         this = Round(number, step if choices else None, act, held, tuple(sorted(others)))
         if weighty and (is_heavy or not choices) and not this.is_heavy:
-            others.append((round(dice.uniform(0, 2), 2), dice.choice(weighty)))
+            others.append((round(dice.uniform(0, span_s * 2 / 3), 2), dice.choice(weighty)))
         yield replace(this, besides=tuple(sorted(others)))
 
 
