@@ -116,7 +116,7 @@ class Arena:
 
     def enable(self, topic: str) -> None:
         """Make it a table topic, with the settings of its plan; raises as ``Workbench.enable``."""
-        settings = self.streams[topic].plan.settings
+        settings = self.settings(topic).model_dump(exclude_unset=True)
         self.workbench.enable(topic, {**settings, "commit_interval_ms": self.interval_ms})
 
     def sampler(self) -> Sampler:

@@ -32,7 +32,6 @@ from tabletopic_kernel.drill.schedule import (
     PROVOKED_OF,
     SHORT_BESIDES,
     SHORT_SPAN_S,
-    SHORT_STEPS,
     SPAN_S,
     Fault,
     Round,
@@ -73,7 +72,7 @@ class Drill:
         rate: records per second of each topic.
         is_over: asked before each round, whether there shall be no more.
         heavy, alone_every: as of ``rounds``.
-        short: rounds of half the length, at steps that a few minutes can reach.
+        short: rounds of half the length.
         temporary: the folder goes where this process dies.
         interval_ms: between two commits of a topic.
         own: a topic of a person's, whose records are copied.
@@ -100,7 +99,7 @@ class Drill:
         if most is None and minutes is None:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
-        steps = frozenset(SHORT_STEPS if short else Step) & frozenset(Step if own is None else OWN_STEPS)
+        steps = tuple(Step) if own is None else OWN_STEPS
         self._schedule = rounds(
             seed,
             faults,
@@ -109,7 +108,7 @@ class Drill:
             heavy=heavy,
             alone_every=alone_every,
             missed=self._missed,
-            steps=[step for step in Step if step in steps],
+            steps=steps,
         )
         self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most

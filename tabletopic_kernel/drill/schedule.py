@@ -105,8 +105,6 @@ _WHILE_HELD = (
 # With a topic of a person's own: its schemas stay as they are, and so do the person's servers.
 OWN_FAULTS = frozenset(F) - {F.KILL_REGISTRY, F.FREEZE_REGISTRY, F.REPLAY, *GROUPS["topics"]}
 OWN_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) not in (F.EVOLVE, F.REPLAY))
-# What a few minutes can reach: snapshots to expire come only after many commits.
-SHORT_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) is not F.EXPIRE)
 SPAN_S, SHORT_SPAN_S = 3.0, 1.5
 BESIDES, SHORT_BESIDES = (3, 6), (2, 4)
 

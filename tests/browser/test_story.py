@@ -253,9 +253,12 @@ def test_the_quickstart_opens(story: Story) -> None:
     cards = story.page.page.get_by_role("button", name="Table Topic quickstart")
     cards.locator("visible=true").click()
     notebook = story.page.page.locator(".jp-NotebookPanel").first
-    notebook.locator(".jp-Cell").first.wait_for(timeout=SOON_MS)
-    story.page.shot("quickstart")
+    notebook.locator(".jp-RenderedMarkdown").first.wait_for(timeout=SOON_MS)
     notebook.locator('[data-jp-item-name="tabletopic"]').wait_for()
+    expect(notebook.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")).to_be_visible(
+        timeout=SOON_MS
+    )
+    story.page.shot("quickstart")
 
 
 def test_nobody_else_was_asked(story: Story) -> None:

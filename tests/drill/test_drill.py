@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel import drill
-from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY, SHORT_STEPS, Fault
+from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY, Fault
+from tabletopic_kernel.model.steps import Step
 
 # Each wait ends by progress, and its limit counts the time that the machine has for it; this is for a hang.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_800)]
@@ -25,8 +26,8 @@ def test_each_record_is_once_where_it_belongs_after_many_rounds(tmp_path: Path, 
     assert outcome.rounds == ROUNDS
     assert len(outcome.faults) > ROUNDS
     assert all(one.acknowledged and one.letters for one in outcome.verdicts)
-    assert {one.step for one in outcome.steps} == set(SHORT_STEPS)
-    assert sum(one.hit for one in outcome.steps) > len(SHORT_STEPS) / 2
+    assert {one.step for one in outcome.steps} == set(Step)
+    assert sum(one.hit for one in outcome.steps) > len(Step) / 2
     assert len(outcome.hand_overs()[Fault.KILL_HOST]) == ROUNDS // ALONE_EVERY
     tried = Counter(one.what for one in outcome.happenings if one.what in set(Fault) - HEAVY)
     never = {what for what, times in tried.items() if times > 3} - {one.what for one in outcome.faults}

@@ -14,7 +14,6 @@ from tabletopic_kernel.drill.schedule import (
     PROVOKED_OF,
     SHORT_BESIDES,
     SHORT_SPAN_S,
-    SHORT_STEPS,
     Fault,
     Round,
     chosen,
@@ -72,13 +71,11 @@ def test_only_what_was_chosen_happens() -> None:
         assert one.act in (Act.HOLD, None)
 
 
-def test_short_rounds_reach_what_some_minutes_can() -> None:
-    """No step that needs many commits, few faults at once, and no host that ends but alone."""
-    some = rounds(7, ALL, besides=SHORT_BESIDES, span_s=SHORT_SPAN_S, heavy=0.0, steps=SHORT_STEPS)
+def test_short_rounds_end_no_host_but_alone() -> None:
+    """Few faults at once, soon after each other."""
+    some = rounds(7, ALL, besides=SHORT_BESIDES, span_s=SHORT_SPAN_S, heavy=0.0)
     for one in islice((one for one in some if one.alone is None), 200):
         assert not one.is_heavy
-        assert one.step in SHORT_STEPS
-        assert PROVOKED_BY.get(one.step) is not Fault.EXPIRE
         assert SHORT_BESIDES[0] <= len(one.besides) <= SHORT_BESIDES[1]
         assert all(0 <= seconds <= SHORT_SPAN_S for seconds, _ in one.besides)
 

@@ -236,11 +236,11 @@ def _in_a_notebook(folder: Path, topic: str) -> dict[str, str]:
     with _kernel(folder) as (client, process):
         for cell in cells:
             said: list[str] = []
-            client.execute_interactive(
+            reply = client.execute_interactive(
                 cell, allow_stdin=False, timeout=_LIMIT_S,
                 output_hook=lambda message, said=said: said.append(str(message["content"])),
             )  # fmt: skip
-            told[f"notebook: {cell}"] = "\n".join(said)
+            told[f"notebook: {cell}"] = "\n".join([*said, str(reply["content"])])
         told["processes of the notebook"] = _given_to([process, *process.children(recursive=True)])
     return told | {"terminal of the kernel": (folder / "kernel").read_text()}
 

@@ -73,6 +73,9 @@ def _shown_as(error: E, text: str) -> E:
 _METHOD = "structured_traceback"
 # How a shell shows an error, and how it hands over what it shows: to a notebook with the error's text.
 _SHOW, _SEND = "showtraceback", "_showtraceback"
+# How a kernel answers who sent a cell, which quotes the error once more: whoever runs notebooks by a program
+# prints that.
+_ANSWER = "do_execute"
 
 
 def hide_secrets(shell: InteractiveShell) -> None:
@@ -98,6 +101,20 @@ def hide_secrets(shell: InteractiveShell) -> None:
     setattr(shell.InteractiveTB, _METHOD, masked)
     setattr(shell, _SHOW, shown)
     setattr(shell, _SEND, sent)
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:  # IPython in a terminal
+        return
+    answer = kernel.do_execute
+
+    async def answered(*arguments: Any, **named: Any) -> dict[str, Any]:
+        content: dict[str, Any] = await answer(*arguments, **named)
+        for one in (content, *content.get("user_expressions", {}).values()):
+            if "evalue" in one:
+                one["evalue"] = redact(one["evalue"])
+                one["traceback"] = [redact(line) for line in one["traceback"]]
+        return content
+
+    setattr(kernel, _ANSWER, answered)
 
 
 def _has_group(error: BaseException | None) -> bool:
@@ -112,6 +129,7 @@ def show_secrets(shell: InteractiveShell) -> None:
     vars(shell.InteractiveTB).pop(_METHOD, None)
     for name in (_SHOW, _SEND):
         vars(shell).pop(name, None)
+    vars(getattr(shell, "kernel", shell)).pop(_ANSWER, None)
 
 
 class Place:

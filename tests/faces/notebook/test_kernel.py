@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -34,7 +35,7 @@ def sender(quiet_stack: StackInfo) -> Sender:
 
 
 @pytest.fixture
-def kernels(quiet_stack: StackInfo) -> Iterator[list[TableTopicKernel]]:
+def kernels() -> Iterator[list[TableTopicKernel]]:
     """Kernels that a test starts; those that are left are ended."""
     started: list[TableTopicKernel] = []
     yield started
@@ -117,3 +118,20 @@ def test_a_kernel_is_a_host_until_it_dies_and_the_next_goes_on(
 
 def _lives(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_answer_to_a_cell_holds_no_secrets(tmp_path: Path, kernels: list[TableTopicKernel]) -> None:
+    """It quotes the error and those of expressions beside what the page shows; nbclient prints it."""
+    kernel = TableTopicKernel(tmp_path)
+    kernels.append(kernel)
+    kernel.run(
+        "from tabletopic_kernel.model.redact import learn\nlearn({'sasl.password': 'hunter2-secret'})\n"
+        "def fail():\n    raise ValueError('no entry for ' + 'hunter2' + '-secret')"
+    )
+    for cell, expressions in (("fail()", {}), ("1", {"asked": "fail()"})):
+        reply = kernel.client.execute_interactive(
+            cell, user_expressions=expressions, output_hook=lambda _: None, timeout=60
+        )
+        text = str(reply["content"])
+        assert "no entry for ***" in text
+        assert "hunter2-secret" not in text
