@@ -21,10 +21,11 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from tabletopic_kernel.clients.catalog.catalog import list_files, open_catalog
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.maintenance import compaction
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import LostOwnershipError
 from tabletopic_kernel.model.ledger import TAG, StagedOffsets
-from tabletopic_kernel.model.progress.events import Expired
+from tabletopic_kernel.model.progress.events import Compacted, Expired
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
@@ -212,6 +213,40 @@ def test_old_snapshots_expire(rig: LakeRig, lake: Lake) -> None:
     assert sum(path.endswith(".parquet") for path in gone) == 3
     rig.committed(coordinator, 8, 10)
     assert len(rows(rig)) == len(before) + 2
+
+
+def test_small_files_become_one(rig: LakeRig, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the catalog spells locations: the same rows, and the next owner removes none of it."""
+    tasks: list[Callable[[], None]] = []
+    rig.spawn = lambda _, work: tasks.append(work)
+    monkeypatch.setattr(compaction, "run_task", lambda _spark, _topic, task: task.run())
+    coordinator = rig.running(commit_interval_ms="1s")
+    for start in (0, 2, 4):
+        rig.committed(coordinator, start, start + 2)
+    before = rows(rig)
+    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="compact"))
+    for _ in range(8):
+        rig.now_ms += 1_000
+        coordinator.step()
+        while tasks:
+            tasks.pop(0)()
+    (told,) = [event for event in rig.control.written if isinstance(event, Compacted)]
+    assert (told.error, told.files_before, told.files) == (None, 3, 1)
+    head = rig.table.table.metadata.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.operation.value == "replace"
+    (file,) = [task.file.file_path for task in rig.table.table.scan().plan_files()]
+    after = rig.running(commit_interval_ms="1s")
+    rig.now_ms += 10_000
+    after.step()
+    while tasks:
+        tasks.pop(0)()
+    assert is_there(rig, file)
+    rig.committed(after, 6, 8, epoch=2)
+    assert (rows(rig), rig.offset()) == (sorted([*before, 0, 1]), 8)
+    with contextlib.closing(DuckLake(open_catalog(lake.properties), rig.namespace)) as duck:
+        assert duck.sql("SELECT count(*) AS n FROM clicks").to_pylist() == [{"n": len(before) + 2}]
 
 
 def test_others_drop_the_table(rig: LakeRig) -> None:
