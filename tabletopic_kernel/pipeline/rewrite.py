@@ -7,6 +7,10 @@ table's schema, and the result is written with that version. All others stay as 
 Why no row is lost: rows are counted as the manifests count them, as each file is read and as each file is
 written; where two of these differ, nothing is handed over. Memory is bounded by the rows of one row group of
 each schema, or by one row group of a file that is read.
+
+In a table with a sort order, rows are sorted whole in memory: a file for each ``_SORTED_BYTES`` of them,
+which is mostly one, as the groups of such tables are small. That is simpler than merging files, which would
+have to be sorted by the same order already, and those of before an order or of other engines are not.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
 # A row group is written when the rows that wait have so many bytes in Arrow, or are so many.
 _ROW_GROUP_BYTES = 128 * 1024**2
 _ROW_GROUP_ROWS = 1024**2
+_SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting them takes as much once more
 
 
 @dataclass(frozen=True)
@@ -161,20 +166,33 @@ class _Rewrite:
         self._result.left = added(self._result.left, {why: len(files)})
 
     def _put_together(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
-        made = writer.write_one(_row_groups(self._io, files, file_schema(writer.schema)))
         wanted = sum(file.rows for file in files)
-        if made.record_count != wanted:
-            raise ActionNeededError(
-                f"{len(files)} files have {wanted} rows, and {made.record_count} were written"
-            )
-        if made.partition != self._task.partition:
+        if writer.order.is_unsorted:
+            rows = _runs(self._io, files, file_schema(writer.schema), _ROW_GROUP_BYTES, _ROW_GROUP_ROWS)
+            made = [writer.write_one(rows)]
+        elif not (made := self._sorted(writer, files, wanted)):
+            self._leave("too large in memory to be sorted together", files)
+            return
+        if (written := sum(file.record_count for file in made)) != wanted:
+            raise ActionNeededError(f"{len(files)} files have {wanted} rows, and {written} were written")
+        if other := next((file for file in made if file.partition != self._task.partition), None):
             raise ActionNeededError(
                 f"{files[0].path} is in the partition {self._task.partition}, and its rows belong to "
-                f"{made.partition}"
+                f"{other.partition}"
             )
-        self._result.files.append(made)
+        self._result.files += made
         self._result.replaced += [file.path for file in files]
         self._result.rows += wanted
+
+    def _sorted(self, writer: DataFileWriter, files: Sequence[SmallFile], count: int) -> list[DataFile]:
+        """The files' ``count`` rows, sorted in memory, in as few files as can be; none if that is no gain."""
+        made: list[DataFile] = []
+        for rows in _runs(self._io, files, file_schema(writer.schema), _SORTED_BYTES, count):
+            # Half as many at least: else they would be put together again and again, and be no fewer.
+            if not made and 2 * count > len(rows) * len(files):
+                return []
+            made.append(writer.write_one((rows,)))
+        return made
 
 
 def _ids(metadata: TableMetadata, schema_id: int) -> set[int]:
@@ -182,13 +200,15 @@ def _ids(metadata: TableMetadata, schema_id: int) -> set[int]:
     return set(schema.field_ids) if schema is not None else set()
 
 
-def _row_groups(io: FileIO, files: Sequence[SmallFile], target: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of all files, as many at a time as a row group is to have."""
+def _runs(
+    io: FileIO, files: Sequence[SmallFile], target: pa.Schema, most_bytes: int, most_rows: int
+) -> Iterator[pa.Table]:
+    """The rows of all files, so many at a time at most, unless a row group of a file has more."""
     held: list[pa.RecordBatch] = []
     size = rows = 0
     for file in files:
         for batch in _rows_of(io, file, target):
-            if held and (size + batch.nbytes > _ROW_GROUP_BYTES or rows + len(batch) > _ROW_GROUP_ROWS):
+            if held and (size + batch.nbytes > most_bytes or rows + len(batch) > most_rows):
                 yield pa.Table.from_batches(held)
                 held, size, rows = [], 0, 0
             held.append(batch)

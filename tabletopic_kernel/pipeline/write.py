@@ -1,7 +1,7 @@
 """Rows to files, on the executors: data files of the table, and the rows of its dead-letter table.
 
-Data files are split by partition, written as Parquet and described. PyIceberg's Parquet writer does the work
-(compression, row groups, column metrics); its projection onto the table's schema is left out, because it
+Data files are split by partition, sorted, written as Parquet and described. PyIceberg's Parquet writer does
+the work (compression, row groups, column metrics); its projection onto the table's schema is left out, as it
 turns null lists of structs into empty ones.
 """
 
@@ -28,8 +28,8 @@ from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.pipeline.arrange import Partition, divided, permutation, sort_order
 from tabletopic_kernel.pipeline.conform import conform
-from tabletopic_kernel.pipeline.split_by_partition import Partition, divided
 
 
 def epochs_root(metadata: TableMetadata) -> str:
@@ -83,6 +83,7 @@ class DataFileWriter:
         assert chosen is not None, schema_id
         self.schema = chosen
         self.spec_id = metadata.default_spec_id
+        self.order = sort_order(metadata)
         self.target_bytes = int(
             properties.get(
                 TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
@@ -111,8 +112,10 @@ class DataFileWriter:
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
         """Write all of ``parts``, each as row groups of its own, as one file of one partition.
 
+        In a table with a sort order there is one part, as its rows are sorted.
+
         Raises:
-            ValueError: the rows belong to several partitions, or there are none.
+            ValueError: the rows belong to several partitions, or there are none, or several parts to sort.
             OSError: the storage did not take it.
         """
         rest = iter(parts)
@@ -121,6 +124,8 @@ class DataFileWriter:
         def of_one_partition() -> Iterator[pa.Table]:
             yield first
             for part in rest:
+                if not self.order.is_unsorted:
+                    raise ValueError("the rows of a sorted file come in several parts")
                 other, rows = self._only(part)
                 if (other and other.partition) != (key and key.partition):
                     raise ValueError("the rows of one file belong to several partitions")
@@ -133,7 +138,10 @@ class DataFileWriter:
         return part
 
     def _divided(self, table: pa.Table) -> Iterator[tuple[Partition | None, pa.Table]]:
-        return divided(table, self.metadata.spec(), self.schema)
+        """Each partition's rows, in the table's order: dividing leaves them in the order they come in."""
+        order = permutation(table, self.order, self.schema)
+        ordered = table if order is None else table.take(order)
+        return divided(ordered, self.metadata.spec(), self.schema)
 
     def _write_file(self, parts: Iterable[pa.Table], key: Partition | None) -> DataFile:
         model = FileFormatFactory.get(FileFormat.PARQUET)
@@ -150,7 +158,7 @@ class DataFileWriter:
             file_format=FileFormat.PARQUET,
             partition=key.partition if key else Record(),
             file_size_in_bytes=len(output),
-            sort_order_id=None,
+            sort_order_id=self.order.order_id or None,
             spec_id=self.spec_id,
             equality_ids=None,
             key_metadata=None,

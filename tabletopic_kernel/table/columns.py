@@ -11,6 +11,7 @@ from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.columns.table_columns import evolve_key, table_schema
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
@@ -64,7 +65,10 @@ class TableColumns:
         schema = table_schema(value, self._settings, key)
         former = names_of_before(schema, columns, self._settings)
         spec = partition_spec(self._settings.partition_by, schema, former)
-        table = TopicTable.create(self._catalog, self._identifier, schema, spec, self._topic, self._settings)
+        order = sort_order(self._settings.sort_by, schema, former)
+        table = TopicTable.create(
+            self._catalog, self._identifier, schema, spec, self._topic, self._settings, order
+        )
         if batch is not None:
             table.evolve(None, {}, epoch=1, batch=batch)
         if registered is not None:
@@ -75,7 +79,7 @@ class TableColumns:
         return table
 
     def lay_out(self) -> None:
-        """Give the table there is the partitions and properties of the settings; raises as ``lay_out``."""
+        """Give the table there is the partitions, order… of the settings; raises as ``lay_out``."""
         if self.table is not None and (changes := lay_out(self.table, self._settings)):
             self._tell_changes(changes, None, self.table.table.metadata.current_schema_id)
 

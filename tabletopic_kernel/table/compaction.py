@@ -2,8 +2,9 @@
 
 Files are chosen by tiers of their size: 32 of a partition and a tier are due, and become files that are at
 least two tiers above, so that a byte is rewritten two or three times until its file is as large as the table
-wants. Files are touched only if all is known of them: Parquet, unsorted, unencrypted, of the table's
-partition spec, with no delete file that may apply.
+wants. Files are touched only if all is known of them: Parquet, unencrypted, of the table's partition spec,
+with no delete file that may apply. In a table with a sort order they may have any order or none, and become
+files of that order; in one without, files that somebody has sorted stay as they are.
 
 Why a compaction neither loses nor revives a row: right before it is committed, in metadata loaded for that,
 each file that goes must still be part of the head, so nobody has deleted or rewritten its rows as a whole;
@@ -32,12 +33,14 @@ from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.pipeline.arrange import sort_order
 from tabletopic_kernel.pipeline.plan import Replaced
 
 MIN_FILES = 32  # small files of a partition and a tier that are due to be put together
 _TIER = 8  # how much larger the files of a tier are than those of the tier below
 _SMALL = 4  # a file is small below the target size divided by that
 _GROUP_BYTES = 128 * 1024**2  # read by one task
+_SORTED_BYTES = 32 * 1024**2  # the same, where its rows are sorted in memory: some 200 MB of Arrow
 _Partition = tuple[str, tuple[bool, ...]]  # in words, and which of its values are null
 _SUPPORTED_VERSION = 2  # rows of version 3 have ids, which PyIceberg cannot keep
 
@@ -128,11 +131,13 @@ def plan_compaction(
 
 
 def _target_bytes(table: Table) -> int:
+    """Size that files are to have: what the table wants, or what one task can sort if that is less."""
     name, default = (
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
     )
-    return int(table.properties.get(name, default))
+    wanted = int(table.properties.get(name, default))
+    return wanted if sort_order(table.metadata).is_unsorted else min(wanted, _SORTED_BYTES)
 
 
 class _Head:
@@ -188,11 +193,12 @@ class _Head:
 
     def _why_not(self, entry: ManifestEntry) -> str | None:
         file = entry.data_file
+        keeps_order = file.sort_order_id and sort_order(self._table.metadata).is_unsorted
         reasons = (
             (file.file_format != FileFormat.PARQUET, f"{file.file_format.value} files"),
             (file.spec_id != self._table.metadata.default_spec_id, "in partitions of before"),
             (file.key_metadata is not None, "encrypted"),
-            (bool(file.sort_order_id), "sorted by others"),
+            (keeps_order, "sorted, unlike the table"),
             # It equals nothing, so nobody can tell which deletes are of its partition.
             (any(isinstance(v, float) and math.isnan(v) for v in _values(file)), "in a partition of NaN"),
             (any(_may_apply(delete, entry) for delete in self._deletes), "with deleted rows"),

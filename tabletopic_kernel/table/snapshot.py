@@ -25,6 +25,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertRefSnapshotId,
@@ -117,10 +118,11 @@ class TopicTable:
         spec: PartitionSpec,
         topic: str,
         settings: TopicSettings,
+        order: SortOrder = UNSORTED_SORT_ORDER,
     ) -> TopicTable:
         """Create the table of ``topic``, with its namespace; raises as ``load``."""
         properties = _table_properties(settings) | {TOPIC_PROPERTY: topic}
-        return cls(create_table(catalog, identifier, schema, spec, properties))
+        return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
     @property
     def identifier(self) -> str:

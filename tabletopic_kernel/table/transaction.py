@@ -1,9 +1,10 @@
 """A change of a table: worked out once, and what it requires of the table that it arrives at.
 
 A REST catalog chooses the ids of new schemas and specs itself. PyIceberg's own catalogs take those of the
-request, and Iceberg's requirements compare only which schema and which partitions are current: where another
-writer has added some and gone back, these are what they were, and the ids are taken. Two schemas or specs of
-one id would follow. The requirements here look for that too; a REST catalog is sent Iceberg's part of them.
+request, and Iceberg's requirements compare only which schema, partitions and sort order are current: where
+another writer has added some and gone back, these are what they were, and the ids are taken. Two schemas,
+specs or orders of one id would follow. The requirements here look for that too; a REST catalog is sent
+Iceberg's part of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
     AssertDefaultSpecId,
     AssertLastAssignedFieldId,
     AssertLastAssignedPartitionId,
@@ -47,8 +49,21 @@ class _SameSpecs(AssertDefaultSpecId):
             raise CommitFailedException("Requirement failed: a partition spec was added concurrently")
 
 
+class _SameSortOrders(AssertDefaultSortOrderId):
+    _ids: frozenset[int] = PrivateAttr(frozenset())
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as its base
+        super().validate(base_metadata)
+        if base_metadata is not None and self._ids != _order_ids(base_metadata):
+            raise CommitFailedException("Requirement failed: a sort order was added concurrently")
+
+
 def _schema_ids(metadata: TableMetadata) -> frozenset[int]:
     return frozenset(schema.schema_id for schema in metadata.schemas)
+
+
+def _order_ids(metadata: TableMetadata) -> frozenset[int]:
+    return frozenset(order.order_id for order in metadata.sort_orders)
 
 
 def same_schemas(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
@@ -69,6 +84,13 @@ def same_specs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
     specs._ids = frozenset(metadata.specs())
     last = AssertLastAssignedPartitionId(last_assigned_partition_id=metadata.last_partition_id)
     return (*same_schemas(metadata), specs, last)
+
+
+def same_sort_orders(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    """The sort orders are those of ``metadata``, and no more ids are taken."""
+    orders = _SameSortOrders(default_sort_order_id=metadata.default_sort_order_id)
+    orders._ids = _order_ids(metadata)
+    return (orders,)
 
 
 class _SameRefs(AssertTableUUID):

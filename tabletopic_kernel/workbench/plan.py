@@ -19,13 +19,14 @@ from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE, Change
 from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts
+from tabletopic_kernel.model.columns.sort_orders import check_sort_entry, sort_order, sort_texts
 from tabletopic_kernel.model.columns.table_columns import evolve_key, metadata_columns, table_schema
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
-from tabletopic_kernel.table.layout import partition_change
+from tabletopic_kernel.table.layout import order_change, partition_change
 from tabletopic_kernel.table.schemas.fitting import (
     WriterColumns,
     first_columns,
@@ -73,7 +74,7 @@ class Plan:
 
     ``creates``: the table is not there yet. ``columns`` is empty while no schema is registered. ``start``
     is the setting; a table that is there goes on at its ledger instead, as one of the ``notes`` says.
-    ``partition_by_before`` has the partitions of a table that is there.
+    ``partition_by_before`` has the partitions of a table that is there, ``sort_by_before`` its order.
 
     With a schema that is not registered yet: ``changes`` of the table in words, ``incompatible`` says by
     column why it does not fit, and ``registry`` whether the registry would take it.
@@ -85,6 +86,8 @@ class Plan:
     columns: list[PlanColumn] = field(default_factory=list)
     partition_by: list[str] = field(default_factory=list)
     partition_by_before: list[str] = field(default_factory=list)
+    sort_by: list[str] = field(default_factory=list)
+    sort_by_before: list[str] = field(default_factory=list)
     start: str | int = "earliest"
     notes: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -130,6 +133,7 @@ def plan_enable(
         table=table_name(topic, settings),
         creates=True,
         partition_by=[] if list(settings.partition_by) == [NONE] else list(settings.partition_by),
+        sort_by=[] if list(settings.sort_by) == [NONE] else list(settings.sort_by),
         start=settings.start,
     )
     try:
@@ -140,6 +144,8 @@ def plan_enable(
             )
         for text in settings.partition_by:
             parse_partition(text)
+        for text in settings.sort_by:
+            check_sort_entry(text)
         if settings.projection is not None:
             _check_projection(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
@@ -207,7 +213,9 @@ def _plan_new(
     value, _ = first_columns(columns, settings)
     schema = table_schema(value, settings, key)
     plan.columns = [_column(field, "new") for field in schema.fields]
-    partition_spec(settings.partition_by, schema, names_of_before(schema, columns, settings))
+    former = names_of_before(schema, columns, settings)
+    partition_spec(settings.partition_by, schema, former)
+    sort_order(settings.sort_by, schema, former)
 
 
 def _plan_old(
@@ -225,10 +233,19 @@ def _plan_old(
     if settings.partition_by:
         spec = partition_spec(settings.partition_by, schema, table.former_names())
     plan.partition_by = partition_texts(spec, schema)
+    order = table.table.sort_order()
+    plan.sort_by_before = sort_texts(order, schema)
+    if settings.sort_by:
+        order = sort_order(settings.sort_by, schema, table.former_names())
+    plan.sort_by = sort_texts(order, schema)
     _note_ledger(plan, table, facts)
     if change := partition_change(table, settings):
         plan.notes.append(
             f"{change}: rows that are there stay as they are, new ones go by the new partitions"
+        )
+    if change := order_change(table, settings):
+        plan.notes.append(
+            f"{change}: new files have the new order, those that are there when they are compacted"
         )
     if columns is None:
         return  # what comes is checked when it comes
@@ -244,6 +261,7 @@ def _plan_old(
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
     plan.notes += [f"{origin}: {column} {why}" for column, why in fitted.partly.items()]
     plan.partition_by = partition_texts(spec, fitted.schema)
+    plan.sort_by = sort_texts(order, fitted.schema)
 
 
 def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None:

@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
@@ -37,7 +38,8 @@ class Lake:
         self.catalog = catalog
         spec = partition_spec(by, schema) if by else PartitionSpec()
         options = TopicSettings(partition_by=by, **settings)
-        self.topic = TopicTable.create(catalog, IDENTIFIER, schema, spec, TOPIC, options)
+        order = sort_order(options.sort_by, schema)
+        self.topic = TopicTable.create(catalog, IDENTIFIER, schema, spec, TOPIC, options, order)
         self.topic.claim(LEDGER, None)
         self.ledger = LEDGER
 

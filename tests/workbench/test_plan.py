@@ -169,6 +169,18 @@ def test_another_partitioning_of_a_table_is_planned(catalog: Catalog) -> None:
     assert planned(catalog, V1).partition_by == ["url"]
 
 
+def test_another_order_of_a_table_is_planned(catalog: Catalog) -> None:
+    """New files have it; what cannot be an order is a reason against the plan, also of a new table."""
+    assert planned(catalog, V1, sort_by=("url desc", "id")).sort_by == ["url desc", "id"]
+    assert "no column 'nope'" in planned(catalog, V1, sort_by=("nope",)).refused[0]
+    make_table(catalog)
+    plan = planned(catalog, V1, sort_by=("url desc", "id"))
+    assert (plan.sort_by_before, plan.sort_by) == ([], ["url desc", "id"])
+    assert any("sort by url desc, id, before by nothing" in note for note in plan.notes)
+    assert planned(catalog, V1, sort_by=("none",)).sort_by == []
+    assert "sort_by 'week(id)'" in planned(catalog, V1, sort_by=("week(id)",)).refused[0]
+
+
 def candidate(catalog: Catalog, tmp_path: Path, text: str, **more: Any) -> Plan:
     """The plan of a schema in a file, for a topic whose subject has V1."""
     file = tmp_path / more.pop("file", "next.avsc")

@@ -21,6 +21,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sqlalchemy.exc import IntegrityError
 
 from tabletopic_kernel.clients.catalog import metadata  # noqa: F401 - it changes how PyIceberg reads
@@ -157,6 +158,7 @@ def create_table(
     schema: Schema,
     spec: PartitionSpec,
     properties: dict[str, str],
+    order: SortOrder = UNSORTED_SORT_ORDER,
 ) -> Table:
     """Create a table, with its namespace where that is missing.
 
@@ -166,7 +168,9 @@ def create_table(
     with reachable("the catalog"):
         _ensure_namespace(catalog, identifier[:-1])
         try:
-            return catalog.create_table(identifier, schema, partition_spec=spec, properties=properties)
+            return catalog.create_table(
+                identifier, schema, partition_spec=spec, sort_order=order, properties=properties
+            )
         except TableAlreadyExistsError as error:
             raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
         except NoSuchNamespaceError as error:

@@ -154,6 +154,7 @@ class PlanAnswer(_Open):
     creates: bool
     columns: list[PlanColumn]
     partition_by: list[str]
+    sort_by: list[str]
     start: str | int
     notes: list[str]
     refused: list[str]

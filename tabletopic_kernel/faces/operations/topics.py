@@ -72,6 +72,7 @@ def _enabled(desired: DesiredTopic, _: Arguments) -> list[Message]:
     settings = desired.settings
     begin = settings.start if isinstance(settings.start, str) else clock(settings.start)
     by = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
+    by += f", sorted by {', '.join(settings.sort_by)}" if settings.sort_by else ""
     values = {"topic": desired.topic, "table": table_of(desired)}
     rhythm = {"every": interval(settings.commit_interval_ms), "begin": begin, "by": by}
     return [
@@ -150,8 +151,9 @@ OPERATIONS = (
         to_json=lambda plan: plan.to_json(),
         has_failed=lambda plan: bool(plan.refused or plan.incompatible),
         returns="`topic`, `table`, `creates`, `columns` (`name`, `type`, `required`, `doc`, `change`: `new`, "
-        "`kept`, `relaxed`, `widened` or `renamed`), `partition_by`, `partition_by_before` (of an existing "
-        "table), `start`, `notes`, `refused`, `changes` of an existing table, `incompatible` (column → why), "
+        "`kept`, `relaxed`, `widened` or `renamed`), `partition_by`, `sort_by`, `partition_by_before` and "
+        "`sort_by_before` (of an existing table), `start`, `notes`, `refused`, `changes` of an existing "
+        "table, `incompatible` (column → why), "
         "`registry` (with `--schema`: whether it would accept the schema, in words); the exit code is 1 if "
         "`refused` has a reason, or with `--schema` if `incompatible` has one",
         panel=PANEL,

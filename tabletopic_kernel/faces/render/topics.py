@@ -137,6 +137,7 @@ def plan_table(plan: Plan) -> Grid:
     """What enable would do, its reasons against it first."""
     verb = "creates" if plan.creates else "goes on with"
     by = f", partitioned by {', '.join(plan.partition_by)}" if plan.partition_by else ""
+    by += f", sorted by {', '.join(plan.sort_by)}" if plan.sort_by else ""
     rows = [
         (
             column.name,

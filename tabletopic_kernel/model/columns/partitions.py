@@ -14,6 +14,7 @@ from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -54,6 +55,7 @@ class PartitionExpression:
     name: str
     column: str
     size: int | None = None
+    use: str = "partition"  # what an error says it is for
 
     @property
     def transform(self) -> Transform[Any, Any]:
@@ -66,29 +68,30 @@ class PartitionExpression:
         return self.column.replace(".", "_") + _SUFFIX.get(self.name, f"_{self.name}")
 
 
-def parse_partition(text: str) -> PartitionExpression:
+def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
     """Read one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are the same.
+
+    ``use`` begins the errors, also those of ``source``.
 
     Raises:
         UsageError: unknown transform, wrong arguments.
     """
     call = _CALL.match(text)
     if call is None:
-        column = _column(text, text)
-        return PartitionExpression(text, "identity", column)
+        return PartitionExpression(text, "identity", _column(text, text, use), use=use)
     name, arguments = call[1].lower(), [part.strip() for part in call[2].split(",")]
     name = name if name in _PLAIN or name in _SIZED else name.removesuffix("s")
     if name in _PLAIN:
         if len(arguments) != 1:
-            raise UsageError(f"partition {text!r}: {name} takes one column; {_HELP}")
-        return PartitionExpression(text, name, _column(arguments[0], text))
+            raise UsageError(f"{use} {text!r}: {name} takes one column; {_HELP}")
+        return PartitionExpression(text, name, _column(arguments[0], text, use), use=use)
     if name not in _SIZED:
-        raise UsageError(f"partition {text!r}: {call[1]!r} is no transform; {_HELP}")
+        raise UsageError(f"{use} {text!r}: {call[1]!r} is no transform; {_HELP}")
     numbers = [part for part in arguments if part.isdigit()]
     columns = [part for part in arguments if not part.isdigit()]
     if len(numbers) != 1 or len(columns) != 1 or int(numbers[0]) < 1:
-        raise UsageError(f"partition {text!r}: {name} takes a number above 0 and a column; {_HELP}")
-    return PartitionExpression(text, name, _column(columns[0], text), int(numbers[0]))
+        raise UsageError(f"{use} {text!r}: {name} takes a number above 0 and a column; {_HELP}")
+    return PartitionExpression(text, name, _column(columns[0], text, use), int(numbers[0]), use)
 
 
 def partition_spec(
@@ -105,7 +108,7 @@ def partition_spec(
     chosen = list(expressions)
     for text in chosen if chosen != [NONE] else ():
         parsed = parse_partition(text)
-        source = _source(parsed, schema, former or {})
+        source = source_of(parsed, schema, former or {})
         source_type = source.field_type
         if not source_type.is_primitive or not parsed.transform.can_transform(source_type):
             raise UsageError(f"partition {text!r}: {parsed.name} cannot take {parsed.column} ({source_type})")
@@ -173,26 +176,33 @@ def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
     >>> partition_texts(partition_spec(["bucket(4, town)"], schema), schema)
     ['bucket(4, town)']
     """
-    return [_text(one, schema.find_column_name(one.source_id) or "?") for one in spec.fields]
+    return [expression_text(one, schema) for one in spec.fields]
 
 
-def _text(field: PartitionField, column: str) -> str:
+def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
+    """What ``parse_partition`` reads as the field's transform and column."""
+    column = schema.find_column_name(field.source_id) or "?"
     if isinstance(field.transform, IdentityTransform) and column != NONE:
         return column
     sized = re.fullmatch(r"(\w+)\[(\d+)\]", str(field.transform))
     return f"{sized[1]}({sized[2]}, {column})" if sized else f"{field.transform}({column})"
 
 
-def _column(text: str, whole: str) -> str:
+def _column(text: str, whole: str, use: str) -> str:
     column = text.strip().strip('`"')
     if not column or any(mark in column for mark in "(),"):
-        raise UsageError(f"partition {whole!r} is not understood; {_HELP}")
+        raise UsageError(f"{use} {whole!r} is not understood; {_HELP}")
     return column
 
 
-def _source(
+def source_of(
     parsed: PartitionExpression, schema: Schema, former: Mapping[int, tuple[str, ...]]
 ) -> NestedField:
+    """The column of an expression, which may know it by one of its ``former`` names, see ``partition_spec``.
+
+    Raises:
+        UsageError: there is none.
+    """
     found: NestedField | None = None
     struct: IcebergType = schema.as_struct()
     for part in parsed.column.split("."):
@@ -200,7 +210,7 @@ def _source(
         if found is None:
             names = ", ".join(sorted(schema.column_names))
             raise UsageError(
-                f"partition {parsed.text!r}: there is no column {parsed.column!r}; the table has {names}"
+                f"{parsed.use} {parsed.text!r}: there is no column {parsed.column!r}; the table has {names}"
             )
         struct = found.field_type
     assert found is not None

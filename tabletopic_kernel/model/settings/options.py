@@ -28,6 +28,7 @@ _METAVARS = {
     "target_file_size_bytes": "SIZE",
     "start": "earliest|latest|TIME",
     "partition_by": "TRANSFORM",
+    "sort_by": "COLUMN",
     "table_properties": "KEY=VALUE",
     "metadata_columns": "key,header,metadata",
 }
@@ -68,7 +69,7 @@ def _option(name: str) -> SettingOption:
 
 def _help(name: str, description: str, default: object) -> str:
     text = description[:1].upper() + description[1:]
-    if name in ("partition_by", "table_properties"):
+    if name in ("partition_by", "sort_by", "table_properties"):
         text += "; repeatable"
     if not default:
         return text
@@ -94,7 +95,7 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: a table property without a value.
     """
     given = {name: value for name, value in options.items() if value not in (None, [], ())}
-    for name in ("partition_by", "metadata_columns"):
+    for name in ("partition_by", "sort_by", "metadata_columns"):
         if name in given:
             given[name] = ",".join(given[name])
     if properties := given.get("table_properties"):

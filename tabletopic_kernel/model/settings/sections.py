@@ -158,6 +158,11 @@ class TopicSettings(_Model):
         description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country; or none. "
         "Without it, a table keeps those it has",
     )
+    sort_by: tuple[str, ...] = Field(
+        (),
+        description="order of the rows in each new data file, e.g. user_id, event_time desc nulls first, "
+        "bucket(16, id); or none. Without it, a table keeps the one it has",
+    )
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
     value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
         "by_schema_id",
@@ -289,7 +294,7 @@ class TopicSettings(_Model):
                 )
         return value
 
-    @field_validator("partition_by", "metadata_columns", mode="before")
+    @field_validator("partition_by", "sort_by", "metadata_columns", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         """Text, as the environment and the command line give it, is a list with commas; empty is none."""

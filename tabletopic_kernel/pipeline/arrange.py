@@ -1,11 +1,12 @@
-"""The rows of each partition of a table: the values that Iceberg's transforms give, and the rows by them.
+"""Which file a row goes to and where it stands in it: rows by the partitions and the sort order of a table.
 
-Values are those that manifests hold (Iceberg spec, "Partition Transforms"): times are numbers, decimals and
-uuids are themselves. So any column can be the source of several fields, and files that are put together later
-have the values that PyIceberg read.
+Partition values are those that manifests hold (Iceberg spec, "Partition Transforms"): times are numbers,
+decimals and uuids are themselves. So any column can be the source of several fields, and files that are put
+together later have the values that PyIceberg read.
 
-*Why no row is lost.* Rows are sorted by the codes of their values, and each run of equal codes is handed
-over: the runs are a division of the rows by construction.
+*Why no row is lost.* For partitions, rows are sorted by the codes of their values, and each run of equal
+codes is handed over: the runs are a division of the rows by construction. For a sort order, rows are taken by
+a permutation of their positions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.typedef import Record
 
 _MOST_NAME = 120  # characters of a folder's name: file systems take 255, object stores 1,024 for a whole path
@@ -76,7 +79,60 @@ def _changes(codes: list[np.ndarray]) -> np.ndarray:
     return changed
 
 
-def _values(table: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
+def sort_order(metadata: TableMetadata) -> SortOrder:
+    """The order of a table's new files: its default one, or none where that has a transform nobody knows."""
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id) or UNSORTED_SORT_ORDER
+    known = not any(isinstance(field.transform, UnknownTransform) for field in order.fields)
+    return order if known else UNSORTED_SORT_ORDER
+
+
+def permutation(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Array | None:
+    """Which row comes first, second… in ``order``: positions in ``table``; None if they stand like that.
+
+    Rows that are equal to the order stay as they stand. Floats are in the order that the Iceberg spec
+    ("Sort Orders") gives them: ``-NaN < -Infinity < … < -0 < 0 < … < Infinity < NaN``.
+
+    Args:
+        table: of ``file_schema(schema)``.
+        order: see ``sort_order``.
+        schema: of the table, or one that it had: a column that it lacks is null in all rows.
+    """
+    keys: list[pa.Array] = []
+    directions: list[str] = []
+    for field in order.fields if len(table) > 1 else ():
+        if field.source_id not in schema.field_ids:
+            continue
+        values = _comparable(_values(table, field, schema))
+        if values.null_count:
+            first = field.null_order is NullOrder.NULLS_FIRST
+            keys.append(values.is_null())
+            directions.append("descending" if first else "ascending")
+        if values.null_count < len(values):
+            keys.append(values)
+            directions.append("ascending" if field.direction is SortDirection.ASC else "descending")
+    if not keys:
+        return None
+    names = [str(at) for at in range(len(keys))]
+    by = list(zip(names, directions, strict=True))
+    indices = pc.sort_indices(pa.RecordBatch.from_arrays(keys, names=names), sort_keys=by)
+    in_place = np.array_equal(indices.to_numpy(), np.arange(len(indices)))
+    return None if in_place else indices
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Values that Arrow puts into the order of the Iceberg spec."""
+    if isinstance(values.type, pa.BaseExtensionType):
+        return values.storage
+    if not pa.types.is_floating(values.type):
+        return values
+    # As whole numbers: of negative ones all bits but the sign turn over.
+    floats = values.fill_null(0).to_numpy(zero_copy_only=False)
+    bits = floats.view(np.int32 if floats.itemsize == 4 else np.int64)
+    numbers = np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+    return pa.array(numbers, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _values(table: pa.Table, field: PartitionField | SortField, schema: Schema) -> pa.Array:
     """What a field's transform makes of the rows."""
     if isinstance(field.transform, VoidTransform):  # its source may be gone
         return pa.nulls(len(table))
@@ -85,7 +141,8 @@ def _values(table: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())  # iceberg-rust truncates no large ones
     transform = field.transform.pyarrow_transform(schema.find_field(field.source_id).field_type)
-    return transform(column).combine_chunks()
+    found = transform(column).combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:
