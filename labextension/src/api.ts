@@ -190,8 +190,8 @@ export class TopicApi {
     return this.ask('DELETE', ['topics', topic]);
   }
 
-  /** Pause, resume or commit now. */
-  tell(topic: string, wish: 'pause' | 'resume' | 'commit'): Promise<void> {
+  /** Pause, resume or commit now; compact or expire, of which an event tells the outcome. */
+  tell(topic: string, wish: 'pause' | 'resume' | 'commit' | 'compact' | 'expire'): Promise<void> {
     return this.ask('POST', ['topics', topic, wish]);
   }
 

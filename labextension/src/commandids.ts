@@ -16,6 +16,8 @@ export namespace CommandIDs {
   export const pause = 'tabletopic:pause';
   export const resume = 'tabletopic:resume';
   export const replay = 'tabletopic:replay';
+  export const compact = 'tabletopic:compact';
+  export const expire = 'tabletopic:expire';
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';
 
@@ -26,6 +28,9 @@ export namespace CommandIDs {
     pause,
     resume,
     replay,
+    null,
+    compact,
+    expire,
     null,
     dashboard,
     copyQuery,

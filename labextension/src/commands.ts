@@ -2,13 +2,26 @@
 import { InputDialog, Notification } from '@jupyterlab/apputils';
 import type { ICommandPalette } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { copyIcon, launchIcon, pauseIcon, refreshIcon, runIcon, saveIcon, settingsIcon, stopIcon, undoIcon } from '@jupyterlab/ui-components';
+import {
+  copyIcon,
+  deleteIcon,
+  launchIcon,
+  pauseIcon,
+  refreshIcon,
+  runIcon,
+  saveIcon,
+  settingsIcon,
+  stopIcon,
+  tableRowsIcon,
+  undoIcon
+} from '@jupyterlab/ui-components';
 import type { LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { IRow } from './api';
 import { reasonOf } from './api';
 import { CommandIDs } from './commandids';
+import { expireSnapshots } from './expire';
 import { dashboardIcon, topicIcon } from './icons';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
@@ -132,6 +145,30 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       icon: undoIcon,
       fits: row => on(row) && (row.dead_letters ?? 0) > 0,
       run: topic => replayLetters(topic, model, trans)
+    },
+    {
+      id: CommandIDs.compact,
+      label: trans.__('Compact Small Files'),
+      longLabel: trans.__('Compact Small Files of a Topic…'),
+      caption: trans.__('Put the small files of the table together, which makes queries faster; rows stay as they are'),
+      icon: tableRowsIcon,
+      fits: row => on(row) && row.table !== null && row.run !== 'paused',
+      run: async topic => {
+        if (await report(model.compact(topic), topic)) {
+          Notification.info(trans.__('%1 was asked to compact its files; its events say what came of it', topic), {
+            autoClose: 5_000
+          });
+        }
+      }
+    },
+    {
+      id: CommandIDs.expire,
+      label: trans.__('Expire Old Snapshots…'),
+      longLabel: trans.__('Expire Old Snapshots of a Topic…'),
+      caption: trans.__('Let go of snapshots that are older than the topic\'s time travel, and of files that only they need'),
+      icon: deleteIcon,
+      fits: row => on(row) && row.table !== null && row.run !== 'paused',
+      run: topic => expireSnapshots(topic, model, trans)
     },
     {
       id: CommandIDs.copyQuery,

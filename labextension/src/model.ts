@@ -143,6 +143,18 @@ export class WorkbenchModel implements IDisposable {
     });
   }
 
+  compact(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('asking for a compaction…'), () => this.api.tell(topic, 'compact'), {
+      said: this._trans.__('Small files of %1 are put together; an event tells what became of them', topic)
+    });
+  }
+
+  expire(topic: string): Promise<boolean> {
+    return this._act(topic, this._trans.__('asking for an expiry…'), () => this.api.tell(topic, 'expire'), {
+      said: this._trans.__('Old snapshots of %1 expire; an event tells how many', topic)
+    });
+  }
+
   /** What trying the dead letters again would do; null if that cannot be said, `problem` then says why. */
   async planReplay(topic: string): Promise<IReplayPlan | null> {
     let plan: IReplayPlan | null = null;

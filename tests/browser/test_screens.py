@@ -173,6 +173,32 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     assert ("POST", "topics/clicks/replay", None) in api.asked
 
 
+def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: FakeApi) -> None:
+    """A compaction deletes no row and begins at once; an expiry deletes files, so it is asked for twice."""
+    api.topics = [running("clicks"), running("quiet", state="paused", run="paused"), other("orders")]
+    page.open()
+    page.menu("clicks", "Compact Small Files")
+    expect(page.sidebar.get_by_role("status")).to_contain_text("Small files of clicks are put together")
+    assert ("POST", "topics/clicks/compact", None) in api.asked
+    asked = ("POST", "topics/clicks/expire", None)
+    page.menu("clicks", "Expire Old Snapshots")
+    dialog = page.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("no query can go back to them")
+    page.shot("expire")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+    assert asked not in api.asked
+    page.menu("clicks", "Expire Old Snapshots")
+    dialog.get_by_role("button", name="Expire").click()
+    expect(page.sidebar.get_by_role("status")).to_contain_text("Old snapshots of clicks expire")
+    assert asked in api.asked
+    for topic in ("quiet", "orders"):  # no host works on them
+        page.row(topic).get_by_role("button", name=f"Actions on {topic}").click()
+        expect(page.page.get_by_role("menuitem", name="Settings and Plan")).to_be_visible()
+        expect(page.page.get_by_role("menuitem", name="Compact Small Files")).to_have_count(0)
+        page.page.keyboard.press("Escape")
+
+
 def test_the_status_bar_warns_above_the_limit(page: LabPage, api: FakeApi) -> None:
     """The total lag is in the status bar; above the limit it warns with a sign, and opens the sidebar."""
     api.topics = [running("clicks", lag_records=10, lag_seconds=5.0)]

@@ -1,0 +1,25 @@
+/** Letting old snapshots go: files are deleted, so people are asked first. */
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { WorkbenchModel } from './model';
+import { tell } from './telling';
+
+/** Ask, and let the topic's host do it; false if it was not wanted, or failed. */
+export async function expireSnapshots(topic: string, model: WorkbenchModel, trans: TranslationBundle): Promise<boolean> {
+  const answer = await showDialog({
+    title: trans.__('Old snapshots of %1', topic),
+    body: trans.__(
+      'Snapshots older than the topic\'s time_travel_ms expire, and files that only they need are deleted: no query can go back to them any more. Branches, tags and all rows of today stay.'
+    ),
+    buttons: [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label: trans.__('Expire') })],
+    defaultButton: 0
+  });
+  if (!answer.button.accept) {
+    return false;
+  }
+  const asked = await tell(model.expire(topic), () => model.problem(topic));
+  if (asked) {
+    Notification.info(trans.__('Old snapshots of %1 expire; its events say how many', topic), { autoClose: 5_000 });
+  }
+  return asked;
+}
