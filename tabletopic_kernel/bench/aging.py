@@ -29,10 +29,10 @@ from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced
-from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
+from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
+from tabletopic_kernel.table.compaction.plan import MIN_FILES, plan_compaction
 from tabletopic_kernel.table.expiry import Retention, leavings, to_expire
 from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tabletopic_kernel.table.sweep import remove_expired
@@ -128,10 +128,10 @@ class Life:
         """Put small files together, as the owner would."""
         plan = plan_compaction(self.table.table)
         for group in plan.groups:
-            small = tuple(SmallFile(one.file_path, one.record_count) for one in group.files)
-            result = RewriteTask(self.table.plan(), 1, small, group.files[0].partition).run()
+            task = RewriteTask(self.table.plan(), 1, group.to_read(), group.files[0].partition)
+            result = task.run()
             after = replace(self.ledger, commit_id=str(uuid.uuid4()))
-            self._commit(result.files, after, Replaced(group.files, plan.delete_files))
+            self._commit(result.files, after, group.replaced(result.moved, plan.delete_files))
 
     def expire(self, retention: Retention | None = None) -> None:
         """Expire what is due in an hour, as the owner would, or by another ``retention``."""

@@ -360,7 +360,7 @@ class Coordinator:
         if self._state is State.COMMITTING:  # on the way out the trouble is still why
             self._report.clear_error()
         if done.replaced is not None:
-            self._compactions.committed(done.batches[0])
+            self._compactions.committed(done.batches[0], owner)
             self._report.sync(owner)
             return
         waits_s = (self._worker.waits_s if self._worker else None) or 0.0

@@ -1,4 +1,7 @@
-"""What is handed over: the coordinator's plan to a task, its result back, and a worker's staged batches."""
+"""What is handed over: the coordinator's plan to a task, its result back, and a worker's staged batches.
+
+Longer than other modules, as these values name each other.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.ledger import StagedOffsets, added
+from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # The id of the one schema of a topic whose values carry none.
@@ -238,10 +242,21 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Replaced:
-    """Data files whose rows other files have now, and the delete files of the table when they were chosen."""
+    """Data files whose rows other files have now, and the delete files of the table when they were chosen.
+
+    ``moved`` says where the rows of each are; ``applied`` which of the delete files deleted rows of them,
+    with the locations of all data files that such a one names.
+    """
 
     files: tuple[DataFile, ...]
     delete_files: frozenset[str]
+    moved: tuple[MovedRows, ...] = ()
+    applied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def dropped_rows(self) -> int:
+        """Deleted rows that are in none of the new files."""
+        return sum(one.dropped_rows for one in self.moved)
 
 
 @dataclass(frozen=True)

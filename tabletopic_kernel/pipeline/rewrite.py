@@ -1,12 +1,18 @@
 """Small data files of one partition as few larger ones, on an executor: the rows as they lie there.
 
+Longer than other modules, as what keeps every row is to be read in one place.
+
 Nothing is projected onto the table's schema, which would turn null lists of structs into empty ones (ADR
 0004). Files are put together only if their Parquet schema is, field by field, that of one version of the
 table's schema, and the result is written with that version. All others stay as they are.
 
+Rows that position delete files delete are left out. Unless the table has a sort order, the others stand in
+the new file in the order of the files, and of the rows in each, so ``MovedRows`` can tell where each one is.
+
 Why no row is lost: rows are counted as the manifests count them, as each file is read and as each file is
-written; where two of these differ, nothing is handed over. Memory is bounded by the rows of one row group of
-each schema, or by one row group of a file that is read.
+written, less those deleted; where two of these differ, nothing is handed over. Memory is bounded by the rows
+of one row group of each schema, or by one row group of a file that is read, and a byte for each row of the
+files.
 
 In a table with a sort order, rows are sorted whole in memory: a file for each ``_SORTED_BYTES`` of them,
 which is mostly one, as the groups of such tables are small. That is simpler than merging files, which would
@@ -18,9 +24,10 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
@@ -30,8 +37,10 @@ from pyiceberg.typedef import Record
 
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import STORAGE
+from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.model.moved_rows import Mask, MovedRows
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
@@ -44,15 +53,18 @@ _SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting them takes as much once more
 
 @dataclass(frozen=True)
 class SmallFile:
-    """A file to read: where it is, and how many rows the table says that it has."""
+    """A file to read: where it is, how many rows the table says it has, and what deletes some of them."""
 
     path: str
     rows: int
+    deletes: tuple[str, ...] = ()  # locations of position delete files
 
 
 @dataclass
 class RewriteResult:
-    """What a rewrite made: ``files`` stand for the rows of those at ``replaced``, which are as many.
+    """What a rewrite made: ``files`` stand for the rows of those ``moved`` that were not deleted.
+
+    ``rows`` are in ``files``.
 
     ``left`` counts files that stay as they are, by reason. ``begun`` says where files were begun: after an
     ``error`` none of them is finished for sure, and ``files`` are none.
@@ -60,7 +72,7 @@ class RewriteResult:
 
     files: list[DataFile] = field(default_factory=list)
     spec_id: int = 0
-    replaced: list[str] = field(default_factory=list)
+    moved: list[MovedRows] = field(default_factory=list)
     rows: int = 0
     left: dict[str, int] = field(default_factory=dict)
     cpu_s: float = 0.0
@@ -156,7 +168,7 @@ class _Rewrite:
                 self._leave("written with a schema that the table never had", files)
             elif not sources <= _ids(metadata, schema_id):
                 self._leave("written before the column of their partition", files)
-            elif len(files) == 1:
+            elif len(files) == 1 and not files[0].deletes:
                 self._leave("the only one of their schema", files)
             else:
                 self._put_together(self._writer(schema_id), files)
@@ -166,11 +178,15 @@ class _Rewrite:
         self._result.left = added(self._result.left, {why: len(files)})
 
     def _put_together(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
-        wanted = sum(file.rows for file in files)
-        if writer.order.is_unsorted:
-            rows = _runs(self._io, files, file_schema(writer.schema), _ROW_GROUP_BYTES, _ROW_GROUP_ROWS)
+        dropped = _deleted(self._io, files)
+        kept = [file.rows - int(dropped[file.path].sum()) for file in files]
+        wanted, made = sum(kept), list[DataFile]()
+        in_order = writer.order.is_unsorted
+        if wanted and in_order:
+            target = file_schema(writer.schema)
+            rows = _runs(self._io, files, dropped, target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
             made = [writer.write_one(rows)]
-        elif not (made := self._sorted(writer, files, wanted)):
+        elif wanted and not (made := self._sorted(writer, files, dropped, wanted)):
             self._leave("too large in memory to be sorted together", files)
             return
         if (written := sum(file.record_count for file in made)) != wanted:
@@ -181,18 +197,35 @@ class _Rewrite:
                 f"{other.partition}"
             )
         self._result.files += made
-        self._result.replaced += [file.path for file in files]
+        base = 0
+        for file, count in zip(files, kept, strict=True):
+            product = made[0].file_path if in_order and count else None
+            self._result.moved.append(MovedRows.of(file.path, dropped[file.path], product, base))
+            base += count
         self._result.rows += wanted
 
-    def _sorted(self, writer: DataFileWriter, files: Sequence[SmallFile], count: int) -> list[DataFile]:
+    def _sorted(
+        self, writer: DataFileWriter, files: Sequence[SmallFile], dropped: Mapping[str, Mask], count: int
+    ) -> list[DataFile]:
         """The files' ``count`` rows, sorted in memory, in as few files as can be; none if that is no gain."""
         made: list[DataFile] = []
-        for rows in _runs(self._io, files, file_schema(writer.schema), _SORTED_BYTES, count):
+        for rows in _runs(self._io, files, dropped, file_schema(writer.schema), (_SORTED_BYTES, count)):
             # Half as many at least: else they would be put together again and again, and be no fewer.
-            if not made and 2 * count > len(rows) * len(files):
+            if not made and len(files) > 1 and 2 * count > len(rows) * len(files):
                 return []
             made.append(writer.write_one((rows,)))
         return made
+
+
+def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:
+    """Of each file, which rows are deleted: once, however many delete files say so."""
+    dropped = {file.path: np.zeros(file.rows, np.bool_) for file in files}
+    applies: dict[str, set[str]] = {}
+    for file in files:
+        for location in file.deletes:
+            applies.setdefault(location, set()).add(file.path)
+    mark_deleted(io, applies, dropped)
+    return dropped
 
 
 def _ids(metadata: TableMetadata, schema_id: int) -> set[int]:
@@ -201,14 +234,21 @@ def _ids(metadata: TableMetadata, schema_id: int) -> set[int]:
 
 
 def _runs(
-    io: FileIO, files: Sequence[SmallFile], target: pa.Schema, most_bytes: int, most_rows: int
+    io: FileIO,
+    files: Sequence[SmallFile],
+    dropped: Mapping[str, Mask],
+    target: pa.Schema,
+    most: tuple[int, int],
 ) -> Iterator[pa.Table]:
-    """The rows of all files, so many at a time at most, unless a row group of a file has more."""
+    """The rows of all files that were not dropped, in their order.
+
+    ``most``: bytes and rows that come at a time, unless a row group of a file has more.
+    """
     held: list[pa.RecordBatch] = []
     size = rows = 0
     for file in files:
-        for batch in _rows_of(io, file, target):
-            if held and (size + batch.nbytes > most_bytes or rows + len(batch) > most_rows):
+        for batch in _rows_of(io, file, dropped[file.path], target):
+            if held and (size + batch.nbytes > most[0] or rows + len(batch) > most[1]):
                 yield pa.Table.from_batches(held)
                 held, size, rows = [], 0, 0
             held.append(batch)
@@ -217,15 +257,17 @@ def _runs(
         yield pa.Table.from_batches(held)
 
 
-def _rows_of(io: FileIO, file: SmallFile, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    start = 0
     with io.new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
-        if parquet.metadata.num_rows != file.rows:
-            raise ActionNeededError(
-                f"{file.path} has {parquet.metadata.num_rows} rows, and the table says {file.rows}"
-            )
         for index in range(parquet.num_row_groups):
             part = parquet.read_row_group(index, use_threads=False)
+            gone, start = dropped[start : start + len(part)], start + len(part)
+            if gone.any():
+                part = part.filter(pa.array(~gone))
+            if not len(part):
+                continue
             columns = {name: _whole(part.column(name)) for name in part.column_names}
             yield conform(columns, len(part), target)
 
@@ -241,12 +283,16 @@ Shape = tuple[object, ...]
 
 
 def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
-    """What a file's columns are; None where nobody can tell."""
+    """What the columns of a file are, which has its rows; None where nobody can tell."""
     with io.new_input(file.path).open() as stream:
         try:
-            return _shape(pq.ParquetFile(stream).schema_arrow)
+            parquet = pq.ParquetFile(stream)
+            shape, rows = _shape(parquet.schema_arrow), parquet.metadata.num_rows
         except pa.ArrowInvalid as error:  # no Parquet file, or one that was cut off
             raise ActionNeededError(f"{file.path} cannot be read: {plain(error)}") from error
+    if rows != file.rows:
+        raise ActionNeededError(f"{file.path} has {rows} rows, and the table says {file.rows}")
+    return shape
 
 
 def _shape(fields: pa.Schema | pa.StructType) -> Shape:

@@ -1,6 +1,7 @@
 """How well a table can be read: sizes of its files, deleted rows, snapshots, and what its metadata weighs.
 
-Read from the metadata and the manifests of the head alone; no data file is opened.
+Read from the metadata and the manifests of the head alone; no data file is opened. What compaction will do
+next depends on which rows are deleted, so for that delete files are read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from pyiceberg.table.refs import SnapshotRefType
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
-from tabletopic_kernel.table.compaction import MIN_FILES, plan_compaction
+from tabletopic_kernel.table.compaction.plan import (
+    DELETED_SHARE,
+    MAX_DELETE_FILES,
+    MIN_FILES,
+    plan_compaction,
+)
 from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
 
 # A file below this share of the target costs a reader about as much as a whole one.
@@ -51,7 +57,9 @@ class TableHealth:
 
     ``small_files`` are those below a quarter of ``target_bytes``. ``metadata_bytes`` is the size of the
     newest metadata file, ``manifest_bytes`` that of the head's manifests. ``refs``: branches and tags.
-    ``reaches_back_to_ms``: the oldest moment that time travel reaches; a tag may keep older snapshots.
+    ``deleted_rows`` are as many as delete files have entries, of any kind: a row that two of them delete
+    counts twice. ``reaches_back_to_ms``: the oldest moment that time travel reaches; a tag may keep older
+    snapshots.
     """
 
     topic: str
@@ -160,10 +168,18 @@ def _compaction(table: Table) -> NextWork:
     if plan.refused is not None:
         return NextWork("compact", due=False, why=plan.refused)
     if not plan.groups:
-        why = f"nothing to do: no partition has {MIN_FILES} small files of about a size"
+        why = (
+            f"nothing to do: no partition has {MIN_FILES} small files of about a size or more than "
+            f"{MAX_DELETE_FILES} delete files, and no file has more than {DELETED_SHARE:.0%} deleted rows"
+        )
         return NextWork("compact", due=False, why=why)
     files = sum(len(group.files) for group in plan.groups)
-    return NextWork("compact", due=True, why=f"{files:,} small files can become {len(plan.groups):,}")
+    deleted = sum(group.deleted_rows for group in plan.groups)
+    if deleted:
+        why = f"{files:,} files can become {len(plan.groups):,}, without {deleted:,} deleted rows"
+    else:
+        why = f"{files:,} small files can become {len(plan.groups):,}"
+    return NextWork("compact", due=True, why=why)
 
 
 def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:

@@ -56,7 +56,7 @@ from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
-from tabletopic_kernel.table.compaction import ReplaceFiles, check_replaced
+from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles, check_replaced
 from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
@@ -216,9 +216,9 @@ class TopicTable:
             return
         self._check_not_behind_its_ledger()
         self._check_planned_on(planned, after.epoch)
-        chosen = list(files)
+        chosen, changes = list(files), DeleteChanges()
         if replaced is not None:
-            check_replaced(self.table, replaced)
+            changes = check_replaced(self.table, replaced)
             remove = replaced.files
         if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
             raise StartOverError(f"the partition spec of {self.identifier} has changed")
@@ -231,6 +231,8 @@ class TopicTable:
                 producer.append_data_file(file)
             for file in remove:
                 producer.delete_data_file(file)
+            if isinstance(producer, ReplaceFiles):
+                producer.change_deletes(changes, chosen)
             self._write(producer)
             reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
         Replayed,
     )
     from tabletopic_kernel.query.answer import Answer
-    from tabletopic_kernel.table.compaction import CompactionPlan
+    from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
     from tabletopic_kernel.table.schemas.writer_schemas import Candidate
     from tabletopic_kernel.table.snapshot import TopicTable
@@ -316,7 +316,7 @@ class Workbench(Clients):
 
         Arguments and errors as ``compact``.
         """
-        from tabletopic_kernel.table.compaction import rows_where  # noqa: PLC0415
+        from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
 
         if where is not None:
             rows_where(where, self._topic_table(topic).table.schema())
@@ -324,7 +324,7 @@ class Workbench(Clients):
 
     def plan_compaction(self, topic: str, where: str | None = None) -> CompactionPlan:
         """What a compaction would put together; nothing is changed. Arguments and errors as ``compact``."""
-        from tabletopic_kernel.table.compaction import plan_compaction, rows_where  # noqa: PLC0415
+        from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
         table = self._topic_table(topic).table
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)

@@ -21,8 +21,9 @@ from tabletopic_kernel.model.settings.sections import MaintenanceRequest
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table import compaction
+from tabletopic_kernel.table.compaction import plan as compaction
 from tests.host.rig import Rig, drain
+from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
 
 Between = Callable[[], None]
@@ -242,6 +243,43 @@ def _deletes(rig: Rig) -> None:
 def _rewrites(rig: Rig) -> None:
     table = rig.table.table
     table.overwrite(table.scan().to_arrow())
+
+
+def test_rows_that_others_delete_do_not_make_it_lose(rig: Rig, threads: Threads) -> None:
+    """By position, before and after files were read: told with the outcome, and nothing is given up."""
+    coordinator = with_files(rig)
+    paths = sorted(task.file.file_path for task in rig.table.table.scan().plan_files())
+    delete_rows(rig.table.table, {paths[0]: [0, 1, 2]})
+    ask(coordinator)
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()  # chosen
+    drain(coordinator)
+    coordinator.step()
+    threads.waiting.pop(0)()  # written
+    delete_rows(rig.table.table, {paths[0]: [2, 5], paths[1]: [7]})
+    threads.go_on(coordinator)
+    event = outcome(rig)
+    assert (event.error, event.files_before, event.files, event.rows) == (None, 4, 1, 37)
+    assert (event.deleted_rows, event.delete_files) == (3, 2)
+    assert len(rig.table.table.scan().to_arrow()) == 35
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert (files(rig), outcome(rig).deleted_rows, outcome(rig).delete_files) == ([35], 2, 1)
+
+
+def test_deletes_are_looked_at_unasked(rig: Rig, threads: Threads) -> None:
+    """However few files there are; all rows of a file may be gone."""
+    coordinator = with_files(rig, 2)
+    threads.go_on(coordinator)
+    assert files(rig) == [10, 10]
+    path = min(task.file.file_path for task in rig.table.table.scan().plan_files())
+    delete_rows(rig.table.table, {path: range(10)})
+    rig.now_ms += 60_000
+    stage(rig, coordinator, 20, 30)
+    threads.go_on(coordinator)
+    assert (outcome(rig).request_id, outcome(rig).deleted_rows) == (None, 10)
+    assert len(rig.table.table.scan().to_arrow()) == 20
 
 
 @pytest.mark.parametrize("act", [_deletes, _rewrites])

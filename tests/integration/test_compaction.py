@@ -66,7 +66,8 @@ def test_rows_that_spark_deletes_meanwhile_stay_deleted(
     caught_up: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By position, after the files were read and before their commit: it is given up, and tried again."""
+    """By position, before the files are chosen, and after they were read: the first are left out, the others
+    are deleted in the new file, by the same commit."""
     sender = new_topic()
     _filled(bench, sender, caught_up)
     spark, topic, run = bench.spark(), sender.topic, compaction.run_task
@@ -77,20 +78,43 @@ def test_rows_that_spark_deletes_meanwhile_stay_deleted(
     def deletes(*arguments: Any) -> RewriteResult:
         result = run(*arguments)
         if not deleted:
-            spark.sql(f"DELETE FROM {name} WHERE id = 13")
+            spark.sql(f"DELETE FROM {name} WHERE id IN (13, 19, 27)")
             deleted.append(True)
         return result
 
     monkeypatch.setattr(compaction, "run_task", deletes)
-    before = _rows(bench, topic)
+    before, files = _rows(bench, topic), _files(bench, topic)
+    spark.sql(f"DELETE FROM {name} WHERE id IN (11, 14)")
     done = bench.compact(topic)
     assert done is not None
-    assert done.error is None
+    assert (done.error, done.files_before, done.files) == (None, files, 1)
+    assert (done.rows, done.deleted_rows) == (10 * _COMMITS - 2, 2)
+    assert done.delete_files >= 2
     table = bench.open_catalog().load_table(f"default.{topic}")
     kinds = [task.delete_files for task in table.scan().plan_files() if task.delete_files]
-    assert [file.content for files in kinds for file in files] == [DataFileContent.POSITION_DELETES]
-    assert _rows(bench, topic) == [row for row in before if row[0] != "13"]
-    assert _files(bench, topic) == 2  # that with the deleted row, and the others
+    assert [(file.content, file.record_count) for files in kinds for file in files] == [
+        (DataFileContent.POSITION_DELETES, 3)
+    ]
+    gone = {"11", "13", "14", "19", "27"}
+    left = [row for row in before if row[0] not in gone]
+    assert _rows(bench, topic) == left
+    assert _in_spark(bench, name) == [row[0] for row in left]
+    spark.sql(f"DELETE FROM {name} WHERE id = 30")  # by position in the new file, beside ours
+    left = [row for row in left if row[0] != "30"]
+    assert (_rows(bench, topic), _in_spark(bench, name)) == (left, [row[0] for row in left])
+    again = bench.compact(topic)
+    assert again is not None
+    assert (again.error, again.files, again.deleted_rows) == (None, 1, 4)
+    assert (_rows(bench, topic), _in_spark(bench, name)) == (left, [row[0] for row in left])
+    table = bench.open_catalog().load_table(f"default.{topic}")
+    assert not [task for task in table.scan().plan_files() if task.delete_files]
     sender.avro(V1, row_v1(200))
     caught_up(topic)
-    assert len(_rows(bench, topic)) == 10 * _COMMITS
+    assert len(_rows(bench, topic)) == len(left) + 1
+
+
+def _in_spark(bench: Workbench, name: str) -> list[str]:
+    """Ids as Spark reads them."""
+    spark = bench.spark()
+    spark.sql(f"REFRESH TABLE {name}")
+    return [str(row["id"]) for row in spark.sql(f"SELECT id FROM {name} ORDER BY id").collect()]

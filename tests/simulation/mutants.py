@@ -34,7 +34,7 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry, snapshot
-from tabletopic_kernel.table.compaction import ReplaceFiles
+from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
@@ -231,6 +231,10 @@ def _takes_unsettled(self: Replay) -> StagedBatch | None:
 _replace_files = ReplaceFiles.of
 
 
+def _no_changes(*_: Any) -> DeleteChanges:
+    return DeleteChanges()
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     return None
 
@@ -312,7 +316,8 @@ MUTANTS: dict[str, Patch] = {
 
 MUTANTS |= {
     "a compaction does not look whether its files are still there": _all(
-        _put(snapshot, "check_replaced", _nothing), _put(ReplaceFiles, "_validate_required_deletes", _nothing)
+        _put(snapshot, "check_replaced", _no_changes),
+        _put(ReplaceFiles, "_validate_required_deletes", _nothing),
     ),
     "a compaction leaves the ledger out": _put(
         ReplaceFiles, "of", classmethod(lambda cls, transaction, _: _replace_files(transaction, {}))

@@ -22,7 +22,7 @@ from tabletopic_kernel.host.maintenance import compaction, expiry
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
-from tabletopic_kernel.table import compaction as table_compaction
+from tabletopic_kernel.table.compaction import plan as table_compaction
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside

@@ -20,10 +20,9 @@ from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.plan import Replaced
-from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, SmallFile, read_result
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.compaction import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.table.samples import IDENTIFIER, TOPIC
 
@@ -74,8 +73,7 @@ class Lake:
 
     def rewrite(self, group: Group) -> RewriteResult:
         """A group's rows in new files, as a task hands them over."""
-        files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
-        task = RewriteTask(self.topic.plan(), 1, files, group.files[0].partition)
+        task = RewriteTask(self.topic.plan(), 1, group.to_read(), group.files[0].partition)
         (batch,) = task(iter(()))
         result = read_result(batch["result"][0].as_py())
         if result.error is not None:
@@ -84,9 +82,8 @@ class Lake:
 
     def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
         """Let them take the place of the group."""
-        old = tuple(file for file in group.files if file.file_path in set(made.replaced))
         after = replace(self.ledger, commit_id=str(uuid.uuid4()))
-        self.topic.commit(made.files, self.ledger, after, replaced=Replaced(old, delete_files))
+        self.topic.commit(made.files, self.ledger, after, replaced=group.replaced(made.moved, delete_files))
         self.ledger = after
 
     def compact(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:

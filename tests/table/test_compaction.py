@@ -8,14 +8,12 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import _FastAppendFiles
@@ -45,6 +43,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write import REWRITTEN
 from tabletopic_kernel.table.snapshot import TopicTable, summary
+from tests.table.foreign_deletes import delete_rows
 from tests.table.lake import Lake, Rows, read_file
 
 ALL = Schema(
@@ -339,48 +338,8 @@ def _overwrites(lake: Lake) -> None:
 
 def _deletes_positions(lake: Lake, *, equality: bool = False) -> None:
     """Merge on read: the first row of the first file, by a file of deletes."""
-    table = lake.table
-    victim = next(iter(table.scan().plan_files())).file
-    path = f"{table.location()}/data/deletes-{uuid.uuid4()}.parquet"
-    fields = [("file_path", pa.string(), "2147483546"), ("pos", pa.int64(), "2147483545")]
-    schema = pa.schema([pa.field(n, t, False, {"PARQUET:field_id": i}) for n, t, i in fields])
-    pq.write_table(
-        pa.table({"file_path": [victim.file_path], "pos": [0]}, schema), path.removeprefix("file://")
-    )
-    kind = DataFileContent.EQUALITY_DELETES if equality else DataFileContent.POSITION_DELETES
-    file = DataFile.from_args(
-        content=kind, file_path=path, file_format=FileFormat.PARQUET, partition=Record(), record_count=1,
-        file_size_in_bytes=len(table.io.new_input(path)),
-        lower_bounds={2147483546: victim.file_path.encode()},
-        upper_bounds={2147483546: victim.file_path.encode()},
-    )  # fmt: skip
-    file.spec_id = 0
-    _commit_deletes(table, file)
-
-
-def _commit_deletes(table: Table, file: DataFile) -> None:
-    """PyIceberg writes manifests of data alone; one of deletes differs in its content."""
-    from pyiceberg.manifest import ManifestContent, ManifestWriterV2
-    from pyiceberg.table.snapshots import Operation
-
-    class DeleteManifest(ManifestWriterV2):
-        def content(self) -> ManifestContent:
-            return ManifestContent.DELETES
-
-        @property
-        def _meta(self) -> dict[str, str]:
-            return {**super()._meta, "content": "deletes"}
-
-    class AppendDeletes(_FastAppendFiles):
-        def new_manifest_writer(self, spec: PartitionSpec) -> Any:
-            return DeleteManifest(
-                spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
-            )
-
-    with table.transaction() as transaction:
-        producer = AppendDeletes(Operation.APPEND, transaction, table.io)
-        producer.append_data_file(file)
-        producer.commit()
+    victim = next(iter(lake.table.scan().plan_files())).file
+    delete_rows(lake.table, {victim.file_path: [0]}, equality=equality)
 
 
 @pytest.fixture
@@ -392,7 +351,7 @@ def lake(catalog: Catalog) -> Lake:
     return made
 
 
-@pytest.mark.parametrize("act", [_copies, _overwrites, _deletes_positions])
+@pytest.mark.parametrize("act", [_copies, _overwrites])
 def test_a_compaction_that_others_overtook_is_given_up(lake: Lake, act: Callable[[Lake], None]) -> None:
     """Rows that were deleted meanwhile do not come back, and none that was rewritten is there twice."""
     plan = lake.plan()
@@ -405,7 +364,7 @@ def test_a_compaction_that_others_overtook_is_given_up(lake: Lake, act: Callable
     assert lake.topic.ledger == lake.ledger
     lake.compact()
     assert lake.rows() == before
-    assert len(lake.files()) <= 2  # of which one has a row that was deleted by its position
+    assert len(lake.files()) == 1
 
 
 def test_a_rollback_meanwhile_stops_the_topic_as_for_rows(lake: Lake) -> None:
@@ -447,16 +406,6 @@ def test_an_older_epoch_never_commits(lake: Lake) -> None:
     TopicTable(lake.table).claim(lake.ledger.claimed(2, "next"), lake.ledger)
     with pytest.raises(LostOwnershipError):
         lake.commit(plan.groups[0], made, plan.delete_files)
-
-
-def test_files_with_deleted_rows_stay(lake: Lake) -> None:
-    """Positions in them would mean other rows in another file; the others are put together."""
-    _deletes_positions(lake)
-    before = lake.rows()
-    plan = lake.compact()
-    assert (len(plan.groups[0].files), plan.left) == (3, {"with deleted rows": 1})
-    assert lake.rows() == before
-    assert len(before) == 7
 
 
 def test_equality_deletes_stop_all_compaction(lake: Lake) -> None:

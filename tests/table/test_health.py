@@ -10,9 +10,11 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table import compaction, health
+from tabletopic_kernel.table import health
+from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.health import next_work, table_health
 from tabletopic_kernel.table.snapshot import TopicTable
+from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
 
 
@@ -99,6 +101,17 @@ def test_what_is_due_is_told_with_its_reason(
     assert next_work(table, TopicSettings(max_snapshots=5, keep_snapshots=1), now + 3_600_000)[1].due
     later = next_work(table, settings, now + 3_600_000)[1]
     assert (later.due, later.why) == (True, "5 snapshots are older than the settings keep")
+
+
+def test_deleted_rows_that_are_due_are_told(owned: tuple[TopicTable, Ledger]) -> None:
+    """However few files there are."""
+    table = _grown(owned, 2).table
+    assert not next_work(table, TopicSettings(), 0)[0].due
+    victim = next(iter(table.scan().plan_files())).file
+    delete_rows(table, {victim.file_path: range(victim.record_count)})
+    found = next_work(table.refresh(), TopicSettings(), 0)[0]
+    assert found.due
+    assert found.why.endswith(f"without {victim.record_count:,} deleted rows")
 
 
 def test_a_catalog_that_maintains_its_tables_is_left_to_it(

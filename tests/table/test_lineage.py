@@ -22,7 +22,7 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.compaction import plan_compaction
+from tabletopic_kernel.table.compaction.plan import plan_compaction
 from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
 

@@ -261,7 +261,7 @@ def test_what_memory_does_not_take_at_once_is_sorted_in_parts_or_left(
     (group,) = lake.plan().groups
     result = lake.rewrite(group)
     if files == 6:
-        assert (result.files, result.replaced) == ([], [])
+        assert (result.files, result.moved) == ([], [])
         assert result.left == {"too large in memory to be sorted together": 6}
         return
     lake.commit(group, result, frozenset())

@@ -26,7 +26,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.progress.events import Compacted
-    from tabletopic_kernel.table.compaction import CompactionPlan
+    from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.workbench.workbench import Workbench
 
 _WHERE = Argument(
@@ -59,7 +59,7 @@ def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Me
 
     if isinstance(outcome, Compacted):
         if not outcome.files_before:
-            return [Message("there were no small files to put together")]
+            return [Message("there were no small files to put together, and none with deleted rows")]
         values = {
             "before": f"{outcome.files_before:,}",
             "after": f"{outcome.files:,}",
@@ -67,7 +67,11 @@ def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Me
             "sizes": f"{size(outcome.bytes_before)} to {size(outcome.bytes)}",
             "seconds": seconds(outcome.seconds),
         }
-        return [Message("{before} files became {after}: {rows} rows, {sizes} in {seconds}", values)]
+        told = [Message("{before} files became {after}: {rows} rows, {sizes} in {seconds}", values)]
+        if outcome.deleted_rows or outcome.delete_files:
+            gone = {"rows": f"{outcome.deleted_rows:,}", "files": f"{outcome.delete_files:,}"}
+            told.append(Message("{rows} deleted rows were left out, {files} delete files are gone", gone))
+        return told
     return _plan_lines(outcome)
 
 
@@ -76,15 +80,16 @@ def _plan_lines(plan: CompactionPlan) -> list[Message]:
 
     if plan.refused is not None:
         return [Message("nothing would be put together: {why}", {"why": plan.refused})]
-    small = sum(len(group.files) for group in plan.groups)
-    counts = {"small": f"{small:,}", "files": f"{plan.files:,}", "groups": f"{len(plan.groups):,}"}
-    first = Message("{small} of {files} files would become {groups}", counts)
+    chosen = sum(len(group.files) for group in plan.groups)
+    counts = {"chosen": f"{chosen:,}", "files": f"{plan.files:,}", "groups": f"{len(plan.groups):,}"}
+    first = Message("{chosen} of {files} files would become {groups}", counts)
     groups = [
         Message(
-            "  {count} files, {rows} rows, {size}{partition}",
+            "  {count} files, {rows} rows{deleted}, {size}{partition}",
             {
                 "count": f"{len(group.files):,}",
                 "rows": f"{group.rows:,}",
+                "deleted": f" ({group.deleted_rows:,} deleted)" if group.deleted_rows else "",
                 "size": size(group.bytes),
                 "partition": f": {group.partition}" if group.partition else "",
             },
@@ -94,7 +99,7 @@ def _plan_lines(plan: CompactionPlan) -> list[Message]:
     if (more := len(plan.groups) - _MOST_GROUPS) > 0:
         groups.append(Message("  … and {more} more", {"more": f"{more:,}"}))
     left = [
-        Message("  {count} small files stay: {why}", {"count": f"{count:,}", "why": why})
+        Message("  {count} files stay: {why}", {"count": f"{count:,}", "why": why})
         for why, count in sorted(plan.left.items())
     ]
     return [first, *groups, *left]
@@ -105,14 +110,15 @@ def _json(outcome: Compacted | CompactionPlan) -> dict[str, Any]:
 
     if not isinstance(outcome, Compacted):
         return outcome.to_json()
-    told = ("topic", "files_before", "files", "bytes_before", "bytes", "rows", "seconds")
-    return {name: getattr(outcome, name) for name in told}
+    told = ("topic", "files_before", "files", "bytes_before", "bytes", "rows")
+    deletes = ("deleted_rows", "delete_files")
+    return {name: getattr(outcome, name) for name in (*told, *deletes, "seconds")}
 
 
 OPERATIONS = (
     Operation(
         "compact",
-        "Put small files of a table together; the rows are the same, and queries read fewer files",
+        "Put small files of a table together, without deleted rows; queries read the same from fewer files",
         _compact,
         (
             TOPIC,
@@ -124,9 +130,9 @@ OPERATIONS = (
         changes=True,
         render=_lines,
         to_json=_json,
-        returns="`topic`, `files_before`, `files`, `bytes_before`, `bytes`, `rows`, `seconds`; with "
-        "`--dry-run` `files`, `groups` (`partition`, `files`, `rows`, `bytes`), `left` (reason → count), "
-        "`refused`",
+        returns="`topic`, `files_before`, `files`, `bytes_before`, `bytes`, `rows`, `deleted_rows`, "
+        "`delete_files`, `seconds`; with `--dry-run` `files`, `delete_files`, `groups` (`partition`, "
+        "`files`, `rows`, `deleted_rows`, `bytes`), `left` (reason → count), `refused`",
         panel=PANEL,
         details="""\
 The topic's host does it, beside its other work: all partitions with at

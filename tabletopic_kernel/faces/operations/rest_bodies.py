@@ -177,11 +177,12 @@ class ReplayId(_Open):
 
 
 class CompactionGroup(_Open):
-    """Small files of one partition that would become one."""
+    """Files of one partition that would become one."""
 
     partition: Annotated[str, _says("Such as `day=2026-01-01`; empty in a table without partitions")]
     files: int
-    rows: int
+    rows: Annotated[int, _says("Those that are deleted too")]
+    deleted_rows: Annotated[int, _says("Rows that would be left out, as others have deleted them; at most")]
     bytes: int
 
 
@@ -189,8 +190,9 @@ class CompactionPlanAnswer(_Open):
     """What a compaction would put together."""
 
     files: Annotated[int, _says("Data files of the table")]
+    delete_files: Annotated[int, _says("Delete files of the table")]
     groups: list[CompactionGroup]
-    left: Annotated[dict[str, int], _says("Small files that would stay as they are, by reason")]
+    left: Annotated[dict[str, int], _says("Files that would stay as they are, by reason")]
     refused: Annotated[str | None, _says("Why none of the table's files may be touched")]
 
 

@@ -153,8 +153,9 @@ def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
         return event.error or "no small files to put together"
     if isinstance(event, Compacted):
         sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
+        deleted = f" without {event.deleted_rows:,} deleted ones" if event.deleted_rows else ""
         return (
-            f"{event.files_before:,} files to {event.files:,}, {event.rows:,} rows, {sizes} in "
+            f"{event.files_before:,} files to {event.files:,}, {event.rows:,} rows{deleted}, {sizes} in "
             f"{seconds(event.seconds)}{ended}"
         )
     removed = f"{event.files:,} files, {size(event.bytes)}"

@@ -1,5 +1,7 @@
 """Compaction beside the worker: when it runs, where, and what becomes of its files.
 
+Longer than other modules, as a round is one thought: what a thread of it makes, the coordinator takes here.
+
 A round chooses groups of small files; then each group is rewritten by a task of Spark that a thread of its
 own waits for; then its files wait among the staged batches and are committed by the coordinator's thread,
 between two appends, as a batch that moves no offsets. Fencing, settling and discarding are those of batches.
@@ -31,12 +33,12 @@ from tabletopic_kernel.model.errors import ActionNeededError, StartOverError, Ta
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
-from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, SmallFile, read_result
+from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
 from tabletopic_kernel.pipeline.worker.errors import explain_trouble
-from tabletopic_kernel.table import compaction
-from tabletopic_kernel.table.compaction import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.compaction import plan as compaction
+from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
 from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tabletopic_kernel.table.sweep import remove_unsent
 
@@ -79,8 +81,8 @@ class _Round:
     error: str | None = None  # of a group that could not be rewritten
     event: dict[str, Any] = field(default_factory=dict)
 
-    def count(self, batch: StagedBatch) -> None:
-        """A group is in the table."""
+    def count(self, batch: StagedBatch, delete_files: int) -> None:
+        """A group is in the table, and as many delete files went with it."""
         assert batch.replaced is not None
         before = batch.replaced.files
         for name, more in (
@@ -89,6 +91,8 @@ class _Round:
             ("bytes_before", sum(file.file_size_in_bytes for file in before)),
             ("bytes", batch.bytes),
             ("rows", sum(file.record_count for file in batch.files)),
+            ("deleted_rows", batch.replaced.dropped_rows),
+            ("delete_files", delete_files),
         ):
             self.event[name] = self.event.get(name, 0) + more
 
@@ -110,6 +114,7 @@ class Compactions:
         self._round: _Round | None = None
         self._busy = False  # a thread is at work, or its files wait for their commit
         self._files_seen = 0  # in the table, at the last look
+        self._deletes_seen = (0, 0)
         self._look_ms = 0  # not before that time
         self._calm = False  # the last commit did not show that the topic is behind
 
@@ -139,7 +144,8 @@ class Compactions:
         if self._settings.maintenance == "off" or not self._calm or at_ms < self._look_ms:
             return False
         assert owner.table is not None
-        if _files(owner.table) < self._files_seen + compaction.MIN_FILES:
+        has_more = _files(owner.table) >= self._files_seen + compaction.MIN_FILES
+        if not has_more and _deletes(owner.table) in (self._deletes_seen, (0, 0)):
             return False
         itself = maintains_itself(owner.table.table.catalog.properties)
         return self._settings.maintenance == "on" or not itself
@@ -156,6 +162,7 @@ class Compactions:
         current = self._round
         if current.groups is None:
             self._look_ms, self._files_seen = now + _LOOK_MS, _files(table)
+            self._deletes_seen = _deletes(table)
             work: Callable[[Table], Rewritten] = partial(self._plan, owner, current)
         elif current.groups:
             work = partial(
@@ -221,22 +228,26 @@ class Compactions:
         self, owner: Owner, group: Group, delete_files: frozenset[str], epoch: int, table: Table
     ) -> Rewritten:
         began = self._services.elapsed_ms()
-        files = tuple(SmallFile(file.file_path, file.record_count) for file in group.files)
-        task = RewriteTask(TopicTable(table).plan(), epoch, files, group.files[0].partition)
+        task = RewriteTask(TopicTable(table).plan(), epoch, group.to_read(), group.files[0].partition)
         result = run_task(self._services.spark(), self._topic, task)
         self._services.allowance.charge(result.cpu_s)
         reach(Step.COMPACTED)
-        replaced = tuple(file for file in group.files if file.file_path in set(result.replaced))
+        replaced = group.replaced(result.moved, delete_files)
         rows = sum(file.record_count for file in result.files)
         error = result.error
-        if error is None and rows != sum(file.record_count for file in replaced):
-            error = ActionNeededError(f"{len(replaced)} files became one, and {rows} rows were not theirs")
+        if error is None and rows + replaced.dropped_rows != sum(
+            file.record_count for file in replaced.files
+        ):
+            error = ActionNeededError(
+                f"{len(replaced.files)} files became one, and {rows} rows were not theirs"
+            )
         if error is not None:
             self._give_up(table, result.begun)
             raise error
         seconds, nothing = (self._services.elapsed_ms() - began) / 1000, StagedOffsets({}, {})
-        taken = Replaced(replaced, delete_files)
-        return Rewritten(owner, batch=StagedBatch(nothing, tuple(result.files), 0, seconds, replaced=taken))
+        return Rewritten(
+            owner, batch=StagedBatch(nothing, tuple(result.files), 0, seconds, replaced=replaced)
+        )
 
     def _give_up(self, table: Table, locations: Sequence[str]) -> None:
         """Remove what a failed task had begun; what cannot be removed now goes with its epoch."""
@@ -262,17 +273,18 @@ class Compactions:
             current.groups, current.delete_files = deque(plan.groups), plan.delete_files
             if plan.refused is not None:
                 self._end(plan.refused if current.request else None)
-        if done.batch is not None and done.batch.files:
+        # Where all rows of a group were deleted, its files go, and no new one comes.
+        if done.batch is not None and done.batch.replaced is not None and done.batch.replaced.files:
             return done.batch
         self._busy = False
         return None
 
-    def committed(self, batch: StagedBatch) -> None:
+    def committed(self, batch: StagedBatch, owner: Owner) -> None:
         """A group's files are in the table."""
         assert batch.replaced is not None
         self._files_seen -= len(batch.replaced.files) - len(batch.files)
         if self._round is not None:
-            self._round.count(batch)
+            self._round.count(batch, _removed_deletes(owner))
         self._busy = False
 
     def appended(self, batches: tuple[StagedBatch, ...], *, waits: bool) -> None:
@@ -298,3 +310,16 @@ def _files(table: TopicTable) -> int:
     """Data files in the head, as the table was last loaded."""
     head = table.table.metadata.current_snapshot()
     return int(summary(head).get("total-data-files", 0)) if head else 0
+
+
+def _deletes(table: TopicTable) -> tuple[int, int]:
+    """Delete files in the head, and positions in them, as the table was last loaded."""
+    head = table.table.metadata.current_snapshot()
+    told = summary(head) if head else {}
+    return int(told.get("total-delete-files", 0)), int(told.get("total-position-deletes", 0))
+
+
+def _removed_deletes(owner: Owner) -> int:
+    """Delete files that went with the newest commit of the owner."""
+    newest = owner.table.ledger_snapshot() if owner.table is not None else None
+    return int(summary(newest[1]).get("removed-delete-files", 0)) if newest else 0

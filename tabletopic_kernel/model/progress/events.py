@@ -158,7 +158,9 @@ class Replayed(_Event):
 class Compacted(_Event):
     """Small files of the table were put together; the rows are the same.
 
-    ``request_id`` is that of who asked for it, None where it was due; ``error`` says why it ended early.
+    ``rows`` are in the new files; ``deleted_rows`` were deleted by others, and are in none of them;
+    ``delete_files`` went, as they name no file of the table any more. ``request_id`` is that of who asked
+    for it, None where it was due; ``error`` says why it ended early.
     """
 
     type: Literal["Compacted"] = "Compacted"
@@ -168,6 +170,8 @@ class Compacted(_Event):
     bytes_before: int = 0
     bytes: int = 0
     rows: int = 0
+    deleted_rows: int = 0
+    delete_files: int = 0
     seconds: float = 0.0
     error: str | None = None
 

@@ -19,7 +19,7 @@ from tabletopic_kernel.host.replay.plan import ReplayPlan
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
-from tabletopic_kernel.table.compaction import CompactionPlan, Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers

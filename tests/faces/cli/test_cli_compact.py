@@ -23,7 +23,10 @@ def test_it_tells_what_became_of_the_files(run: Callable[..., Any], fake: Any) -
     ended = run("compact", "clicks", "--where", "a > 7", "--wait", "3s")
     assert ended.code == 0
     assert "40 files became 2: 1,000 rows" in ended.out
+    assert "deleted" not in ended.out
     assert fake.asked[-1] == ("compact", ("clicks", "a > 7", 3.0))
+    fake.told = [outcome(deleted_rows=3_000, delete_files=2)]
+    assert "3,000 deleted rows were left out, 2 delete files are gone" in run("compact", "clicks").out
     fake.told = [outcome(files_before=0, files=0)]
     assert "no small files" in run("compact", "clicks").out
 
@@ -34,7 +37,7 @@ def test_json(run: Callable[..., Any], fake: Any) -> None:
     found = json.loads(run("compact", "clicks", "--json").out)
     assert found == {
         "topic": "clicks", "files_before": 40, "files": 2, "bytes_before": 4_000_000, "bytes": 1_000_000,
-        "rows": 1_000, "seconds": 2.5,
+        "rows": 1_000, "deleted_rows": 0, "delete_files": 0, "seconds": 2.5,
     }  # fmt: skip
 
 
@@ -43,10 +46,12 @@ def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
     ended = run("compact", "clicks", "--dry-run")
     assert "2 of 7 files would become 1" in ended.out
     assert "2 files, 10 rows, 2.0 KiB: day=2026-01-01" in ended.out
-    assert "1 small files stay: with deleted rows" in ended.out
+    assert "1 files stay: with deleted rows" in ended.out
     assert [what for what, _ in fake.asked] == ["plan_compaction"]
     found = json.loads(run("compact", "clicks", "--dry-run", "--json").out)
-    assert found["groups"] == [{"partition": "day=2026-01-01", "files": 2, "rows": 10, "bytes": 2_000}]
+    assert found["groups"] == [
+        {"partition": "day=2026-01-01", "files": 2, "rows": 10, "deleted_rows": 0, "bytes": 2_000}
+    ]
 
 
 def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any) -> None:

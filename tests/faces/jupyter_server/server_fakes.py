@@ -24,7 +24,7 @@ from tabletopic_kernel.model.settings.sections import (
     Settings,
     TopicSettings,
 )
-from tabletopic_kernel.table.compaction import CompactionPlan, Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus

@@ -1,0 +1,121 @@
+"""Position delete files: which rows of which data files are deleted (Iceberg spec, "Position Delete Files").
+
+They are read a piece at a time, so that memory is bounded whatever their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.moved_rows import Mask, Positions
+
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+_PATH, _POSITION = "file_path", "pos"
+_SCHEMA = pa.schema(
+    [
+        pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+        for name, kind, field_id in (
+            (_PATH, pa.string(), PATH_ID),
+            (_POSITION, pa.int64(), POSITION_ID),
+        )
+    ]
+)
+_AT_ONCE = 1024**2  # positions read at a time
+
+
+def read_positions(io: FileIO, location: str) -> Iterator[tuple[str, Positions]]:
+    """Locations of data files, as they are spelt, and positions in them; one may come several times.
+
+    Raises:
+        ActionNeededError: it is no position delete file in Parquet.
+        OSError: the storage does not answer, or has no such file.
+    """
+    with io.new_input(location).open() as stream:
+        try:
+            parquet = pq.ParquetFile(stream, read_dictionary=[_PATH])
+            for batch in parquet.iter_batches(_AT_ONCE, columns=[_PATH, _POSITION], use_threads=False):
+                yield from _by_path(batch, location)
+        except (pa.ArrowInvalid, KeyError) as error:
+            raise _wrong(location) from error
+
+
+def _by_path(batch: pa.RecordBatch, location: str) -> Iterator[tuple[str, Positions]]:
+    if set(batch.schema.names) != {_PATH, _POSITION}:
+        raise _wrong(location)
+    paths, positions = batch.column(_PATH), batch.column(_POSITION)
+    if not len(batch):
+        return
+    if paths.null_count or positions.null_count or positions.type != pa.int64():
+        raise _wrong(location)
+    if not pa.types.is_dictionary(paths.type):
+        paths = paths.dictionary_encode()
+    codes, values = paths.indices.to_numpy(), positions.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    codes, values = codes[order], values[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    for code, part in zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True):
+        yield paths.dictionary[code].as_py(), part
+
+
+def mark_deleted(io: FileIO, applies: Mapping[str, Collection[str]], masks: Mapping[str, Mask]) -> None:
+    """Set in ``masks``, one of each data file's rows, which of them are deleted.
+
+    A position that two delete files have counts once, and one that no row has for nothing, as readers do.
+
+    Args:
+        applies: by location of a delete file, the data files that it applies to; it may name others, too.
+
+    Raises: as ``read_positions``.
+    """
+    for location, paths in applies.items():
+        for path, positions in read_positions(io, location):
+            if path in paths:
+                mask = masks[path]
+                mask[positions[(positions >= 0) & (positions < len(mask))]] = True
+
+
+def _wrong(location: str) -> ActionNeededError:
+    return ActionNeededError(f"{location} is not a position delete file that can be read")
+
+
+def write_positions(io: FileIO, location: str, data: DataFile, positions: Positions) -> DataFile:
+    """A file that deletes the rows at ``positions`` (ascending, once each) of the data file ``data``.
+
+    Raises:
+        OSError: the storage did not take it.
+    """
+    path = data.file_path
+    columns = [pa.repeat(pa.scalar(path), len(positions)), pa.array(positions, pa.int64())]
+    output = io.new_output(location)
+    with output.create() as sink:
+        pq.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA), sink, compression="zstd")
+    # Readers take equal bounds for the only file that is meant, so they are whole.
+    bounds = {PATH_ID: path.encode()}
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=data.partition,
+        record_count=len(positions),
+        file_size_in_bytes=len(output),
+        column_sizes={},
+        value_counts={},
+        null_value_counts={},
+        nan_value_counts={},
+        lower_bounds=bounds,
+        upper_bounds=dict(bounds),
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+        spec_id=data.spec_id,
+    )
+    file.spec_id = data.spec_id  # from_args leaves it out
+    return file

@@ -1,0 +1,61 @@
+"""Where the rows of a file are after a compaction has put them together with others."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """The ``rows`` rows of the file at ``path``, without those that were deleted from it.
+
+    They stand in the file at ``product``, from the row ``base`` on, in the order in which they stood; None:
+    nobody knows where, as they are sorted, or all of them were deleted. ``dropped`` has a bit for each row,
+    compressed; it is empty where none is set.
+
+    >>> moved = MovedRows.of("a", np.array([False, True, False, False]), "ab", 10)
+    >>> moved.translated(np.array([0, 1, 3, 3, 4])).tolist(), moved.dropped_rows
+    ([10, 12], 1)
+    """
+
+    path: str
+    rows: int
+    product: str | None
+    base: int
+    dropped: bytes = b""
+
+    @classmethod
+    def of(cls, path: str, dropped: Mask, product: str | None, base: int) -> MovedRows:
+        """``dropped``: for each row, whether it was."""
+        bits = zlib.compress(np.packbits(dropped).tobytes(), 1) if dropped.any() else b""
+        return cls(path, len(dropped), product, base, bits)
+
+    @property
+    def mask(self) -> Mask:
+        """For each row, whether it was dropped."""
+        if not self.dropped:
+            return np.zeros(self.rows, np.bool_)
+        bits = np.frombuffer(zlib.decompress(self.dropped), np.uint8)
+        return np.unpackbits(bits, count=self.rows).astype(np.bool_)
+
+    @property
+    def dropped_rows(self) -> int:
+        """How many rows were dropped."""
+        return int(self.mask.sum())
+
+    def translated(self, positions: Positions) -> Positions:
+        """Where rows of the file are in the product, ascending and once each; those dropped are nowhere.
+
+        Args:
+            positions: in the file, in any order; such as no row has count for nothing, as for all readers.
+        """
+        mask = self.mask
+        deleted = np.zeros(self.rows, np.bool_)
+        deleted[positions[(positions >= 0) & (positions < self.rows)]] = True
+        return self.base + np.flatnonzero(deleted[~mask])

@@ -1,0 +1,305 @@
+"""Which files of a table a compaction puts together.
+
+Longer than other modules, as what is due is one thought.
+
+Files are chosen by tiers of their size: 32 of a partition and a tier are due, and become files that are at
+least two tiers above, so that a byte is rewritten two or three times until its file is as large as the table
+wants. A file of whose rows more than a fifth is deleted is due by itself, and so are all with deleted rows
+of a partition with more than 8 delete files. Files are touched only if all is known of them: Parquet,
+unencrypted, of the table's partition spec, with no deletes but those by position that all readers
+apply (``deleted_rows``). In a table with a sort order they may have any order or none, and become files of
+that order; in one without, files that somebody has sorted stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.model.columns.conditions import read_condition
+from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.model.moved_rows import MovedRows
+from tabletopic_kernel.pipeline.arrange import sort_order
+from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.pipeline.rewrite import SmallFile
+from tabletopic_kernel.table.compaction.deleted_rows import Deleted, DeletedRows, Head
+
+MIN_FILES = 32  # small files of a partition and a tier that are due to be put together
+MAX_DELETE_FILES = 8  # of a partition; with more, all of its files with deleted rows are due
+DELETED_SHARE = 0.2  # of a file's rows; with more, it is due by itself
+_TIER = 8  # how much larger the files of a tier are than those of the tier below
+_SMALL = 4  # a file is small below the target size divided by that
+_GROUP_BYTES = 128 * 1024**2  # read by one task
+_SORTED_BYTES = 32 * 1024**2  # the same, where its rows are sorted in memory: some 200 MB of Arrow
+_Partition = tuple[str, tuple[bool, ...]]  # in words, and which of its values are null
+_SUPPORTED_VERSION = 2  # rows of version 3 have ids, which PyIceberg cannot keep
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one partition that are to become one, by commit; ``partition`` in words, empty without.
+
+    ``deletes``: by location, what deletes rows of a file; without those of which no row is deleted.
+    """
+
+    partition: str
+    files: tuple[DataFile, ...]
+    deletes: Mapping[str, Deleted] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.file_size_in_bytes for file in self.files)
+
+    @property
+    def rows(self) -> int:
+        """Rows in the files, those that are deleted too."""
+        return sum(file.record_count for file in self.files)
+
+    @property
+    def deleted_rows(self) -> int:
+        """Rows of the files that are deleted; at most so many, as a position may be in two delete files."""
+        return sum(deleted.rows for deleted in self.deletes.values())
+
+    def to_read(self) -> tuple[SmallFile, ...]:
+        """The files as a task is to read them."""
+        deletes = {path: tuple(one.location for one in of.files) for path, of in self.deletes.items()}
+        return tuple(
+            SmallFile(file.file_path, file.record_count, deletes.get(file.file_path, ()))
+            for file in self.files
+        )
+
+    def replaced(self, moved: Sequence[MovedRows], known: frozenset[str]) -> Replaced:
+        """What a commit is to know of the files whose rows ``moved``; ``known``: delete files of the plan."""
+        gone = {one.path for one in moved}
+        applied = {
+            delete.location: frozenset(delete.positions or ())
+            for path in gone & self.deletes.keys()
+            for delete in self.deletes[path].files
+        }
+        files = tuple(file for file in self.files if file.file_path in gone)
+        return Replaced(files, known, tuple(moved), applied)
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What a compaction would put together.
+
+    ``files`` are all data files of the head, ``delete_files`` the locations of its delete files. ``left``
+    counts files that stay as they are, by reason; ``refused`` says why no file may be touched at all.
+    """
+
+    groups: tuple[Group, ...] = ()
+    files: int = 0
+    delete_files: frozenset[str] = frozenset()
+    left: dict[str, int] = field(default_factory=dict)
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; files are counted."""
+        groups = [
+            {
+                "partition": group.partition,
+                "files": len(group.files),
+                "rows": group.rows,
+                "deleted_rows": group.deleted_rows,
+                "bytes": group.bytes,
+            }
+            for group in self.groups
+        ]
+        return {
+            "files": self.files,
+            "delete_files": len(self.delete_files),
+            "groups": groups,
+            "left": self.left,
+            "refused": self.refused,
+        }
+
+
+def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:
+    """A condition on the columns of a table; None for none. Raises as ``read_condition``."""
+    how = (
+        "Write conditions on the columns of the table, for example event_time >= '2026-01-01T00:00:00+00:00'"
+    )
+    return read_condition(where, schema, how)
+
+
+def plan_compaction(
+    table: Table, *, where: BooleanExpression | None = None, due_only: bool = True
+) -> CompactionPlan:
+    """Groups of small files of the table's head.
+
+    Args:
+        table: as loaded just now.
+        where: only files that may have such rows.
+        due_only: only what is due; else all small files of partitions with two of them or more.
+
+    Raises:
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
+    with reachable("the storage", lent=lends_keys(table)):
+        head = Head(table)
+        refused = refusal(table, head)
+        if refused is not None:
+            return CompactionPlan((), len(head.data), head.delete_files, refused=refused)
+        wanted = None
+        if where is not None:
+            wanted = {task.file.file_path for task in table.scan(row_filter=where).plan_files()}
+        chooser = _Chooser(table, head, wanted)
+    chosen, left = chooser.candidates()
+    most = min(_target_bytes(table), _GROUP_BYTES)
+    groups: list[Group] = []
+    for (partition, _), files in sorted(chosen.items(), key=lambda item: item[0]):
+        picked = chooser.pick(files, due_only=due_only)
+        together = (_group(partition, packed) for packed in _packed(picked, most))
+        groups += [group for group in together if len(group.files) > 1 or group.deleted_rows]
+    return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
+
+
+def refusal(table: Table, head: Head) -> str | None:
+    """Why none of a table's files may be touched; None: some may."""
+    if table.metadata.format_version > _SUPPORTED_VERSION:
+        return f"tables of format version {table.metadata.format_version} are not compacted here"
+    if head.has_equality_deletes:
+        return "the table has equality deletes, which only the engine that wrote them can apply"
+    if head.has_twice:
+        return "the table has a file twice, and whoever takes it away takes both"
+    return None
+
+
+def _target_bytes(table: Table) -> int:
+    """Size that files are to have: what the table wants, or what one task can sort if that is less."""
+    name, default = (
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+    )
+    wanted = int(table.properties.get(name, default))
+    return wanted if sort_order(table.metadata).is_unsorted else min(wanted, _SORTED_BYTES)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A file that may be touched, and what deletes rows of it."""
+
+    file: DataFile
+    deleted: Deleted
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether readers pass over so many of its rows that it is due for that alone."""
+        return self.deleted.rows > DELETED_SHARE * self.file.record_count
+
+
+class _Chooser:
+    """Looks at each file of a head."""
+
+    def __init__(self, table: Table, head: Head, wanted: set[str] | None) -> None:
+        self._table, self._head, self._target = table, head, _target_bytes(table)
+        data = [
+            entry
+            for entry in head.data
+            if entry.data_file.record_count and (wanted is None or entry.data_file.file_path in wanted)
+        ]
+        self._deleted = DeletedRows(table.io, head, head.deletes)
+        applying = {id(entry): self._deleted.may_apply(entry) for entry in data} if head.deletes else {}
+        self._data = [entry for entry in data if self._is_small(entry.data_file) or applying.get(id(entry))]
+        self._why = [self._why_not(entry.data_file) for entry in self._data]
+        for entry, why in zip(self._data, self._why, strict=True):
+            if why is None:
+                self._deleted.read(applying.get(id(entry), ()))
+
+    def _is_small(self, file: DataFile) -> bool:
+        return file.file_size_in_bytes < self._target / _SMALL
+
+    def candidates(self) -> tuple[dict[_Partition, list[_Candidate]], dict[str, int]]:
+        """Files that may be touched, by partition; and how many may not, by reason."""
+        chosen: dict[_Partition, list[_Candidate]] = {}
+        left: dict[str, int] = {}
+        spec, schema = self._table.spec(), self._table.schema()
+        for entry, why_not in zip(self._data, self._why, strict=True):
+            file = entry.data_file
+            candidate = _Candidate(file, self._deleted.of(entry) if why_not is None else Deleted())
+            is_large = file.file_size_in_bytes > self._target
+            reasons = (
+                (why_not is not None, why_not or ""),
+                (candidate.deleted.doubtful, "with deletes that not all readers apply"),
+                (candidate.is_heavy and is_large, "larger than the target size, with deleted rows"),
+            )
+            if why := next((why for is_so, why in reasons if is_so), None):
+                left = added(left, {why: 1})
+                continue
+            if not self._is_small(file) and (is_large or not candidate.deleted.rows):
+                continue
+            partition = "" if spec.is_unpartitioned() else spec.partition_to_path(file.partition, schema)
+            # Null and the text "null" read the same.
+            nulls = tuple(value is None for value in _values(file))
+            chosen.setdefault((partition, nulls), []).append(candidate)
+        return chosen, left
+
+    def _why_not(self, file: DataFile) -> str | None:
+        keeps_order = bool(file.sort_order_id) and sort_order(self._table.metadata).is_unsorted
+        reasons = (
+            (file.file_format != FileFormat.PARQUET, f"{file.file_format.value} files"),
+            (file.spec_id != self._table.metadata.default_spec_id, "in partitions of before"),
+            (file.key_metadata is not None, "encrypted"),
+            (keeps_order, "sorted, unlike the table"),
+            # It equals nothing, so nobody can tell which deletes are of its partition.
+            (any(isinstance(v, float) and math.isnan(v) for v in _values(file)), "in a partition of NaN"),
+        )
+        return next((why for is_so, why in reasons if is_so), None)
+
+    def pick(self, files: Sequence[_Candidate], *, due_only: bool) -> list[_Candidate]:
+        """Those of a partition that are to be rewritten."""
+        small = [one for one in files if self._is_small(one.file)]
+        deletes = {delete.location for one in files for delete in one.deleted.files}
+        heavy = [
+            one for one in files if one.is_heavy or (len(deletes) > MAX_DELETE_FILES and one.deleted.rows)
+        ]
+        if due_only:
+            # Neighbours go with them, if that makes the work twice as much at most.
+            size = sum(one.file.file_size_in_bytes for one in heavy)
+            with_them = [one for one in small if one.file.file_size_in_bytes <= size]
+            if sum(one.file.file_size_in_bytes for one in with_them) > size:
+                with_them = []
+            small = _due(small, self._target) or with_them
+        picked = {id(one) for one in (*small, *heavy)}
+        return [one for one in files if id(one) in picked]
+
+
+def _values(file: DataFile) -> list[Any]:
+    """Of the file's partition."""
+    return [file.partition[at] for at in range(len(file.partition))]
+
+
+def _due(files: Sequence[_Candidate], target: int) -> list[_Candidate]:
+    """Files of the highest tier that has enough of them, and of all tiers below."""
+    tiers = [int(math.log(target / max(1, one.file.file_size_in_bytes), _TIER)) for one in files]
+    full = [tier for tier in set(tiers) if tiers.count(tier) >= MIN_FILES]
+    return [one for one, tier in zip(files, tiers, strict=True) if full and tier >= min(full)]
+
+
+def _packed(files: Iterable[_Candidate], most: int) -> Iterator[list[_Candidate]]:
+    """Files that follow each other, up to so many bytes together."""
+    group: list[_Candidate] = []
+    size = 0
+    for one in files:
+        if group and size + one.file.file_size_in_bytes > most:
+            yield group
+            group, size = [], 0
+        group.append(one)
+        size += one.file.file_size_in_bytes
+    if group:
+        yield group
+
+
+def _group(partition: str, files: Sequence[_Candidate]) -> Group:
+    deletes = {one.file.file_path: one.deleted for one in files if one.deleted.files}
+    return Group(partition, tuple(one.file for one in files), deletes)

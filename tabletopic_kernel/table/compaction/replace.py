@@ -1,0 +1,226 @@
+"""When files may take the place of others, and what becomes of deletes that came meanwhile.
+
+Why a compaction neither loses nor revives a row: right before it is committed, in metadata loaded for that,
+each file that goes must still be part of the head, so nobody has deleted or rewritten its rows as a whole;
+no file may be there twice, so nobody has added its rows again; and what was left out must still be deleted,
+so nobody has taken that back. A delete file that came since the files were chosen is read: positions in files
+that go are translated to positions in the new one, and deleted there in the same snapshot. Where not all
+readers apply it, or it deletes by values, the compaction is given up and planned again. The request asserts
+the head that was looked at (I3).
+
+A delete file goes with the snapshot if all data files that it names go, or have gone before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.storage.position_deletes import mark_deleted, write_positions
+from tabletopic_kernel.model.errors import OutdatedError
+from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
+from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head, name_of
+from tabletopic_kernel.table.compaction.plan import refusal
+
+DELETES = "-deletes.parquet"  # how names of our position delete files end
+
+
+@dataclass(frozen=True)
+class DeleteChanges:
+    """What becomes of deletes: rows of new files to delete, by location, and delete files that go."""
+
+    positions: dict[str, Positions] = field(default_factory=dict)
+    removed: tuple[DataFile, ...] = ()
+
+
+def check_replaced(table: Table, replaced: Replaced) -> DeleteChanges:
+    """See that files may take the place of others in the head of ``table``, as loaded just now.
+
+    Raises:
+        OutdatedError: what was read is no longer what the table has.
+        RetryableError, ActionNeededError: as ``reachable``.
+    """
+    name = ".".join(table.name())
+    if any(file.spec_id != table.metadata.default_spec_id for file in replaced.files):
+        raise OutdatedError(f"the partitions of {name} were changed while its files were put together")
+    with reachable("the storage", lent=lends_keys(table)):
+        head = Head(table)
+    if gone := [file for file in replaced.files if file.file_path not in head.paths]:
+        raise OutdatedError(f"another program has rewritten or deleted {len(gone)} files of {name} meanwhile")
+    if head.has_twice:
+        raise OutdatedError(f"another program has added files of {name} once more meanwhile")
+    if (why := refusal(table, head)) is not None:
+        raise OutdatedError(f"another program has changed {name} meanwhile: {why}")
+    with reachable("the storage", lent=lends_keys(table)):
+        try:
+            found, positions = _late(table, head, replaced)
+        except FileNotFoundError as error:
+            raise OutdatedError(f"a delete file of {name} is gone: {error}") from error
+    named = dict(replaced.applied) | {one.location: frozenset(one.positions or ()) for one in found}
+    return DeleteChanges(positions, _removable(head, replaced, named))
+
+
+def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[DeleteFile], dict[str, Positions]]:
+    """Delete files that came since, of files that go, and what they delete in the new ones.
+
+    Where one is gone by which rows were left out, all are read: Spark puts older deletes of a file into a new
+    delete file with its own, but somebody may have taken them back, too.
+    """
+    name = ".".join(table.name())
+    some_gone = bool(replaced.applied.keys() - head.delete_files)
+    new = [
+        entry for entry in head.deletes if some_gone or entry.data_file.file_path not in replaced.delete_files
+    ]
+    if not new and not some_gone:
+        return (), {}
+    going = {file.file_path for file in replaced.files}
+    data = [entry for entry in head.data if entry.data_file.file_path in going]
+    deleted_rows = DeletedRows(table.io, head, new)
+    for entry in data:
+        deleted_rows.read(deleted_rows.may_apply(entry))
+    moved = {one.path: one for one in replaced.moved}
+    found: dict[str, DeleteFile] = {}
+    applies: dict[str, set[str]] = {}
+    masks: dict[str, Mask] = {}
+    for entry in data:
+        path, deleted = entry.data_file.file_path, deleted_rows.of(entry)
+        if deleted.doubtful or (deleted.files and path not in moved):
+            raise OutdatedError(f"another program has deleted rows of {name} meanwhile")
+        if deleted.files or (some_gone and path in moved):
+            masks[path] = np.zeros(moved[path].rows, np.bool_)
+        for one in deleted.files:
+            found[one.location] = one
+            applies.setdefault(one.location, set()).add(path)
+    mark_deleted(table.io, applies, masks)
+    if some_gone and any((moved[path].mask & ~mask).any() for path, mask in masks.items()):
+        raise OutdatedError(f"another program has taken back deletes of {name} meanwhile")
+    return tuple(found.values()), _translated(moved, masks)
+
+
+def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> dict[str, Positions]:
+    """Rows of files that go, as rows of the new ones, ascending; OutdatedError: these are sorted."""
+    products: dict[str, list[Positions]] = {}
+    for path, mask in deleted.items():
+        translated = moved[path].translated(np.flatnonzero(mask))
+        if not len(translated):
+            continue
+        if (product := moved[path].product) is None:
+            raise OutdatedError(f"rows of {path} were deleted while it was sorted together with others")
+        products.setdefault(product, []).append(translated)
+    return {product: np.unique(np.concatenate(found)) for product, found in products.items()}
+
+
+def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]]) -> tuple[DataFile, ...]:
+    """Of delete files, by the data files that each names, those that then are of none that is there."""
+    stays = head.paths - {file.file_path for file in replaced.files}
+    names = {name_of(path) for path in stays}
+    return tuple(
+        entry.data_file
+        for entry in head.deletes
+        if entry.data_file.file_path in named
+        and not names & {name_of(path) for path in named[entry.data_file.file_path]}
+    )
+
+
+class _DeletesWriter(ManifestWriterV2):
+    """PyIceberg writes manifests of data alone."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class ReplaceFiles(_OverwriteFiles):
+    """Files take the place of others with the same rows: those who follow the table need not read them.
+
+    Position delete files go and come with them. PyIceberg's own snapshots leave these as they are.
+    """
+
+    _added_deletes: tuple[DataFile, ...] = ()
+    _removed_deletes: tuple[DataFile, ...] = ()
+
+    @classmethod
+    def of(cls, transaction: Transaction, properties: dict[str, str]) -> ReplaceFiles:
+        """A snapshot of the main branch, to be filled."""
+        io = transaction._table.io
+        return cls(Operation.OVERWRITE, transaction, io, snapshot_properties=properties)
+
+    def change_deletes(self, changes: DeleteChanges, files: Iterable[DataFile]) -> None:
+        """Let delete files go, and delete rows of the new ``files``.
+
+        What is written for that goes where the manifests of a commit go that the catalog refuses.
+
+        Raises:
+            OSError: the storage did not take it.
+        """
+        self._removed_deletes = changes.removed
+        for file in files:
+            if (positions := changes.positions.get(file.file_path)) is None:
+                continue
+            location = f"{file.file_path.rpartition('/')[0]}/{uuid.uuid4()}{DELETES}"
+            self._written_manifests.append(location)
+            self._added_deletes += (write_positions(self._io, location, file, positions),)
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        removed = {file.file_path for file in self._removed_deletes}
+        processed: list[ManifestFile] = []
+        for manifest in super()._process_manifests(manifests):
+            entries = []
+            if removed and manifest.content == ManifestContent.DELETES:
+                entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+            if not any(entry.data_file.file_path in removed for entry in entries):
+                processed.append(manifest)
+                continue
+            with self._deletes_writer(self.spec(manifest.partition_spec_id)) as writer:
+                for entry in entries:
+                    how = writer.delete if entry.data_file.file_path in removed else writer.existing
+                    how(entry)
+            processed.append(writer.to_manifest_file())
+        if self._added_deletes:
+            with self._deletes_writer(self._transaction.table_metadata.spec()) as writer:
+                for file in self._added_deletes:
+                    entry = ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self._snapshot_id,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
+                    )
+                    writer.add(entry)
+            processed.append(writer.to_manifest_file())
+        return processed
+
+    def _deletes_writer(self, spec: PartitionSpec) -> _DeletesWriter:
+        output = self.new_manifest_output()
+        return _DeletesWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        added, deleted = self._added_data_files, self._deleted_data_files
+        self._added_data_files = [*added, *self._added_deletes]
+        self._deleted_data_files = deleted | set(self._removed_deletes)
+        try:
+            summary = super()._summary(snapshot_properties)
+        finally:
+            self._added_data_files, self._deleted_data_files = added, deleted
+        return summary.model_copy(update={"operation": Operation.REPLACE})
