@@ -79,6 +79,8 @@ export interface IPlan {
   readonly creates: boolean;
   readonly columns: readonly IPlanColumn[];
   readonly partition_by: readonly string[];
+  /** Of each file's rows; empty where they stand as they came. */
+  readonly sort_by: readonly string[];
   readonly start: string | number;
   readonly notes: readonly string[];
   readonly refused: readonly string[];

@@ -48,6 +48,7 @@ PLAN = {
         )
     ],
     "partition_by": [],
+    "sort_by": ["placed_at desc nulls last"],
     "start": "earliest",
     "notes": [
         "the table begins with the up to 4,000 records that the topic has now",
@@ -235,6 +236,7 @@ def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> Non
     form, plan = page.page.get_by_role("form"), page.page.locator(".jp-TableTopic-plan")
     expect(plan).to_contain_text("default.orders, made anew")
     expect(plan).to_contain_text("order_id")
+    expect(plan).to_contain_text("Sorted byplaced_at desc nulls last")
     page.shot("settings-and-plan")
     shown = form.locator(".jp-TableTopic-field")
     choices = [

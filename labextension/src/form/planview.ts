@@ -58,6 +58,9 @@ export class PlanView implements IView<PlanData> {
       [trans.__('Table'), table],
       [trans.__('Partitioned by'), plan.partition_by.join(', ') || trans.__('nothing')]
     ];
+    if (plan.sort_by.length > 0) {
+      facts.push([trans.__('Sorted by'), plan.sort_by.join(', ')]);
+    }
     if (plan.creates) {
       facts.push([trans.__('Starts at'), typeof plan.start === 'number' ? momentText(plan.start) : plan.start]);
     }
