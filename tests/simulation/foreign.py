@@ -25,6 +25,7 @@ from tabletopic_kernel.table.snapshot import TOPIC_PROPERTY
 from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt
+from tests.table.foreign_deletes import delete_rows as delete_by_position
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -95,6 +96,21 @@ def _written(world: World, dice: random.Random, table: Table, rows: pa.Table, li
 def delete_rows(world: World, dice: random.Random, table: Table) -> None:
     """Somebody deletes some rows, and that is his right."""
     table.delete(f"a < {dice.randint(0, 12)}")
+
+
+def delete_positions(world: World, dice: random.Random, table: Table) -> None:
+    """Somebody deletes some rows of a file or two by their positions, as Spark does."""
+    files = [task.file for task in table.scan().plan_files()]
+    if not files or any(file.spec_id != table.metadata.default_spec_id for file in files):
+        return
+    first = dice.choice(files)
+    alike = [file for file in files if file.partition == first.partition]
+    chosen = dice.sample(alike, min(len(alike), dice.randint(1, 2)))
+    positions = {
+        file.file_path: sorted(dice.sample(range(file.record_count), dice.randint(1, file.record_count)))
+        for file in chosen
+    }
+    delete_by_position(table, positions, with_bounds=dice.random() < 0.7)
 
 
 def rollback(world: World, dice: random.Random, table: Table) -> None:
@@ -223,6 +239,7 @@ OF_MAIN: dict[str, tuple[Move, int]] = {
     "expire and clean": (expire_and_clean, 5),
     "rewrite": (rewrite, 6),
     "delete rows": (delete_rows, 1),
+    "delete positions": (delete_positions, 3),
     "roll back": (rollback, 2),
     "tag": (tag, 3),
     "untag": (untag, 2),

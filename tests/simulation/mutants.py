@@ -31,9 +31,11 @@ from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry, snapshot
+from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
@@ -319,6 +321,10 @@ MUTANTS |= {
         _put(snapshot, "check_replaced", _no_changes),
         _put(ReplaceFiles, "_validate_required_deletes", _nothing),
     ),
+    "deletes that come while files are put together are forgotten": _put(
+        replace_files, "_late", lambda *_: ((), {})
+    ),
+    "deleted rows are put together with the others": _put(rewrite, "mark_deleted", _nothing),
     "a compaction leaves the ledger out": _put(
         ReplaceFiles, "of", classmethod(lambda cls, transaction, _: _replace_files(transaction, {}))
     ),
@@ -327,6 +333,8 @@ MUTANTS |= {
 # What chance meets too rarely: the schedule that shows it.
 SCENES: dict[str, Callable[[], list[Move]]] = {
     "a compaction does not look whether its files are still there": scenes.rewritten_twice,
+    "deletes that come while files are put together are forgotten": scenes.deleted_meanwhile,
+    "deleted rows are put together with the others": scenes.deleted_before,
     "an outage of the registry makes letters": scenes.registry_away,
     "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,
     "a replay takes letters that are rows": scenes.replayed_twice,

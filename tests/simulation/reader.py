@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Place = tuple[int, int]  # partition, offset
+NOWHERE = "I1 a record is nowhere"
 _EPOCH = re.compile(r"/epoch-(\d+)")
 
 
@@ -42,6 +43,7 @@ class Reader:
 
     world: World
     excused: set[tuple[str, Place]] = field(default_factory=set)
+    deleted: set[Place] = field(default_factory=set)  # records whose rows others have taken away by right
     begins: dict[str, dict[int, int]] = field(default_factory=dict)  # table's uuid → its first ledger
     claimed: dict[tuple[str, int], str] = field(default_factory=dict)  # uuid and epoch → who claimed it
     snapshots_seen: set[int] = field(default_factory=set)
@@ -64,15 +66,18 @@ class Reader:
             self._ids_are_single(table)
         main = next((table for table in tables if table.name() == MAIN), None)
         if main is None or self.world.table_is_foreign:
-            self.excused = set()
+            self.excused, self.deleted = set(), set()
             return
         dead_letters = next((table for table in tables if table.name() == LETTERS), None)
         wrong = self._wrong_records(main, dead_letters)
         if foreign:
             self.excused = wrong
+            self.deleted = {where for what, where in wrong if what == NOWHERE}
         elif found := sorted(wrong - self.excused):
             what, where = found[0]
             raise BrokenError(what, f"{len(found)} records, the first at {where}")
+        elif back := sorted(self.deleted & {(p, o) for _, p, o in self._counts(main)}):
+            raise BrokenError("I1 a row is back that others deleted", f"{len(back)}, the first at {back[0]}")
         self.excused &= wrong
 
     def stopped(self, process: Process | None) -> None:
@@ -339,7 +344,7 @@ class Reader:
             gone = [offset for offset in absent if offset < topic.first.get(partition, 0)]
             excusable = set(gone) if lost and len(gone) >= lost else set()
             wrong |= {
-                ("I1 a record is nowhere", (partition, offset))
+                (NOWHERE, (partition, offset))
                 for offset in absent
                 if records[offset].kind != HOLE and offset not in excusable
             }
@@ -347,13 +352,10 @@ class Reader:
 
     def _counts(self, table: Table) -> Counter[Row]:
         head = table.current_snapshot()
-        total: Counter[Row] = Counter()
-        for name, _ in self.tables.data(head) if head else ():
-            try:
-                total.update(self.tables.rows(name))
-            except WrongValueError as error:
-                raise BrokenError("I1 a value is not its record's", str(error)) from error
-        return total
+        try:
+            return self.tables.rows_left(head) if head else Counter()
+        except WrongValueError as error:
+            raise BrokenError("I1 a value is not its record's", str(error)) from error
 
     def _letters(self, dead_letters: Table, ledger: LedgerRead) -> Counter[Place]:
         """Letters below the ledger, but for those whose replay is in the table: these are as good as gone."""

@@ -254,6 +254,33 @@ def rewritten_twice(seed: int = 0) -> list[Move]:
     ]
 
 
+def deleted_meanwhile(seed: int = 0) -> list[Move]:
+    """A has put small files together; before that is committed, somebody deletes rows of them by position."""
+    return [
+        *begin(seed),
+        *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
+        Move("people", "compact"),
+        fault("A", "compacted", "slow", 1),
+        Move("A", "poll"),
+        *(
+            move
+            for at in range(12)
+            for move in (Move("A", "run", seed * 1_000 + 900 + at), Move("foreign", "delete positions", at))
+        ),
+    ]
+
+
+def deleted_before(seed: int = 0) -> list[Move]:
+    """Somebody deletes rows by position; then A puts the files together."""
+    return [
+        *begin(seed),
+        *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
+        *(Move("foreign", "delete positions", at) for at in range(4)),
+        Move("people", "compact"),
+        *go_on("A", 12, seed + 9),
+    ]
+
+
 def overtaken(seed: int = 0) -> list[Move]:
     """A's commit stands still while B takes the topic over."""
     return [

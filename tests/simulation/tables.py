@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.manifest import read_manifest_list
+from pyiceberg.manifest import DataFileContent, read_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -82,6 +82,9 @@ class Tables:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._manifests: dict[str, tuple[tuple[str, int], ...]] = {}
+        # Of each data file and each position delete file in them: its location, and the number of its commit.
+        self._data: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._deletes: dict[str, tuple[tuple[str, int], ...]] = {}
         self._lists: dict[str, tuple[str, ...]] = {}
         self._reach: dict[str, frozenset[str]] = {}
 
@@ -131,6 +134,8 @@ class Tables:
         found: dict[Row, int] = {}
         for manifest in snapshot.manifests(self._lake.io):
             for entry in manifest.fetch_manifest_entry(self._lake.io, discard_deleted=True):
+                if entry.data_file.content is not DataFileContent.DATA:
+                    continue
                 name, number = place(entry.data_file.file_path), entry.file_sequence_number or 0
                 if new_only and name.endswith("-rewritten.parquet"):
                     continue
@@ -185,6 +190,14 @@ class Tables:
             self._manifests[name] = tuple(
                 (place(one.data_file.file_path), one.data_file.file_size_in_bytes) for one in entries
             )
+            told = [
+                (one.data_file.content, one.data_file.file_path, one.sequence_number or 0) for one in entries
+            ]
+            for content, kept in (
+                (DataFileContent.DATA, self._data),
+                (DataFileContent.POSITION_DELETES, self._deletes),
+            ):
+                kept[name] = tuple((path, number) for one, path, number in told if one is content)
 
     def _entries(self, manifest: str) -> tuple[tuple[str, int], ...]:
         return self._manifests.get(manifest, ())
@@ -192,6 +205,20 @@ class Tables:
     def rows(self, name: str) -> Counter[Row]:
         """The rows of a data file that came from the topic."""
         return _rows(self._lake.store.files[name])
+
+    def rows_left(self, snapshot: Snapshot) -> Counter[Row]:
+        """The rows of a snapshot that came from the topic, without those that are deleted by position."""
+        manifests, files = self._manifests_of(snapshot), self._lake.store.files
+        deleted: dict[str, list[tuple[int, frozenset[int]]]] = {}
+        for location, number in (one for manifest in manifests for one in self._deletes.get(manifest, ())):
+            for path, positions in _positions(files[place(location)]).items():
+                deleted.setdefault(path, []).append((number, positions))
+        total: Counter[Row] = Counter()
+        for location, number in (one for manifest in manifests for one in self._data.get(manifest, ())):
+            applied = [positions for since, positions in deleted.get(location, ()) if since >= number]
+            content = files[place(location)]
+            total.update(_rows(content, frozenset().union(*applied)))
+        return total
 
     def dead_letters(self, name: str) -> Counter[DeadLetterSample]:
         """The letters of a data file."""
@@ -208,13 +235,22 @@ def _read(content: bytes, columns: list[str]) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=4096)
-def _rows(content: bytes) -> Counter[tuple[int, int, int]]:
+def _positions(content: bytes) -> dict[str, frozenset[int]]:
+    """Positions that a delete file has, by the locations of data files."""
+    found: dict[str, set[int]] = {}
+    for row in _read(content, ["file_path", "pos"]):
+        found.setdefault(row["file_path"], set()).add(row["pos"])
+    return {path: frozenset(positions) for path, positions in found.items()}
+
+
+@lru_cache(maxsize=4096)
+def _rows(content: bytes, deleted: frozenset[int] = frozenset()) -> Counter[tuple[int, int, int]]:
     """Generation, partition and offset of each row that came from the topic; its value must say the same."""
     found = _read(content, ["a", "_kafka_metadata"])
     total: Counter[tuple[int, int, int]] = Counter()
-    for row in found:
+    for at, row in enumerate(found):
         where = row["_kafka_metadata"]
-        if where is None or where["offset"] is None:
+        if at in deleted or where is None or where["offset"] is None:
             continue
         generation, rest = divmod(row["a"], GENERATION)
         if rest != where["partition"] * PARTITION + where["offset"]:

@@ -159,7 +159,7 @@ class World:
             if foreign.do(self, LETTERS if move.of == "letters" else MAIN, move.verb, dice):
                 self.counts.foreign += 1
                 self.may_stop |= move.verb in foreign.STOPS
-                self.rows_deleted |= move.verb == "delete rows"
+                self.rows_deleted |= move.verb in ("delete rows", "delete positions")
                 self.folder_moved |= move.verb == "share the folder"
                 self.coverage.acts[f"foreign, {move.of}", move.verb] += 1
             self.reader.look(foreign=True)
