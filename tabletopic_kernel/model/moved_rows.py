@@ -9,19 +9,24 @@ import numpy as np
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+_PLACE = np.dtype("<u4")
 
 
 @dataclass(frozen=True)
 class MovedRows:
     """The ``rows`` rows of the file at ``path``, without those that were deleted from it.
 
-    They stand in the file at ``product``, from the row ``base`` on, in the order in which they stood; None:
-    nobody knows where, as they are sorted, or all of them were deleted. ``dropped`` has a bit for each row,
-    compressed; it is empty where none is set.
+    They stand in the file at ``product``, from the row ``base`` on, in the order in which they stood; or, as
+    they were sorted with others, each at one of the ``places``. ``product`` is None where all were deleted,
+    or where they are in several files. ``dropped`` has a bit for each row and ``places`` four bytes for each
+    that is left, compressed; they are empty where no bit is set, and where the order is as it was.
 
     >>> moved = MovedRows.of("a", np.array([False, True, False, False]), "ab", 10)
     >>> moved.translated(np.array([0, 1, 3, 3, 4])).tolist(), moved.dropped_rows
     ([10, 12], 1)
+    >>> moved = MovedRows.of("a", np.array([False, True, False]), "ab", 0, np.array([7, 3]))
+    >>> moved.translated(np.array([0, 1, 2])).tolist()
+    [3, 7]
     """
 
     path: str
@@ -29,12 +34,16 @@ class MovedRows:
     product: str | None
     base: int
     dropped: bytes = b""
+    places: bytes = b""
 
     @classmethod
-    def of(cls, path: str, dropped: Mask, product: str | None, base: int) -> MovedRows:
-        """``dropped``: for each row, whether it was."""
+    def of(
+        cls, path: str, dropped: Mask, product: str | None, base: int, places: Positions | None = None
+    ) -> MovedRows:
+        """``dropped``: for each row, whether it was; ``places``: of the others, where they are."""
         bits = zlib.compress(np.packbits(dropped).tobytes(), 1) if dropped.any() else b""
-        return cls(path, len(dropped), product, base, bits)
+        numbers = b"" if places is None else zlib.compress(places.astype(_PLACE).tobytes(), 1)
+        return cls(path, len(dropped), product, base, bits, numbers)
 
     @property
     def mask(self) -> Mask:
@@ -58,4 +67,7 @@ class MovedRows:
         mask = self.mask
         deleted = np.zeros(self.rows, np.bool_)
         deleted[positions[(positions >= 0) & (positions < self.rows)]] = True
-        return self.base + np.flatnonzero(deleted[~mask])
+        left = np.flatnonzero(deleted[~mask])
+        if not self.places:
+            return self.base + left
+        return np.sort(np.frombuffer(zlib.decompress(self.places), _PLACE)[left].astype(np.int64))

@@ -40,7 +40,8 @@ from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import added
-from tabletopic_kernel.model.moved_rows import Mask, MovedRows
+from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
+from tabletopic_kernel.pipeline.arrange import permutation
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
@@ -180,15 +181,16 @@ class _Rewrite:
     def _put_together(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
         dropped = _deleted(self._io, files)
         kept = [file.rows - int(dropped[file.path].sum()) for file in files]
-        wanted, made = sum(kept), list[DataFile]()
-        in_order = writer.order.is_unsorted
-        if wanted and in_order:
+        wanted, made, places = sum(kept), list[DataFile](), None
+        if wanted and writer.order.is_unsorted:
             target = file_schema(writer.schema)
             rows = _runs(self._io, files, dropped, target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
             made = [writer.write_one(rows)]
-        elif wanted and not (made := self._sorted(writer, files, dropped, wanted)):
-            self._leave("too large in memory to be sorted together", files)
-            return
+        elif wanted:
+            made, places = self._sorted(writer, files, dropped, wanted)
+            if not made:
+                self._leave("too large in memory to be sorted together", files)
+                return
         if (written := sum(file.record_count for file in made)) != wanted:
             raise ActionNeededError(f"{len(files)} files have {wanted} rows, and {written} were written")
         if other := next((file for file in made if file.partition != self._task.partition), None):
@@ -199,22 +201,32 @@ class _Rewrite:
         self._result.files += made
         base = 0
         for file, count in zip(files, kept, strict=True):
-            product = made[0].file_path if in_order and count else None
-            self._result.moved.append(MovedRows.of(file.path, dropped[file.path], product, base))
+            product = made[0].file_path if count and len(made) == 1 else None
+            where = places[base : base + count] if places is not None else None
+            self._result.moved.append(MovedRows.of(file.path, dropped[file.path], product, base, where))
             base += count
         self._result.rows += wanted
 
     def _sorted(
         self, writer: DataFileWriter, files: Sequence[SmallFile], dropped: Mapping[str, Mask], count: int
-    ) -> list[DataFile]:
-        """The files' ``count`` rows, sorted in memory, in as few files as can be; none if that is no gain."""
+    ) -> tuple[list[DataFile], Positions | None]:
+        """The files' ``count`` rows, sorted in memory, in as few files as can be; none if that is no gain.
+
+        And where each of the rows is, if they are in one file and not as they stood.
+        """
         made: list[DataFile] = []
+        places = None
         for rows in _runs(self._io, files, dropped, file_schema(writer.schema), (_SORTED_BYTES, count)):
             # Half as many at least: else they would be put together again and again, and be no fewer.
             if not made and len(files) > 1 and 2 * count > len(rows) * len(files):
-                return []
-            made.append(writer.write_one((rows,)))
-        return made
+                return [], None
+            ordered = rows
+            if (order := permutation(rows, writer.order, writer.schema)) is not None:
+                ordered = rows.take(order)
+                places = np.empty(len(rows), np.int64)
+                places[order.to_numpy()] = np.arange(len(rows))
+            made.append(writer.write_one((ordered,)))
+        return made, places if len(made) == 1 else None
 
 
 def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:

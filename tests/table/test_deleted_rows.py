@@ -19,6 +19,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import HeadMovedError, OutdatedError
+from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.compaction import plan as compaction
@@ -159,8 +160,8 @@ def test_partitions_have_deletes_of_their_own(catalog: Catalog) -> None:
     assert (len(lake.files()), len(delete_files(lake.table))) == (2, 2)
 
 
-def test_in_a_sorted_table_deletes_meanwhile_end_it(catalog: Catalog) -> None:
-    """Nobody knows where the rows are; those deleted before are left out, also of a file alone."""
+def test_in_a_sorted_table_rows_are_followed_to_their_places(catalog: Catalog) -> None:
+    """Those deleted before are left out, also of a file alone; deletes that come meanwhile go along."""
     lake = Lake(catalog, SCHEMA, sort_by=("n desc",))
     for at in range(3):
         lake.append({"n": [4 * at, 4 * at + 1, 4 * at + 2, 4 * at + 3], "part": [0] * 4})
@@ -169,8 +170,8 @@ def test_in_a_sorted_table_deletes_meanwhile_end_it(catalog: Catalog) -> None:
     plan, made = _rewritten(lake)
     delete_rows(lake.table, {second: [0]})
     before = _numbers(lake)
-    with pytest.raises(OutdatedError, match="sorted"):
-        lake.commit(plan.groups[0], made, plan.delete_files)
+    lake.commit(plan.groups[0], made, plan.delete_files)
+    assert (_numbers(lake), len(delete_files(lake.table)), len(lake.files())) == (before, 1, 1)
     lake.compact()
     assert (_numbers(lake), delete_files(lake.table), len(lake.files())) == (before, [], 1)
     delete_rows(lake.table, {lake.files()[0].file_path: [0]})
@@ -178,6 +179,21 @@ def test_in_a_sorted_table_deletes_meanwhile_end_it(catalog: Catalog) -> None:
     lake.compact()
     assert (_numbers(lake), delete_files(lake.table), len(lake.files())) == (before, [], 1)
     assert pq.read_table(lake.files()[0].file_path.removeprefix("file://"))["n"].to_pylist() == before[::-1]
+
+
+def test_deletes_meanwhile_end_what_became_several_sorted_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of them a row is in is not kept."""
+    lake = Lake(catalog, SCHEMA, sort_by=("n desc",))
+    for at in range(8):
+        lake.append({"n": [2 * at, 2 * at + 1], "part": [0] * 2})
+    monkeypatch.setattr(rewrite, "_SORTED_BYTES", 100)
+    plan, made = _rewritten(lake)
+    assert 1 < len(made.files) < 8
+    delete_rows(lake.table, {_paths(lake)[0]: [0]})
+    with pytest.raises(OutdatedError, match="several sorted files"):
+        lake.commit(plan.groups[0], made, plan.delete_files)
 
 
 def test_deletes_that_somebody_takes_back_meanwhile_end_it(lake: Lake) -> None:
@@ -303,24 +319,26 @@ def _carried_over(folder: Path) -> list[Path]:
 # -- any files, any deletes, at any time
 
 _SIZES = st.lists(st.integers(2, 6), min_size=1, max_size=4)
+_ORDERS: list[tuple[str, ...]] = [(), ("n desc",), ("part", "n")]
 _DELETES = st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), max_size=6)
 
 
 @pytest.mark.integration
 @settings(max_examples=40, deadline=None)
-@given(_SIZES, _DELETES, _DELETES, st.sampled_from([(), ("part",)]), st.data())
+@given(_SIZES, _DELETES, _DELETES, st.sampled_from([(), ("part",)]), st.sampled_from(_ORDERS), st.data())
 def test_the_rows_that_are_there_stay_the_same(
     sizes: list[int],
     before: list[tuple[int, bool]],
     meanwhile: list[tuple[int, bool]],
     by: tuple[str, ...],
+    order: tuple[str, ...],
     data: Any,
 ) -> None:
     """Through two compactions in a row, whatever was deleted before, between and during them."""
     with tempfile.TemporaryDirectory() as folder:
         properties = {"name": "lake", "type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
         catalog = open_catalog({**properties, "warehouse": f"file://{folder}/warehouse"})
-        lake, start = Lake(catalog, SCHEMA, by), 0
+        lake, start = Lake(catalog, SCHEMA, by, sort_by=order), 0
         for size in sizes:
             numbers = list(range(start, start + size))
             lake.append({"n": numbers, "part": pa.array([n % 2 for n in numbers], pa.int32())})

@@ -116,14 +116,14 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
 
 
 def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> dict[str, Positions]:
-    """Rows of files that go, as rows of the new ones, ascending; OutdatedError: these are sorted."""
+    """Rows of files that go, as rows of the new ones, ascending; OutdatedError: nobody knows of which."""
     products: dict[str, list[Positions]] = {}
     for path, mask in deleted.items():
         translated = moved[path].translated(np.flatnonzero(mask))
         if not len(translated):
             continue
         if (product := moved[path].product) is None:
-            raise OutdatedError(f"rows of {path} were deleted while it was sorted together with others")
+            raise OutdatedError(f"rows of {path} were deleted while it became several sorted files")
         products.setdefault(product, []).append(translated)
     return {product: np.unique(np.concatenate(found)) for product, found in products.items()}
 
