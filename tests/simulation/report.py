@@ -33,7 +33,7 @@ def page(total: Total) -> str:
     coverage = total.coverage
     parts = [
         "# Simulated histories",
-        "What `make simulate` wrote at the end of its longest run so far; "
+        "What `make simulate` wrote at the end of a long run; "
         "[tests/simulation](../tests/simulation/README.md) says what a history is.",
         _table(
             ("", "count"),
