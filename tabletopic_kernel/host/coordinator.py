@@ -469,6 +469,8 @@ class Coordinator:
                     if self._schedule.has_given_up:
                         return Event.GAVE_UP
                     self._schedule.back_off()
+                else:
+                    self._schedule.absent()
                 return Event.ABSENT
         except TableTopicError as error:
             return self._sorted(error)

@@ -32,6 +32,7 @@ class Schedule:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._attempt = 0
+        self._absent = 0  # commits in a row that the catalog did not confirm, and that are not in the table
         self._retry_at_ms = 0
         self._last_commit_ms = clock()
         self._sweep_at_ms: int | None = None
@@ -88,7 +89,7 @@ class Schedule:
 
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
         """A commit that began then went through, and the table's ledger is this."""
-        self._last_commit_ms, self._attempt = began_ms, 0
+        self._last_commit_ms, self._attempt, self._absent = began_ms, 0, 0
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
         if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
@@ -98,6 +99,14 @@ class Schedule:
         """Try again later, and later each time (I9)."""
         self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
         self._attempt += 1
+
+    def absent(self) -> None:
+        """The catalog answers again: a commit is not in the table.
+
+        What counts from here is how often that happened, and no longer for how long the catalog was away.
+        """
+        self._attempt = self._absent
+        self._absent += 1
 
     @property
     def is_in_doubt(self) -> bool:

@@ -80,6 +80,27 @@ def test_tries_come_more_seldom(schedule: Schedule, clock: Clock, state: State) 
     assert schedule.due(state, 0, SETTINGS) is Event.RETRY_DUE
 
 
+def test_a_catalog_that_answers_again_is_not_waited_for_any_longer(schedule: Schedule, clock: Clock) -> None:
+    """After an outage the commit is made again at once; where commits go on getting lost, more seldom."""
+    for _ in range(6):
+        schedule.back_off()
+        clock.now += 12_000
+    waits = []
+    for _ in range(3):
+        schedule.absent()
+        schedule.back_off()
+        began = clock.now
+        while schedule.due(State.SETTLING, 0, SETTINGS) is None:
+            clock.now += 100
+        waits.append(clock.now - began)
+    assert waits == [500, 1_000, 2_000]
+    schedule.committed(clock.now, {})
+    schedule.absent()
+    schedule.back_off()
+    clock.now += 500
+    assert schedule.due(State.SETTLING, 0, SETTINGS) is Event.RETRY_DUE
+
+
 def test_a_table_that_was_lost_is_left_alone_for_a_while(schedule: Schedule, clock: Clock) -> None:
     """Longer than a group needs to miss a member, and than the first waits after it."""
     schedule.lost()
