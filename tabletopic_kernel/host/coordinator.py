@@ -282,6 +282,7 @@ class Coordinator:
             if isinstance(error, GapError):
                 self._report.gap(error.missing, skipped=False)
             return self._sorted(error)
+        is_news = self._owner is None or owner.took_from(self._owner)
         self._owner = owner
         self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
         self._compactions.interrupt("the topic was interrupted; the files that are left stay as they are")
@@ -289,7 +290,8 @@ class Coordinator:
         self._report.sync(owner)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
-        self._report.owned(owner.ledger)
+        if is_news:  # an outage that is retried for an hour would fill the control topic
+            self._report.owned(owner.ledger)
         self._schedule.owned(sweeps=owner.is_sweep_due)
         self._expiries.owned()
         return Event.OWNED

@@ -146,6 +146,11 @@ class Owner:
         """The topic's table; None while it has no columns."""
         return self.keeper.table
 
+    def took_from(self, before: Owner) -> bool:
+        """Whether it owns something else than ``before`` did: another epoch, table or beginning."""
+        tables = [str(one.table.table.metadata.table_uuid) if one.table else None for one in (self, before)]
+        return tables[0] != tables[1] or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
+
     def _still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
         """Whether the table is as this owner left it: then an outage costs no new epoch."""
         unsure = self._left_open or (self.pending is not None and self.pending.unsure)

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.fitting import WriterColumns, writer_columns
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer
-from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, summary
+from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, live_rows, summary
 
 _MOST_VERSIONS = 100  # that the table does not cover: each costs the registry a question
 
@@ -115,7 +115,7 @@ def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
         added_rows=int(figures.get("added-records", 0)) - same,
         added_files=int(figures.get("added-data-files", 0)),
         added_bytes=int(figures.get("added-files-size", 0)),
-        rows=int(figures.get("total-records", 0)),
+        rows=live_rows(figures),
         files=int(figures.get("total-data-files", 0)),
         table_schema_id=snapshot.schema_id,
         next_offsets=dict(ledger.next_offsets) if ledger else None,

@@ -500,7 +500,7 @@ class TopicTable:
     def rows(self) -> int:
         """Rows in the newest snapshot."""
         head = self.table.metadata.current_snapshot()
-        return int(summary(head).get("total-records", 0)) if head else 0
+        return live_rows(summary(head)) if head else 0
 
     def figures(self) -> dict[str, object]:
         """What the progress record says of the table."""
@@ -588,6 +588,15 @@ def _mark(snapshot: Snapshot) -> _Mark:
 def summary(snapshot: Snapshot) -> Mapping[str, str]:
     """What a snapshot says of itself; empty where it says nothing."""
     return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def live_rows(totals: Mapping[str, str]) -> int:
+    """Rows that a reader gets, by a snapshot's summary.
+
+    At least so many, as a position may be in two delete files. Rows deleted by their values are in it.
+    """
+    records, positions = (int(totals.get(f"total-{name}", 0)) for name in ("records", "position-deletes"))
+    return max(records - positions, 0)
 
 
 def ledger_of(snapshot: Snapshot) -> Ledger | None:

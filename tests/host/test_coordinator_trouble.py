@@ -107,6 +107,23 @@ def test_a_worker_that_dies_is_replaced_from_the_ledger(rig: Rig) -> None:
     assert rig.table.ledger.epoch == 1  # nobody else was here: an outage makes no snapshots
 
 
+def test_a_topic_that_is_taken_again_as_it_was_left_is_no_news(rig: Rig) -> None:
+    """An outage that is retried for hours writes no event a retry; a table that somebody replaced is one."""
+    coordinator = rig.running(commit_interval_ms="1h")
+    for _ in range(3):
+        rig.worker.listener.ended(RetryableError("the storage went away"))
+        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+        rig.now_ms += 60_000
+        drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    assert rig.control.types().count("Enabled") == 1
+    rig.catalog.real.drop_table(rig.table.table.name())
+    rig.worker.listener.ended(RetryableError("the table went away"))
+    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.now_ms += 60_000
+    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    assert rig.control.types().count("Enabled") == 2
+
+
 def test_a_worker_whose_login_is_refused_is_replaced_after_a_minute(rig: Rig) -> None:
     """Not after half a second: accounts get locked by that."""
     coordinator = rig.running()

@@ -39,9 +39,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tabletopic_kernel.faces.live_dashboard.tables import facts_of
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write import REWRITTEN
+from tabletopic_kernel.table.history import snapshots
 from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tests.table.foreign_deletes import delete_rows
 from tests.table.lake import Lake, Rows, read_file
@@ -218,6 +220,18 @@ def test_versions_of_the_schema_are_put_together_apart(catalog: Catalog) -> None
     assert sorted(file.record_count for file in lake.files()) == [2, 2, 2]
     names = sorted(tuple(read_file(file.file_path).schema.names) for file in lake.files())
     assert names == [("a", "new"), ("a", "new", "c"), ("a", "old")]
+
+
+def test_rows_are_those_that_a_reader_gets(catalog: Catalog) -> None:
+    """Rows deleted by position are none, before and after a compaction has left them out."""
+    lake = Lake(catalog, SIMPLE)
+    for at in range(3):
+        lake.append({"a": [at, None, 7]})
+    delete_rows(lake.table, {lake.files()[1].file_path: [0, 2]})
+    lake.topic.reload()
+    assert lake.topic.rows == snapshots(lake.table.metadata, 1)[0].rows == len(lake.rows()) == 7
+    lake.compact()
+    assert lake.topic.rows == facts_of(lake.table).rows == len(lake.rows()) == 7
 
 
 def test_files_of_no_version_stay(catalog: Catalog) -> None:

@@ -16,7 +16,7 @@ import { PlanView } from './planview';
 /** So long a person may stop typing before a plan is asked for. */
 const PLAN_AFTER_MS = 400;
 /** What most people set; the rest is folded away. */
-const COMMON = ['commit_interval_ms', 'partition_by', 'start', 'namespace', 'table'];
+const COMMON = ['commit_interval_ms', 'partition_by', 'sort_by', 'start', 'namespace', 'table'];
 
 /** A page of the main area; it closes itself when its settings are in force. */
 export class SettingsForm extends Widget {

@@ -9,7 +9,7 @@ from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.progress_view import Commit
 from tabletopic_kernel.model.settings.sections import in_sql
 from tabletopic_kernel.table.history import snapshot_of
-from tabletopic_kernel.table.snapshot import ledger_of, summary
+from tabletopic_kernel.table.snapshot import ledger_of, live_rows, summary
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -26,7 +26,7 @@ def facts_of(table: Table, catalog: str | None = None) -> TableFacts:
     totals = summary(head) if head else {}
     return TableFacts(
         table=in_sql(table.name(), catalog),
-        rows=int(totals.get("total-records", 0)),
+        rows=live_rows(totals),
         files=int(totals.get("total-data-files", 0)),
         bytes=int(totals.get("total-files-size", 0)),
         snapshots_in_all=len(snapshots),
