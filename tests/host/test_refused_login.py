@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tabletopic_kernel.clients import login_gate
+from tabletopic_kernel.clients.kafka import broker as broker_module
 from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.idle_clients import IdleClients
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.host import Host
@@ -17,6 +19,7 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, ControlLog
 from tabletopic_kernel.model.errors import LoginRefusedError
 from tabletopic_kernel.model.progress.events import HostHeartbeat
+from tests.recovery.waiting import wait_until
 from tests.servers.refusing_kafka import RefusingKafka
 from tests.table.samples import FakeRegistry
 
@@ -56,6 +59,23 @@ def test_questions_log_in_once(kafka: RefusingKafka, ask: str) -> None:
     broker._gate._open_at = 0.0
     refused()
     assert 1 <= len(kafka.logins) <= MOST
+
+
+@pytest.mark.integration
+def test_an_idle_client_stops_logging_in(kafka: RefusingKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its password has changed, and nobody uses it: librdkafka alone would try once a second."""
+    watched = IdleClients(look_s=0.3)
+    monkeypatch.setattr(broker_module, "IDLE_CLIENTS", watched)
+    client = Broker(kafka.properties)
+    _watch()
+    assert client._admin is None
+    before = len(kafka.logins)
+    _watch()
+    assert len(kafka.logins) == before <= MOST
+    with pytest.raises(LoginRefusedError, match=r"sasl\.password"):
+        client.topics()
+    del client
+    wait_until("the thread ends with the last client", lambda: watched._thread is None)
 
 
 @pytest.mark.integration

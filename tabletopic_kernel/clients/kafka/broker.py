@@ -29,6 +29,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
+from tabletopic_kernel.clients.kafka.idle_clients import IDLE_CLIENTS
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
@@ -136,6 +137,7 @@ class Broker:
         self._renewing = threading.Lock()
         self._worn_out: list[AdminClient] = []
         self.address = self.properties.get("bootstrap.servers", "")
+        IDLE_CLIENTS.add(self)
 
     @property
     def admin(self) -> AdminClient:
@@ -369,6 +371,14 @@ class Broker:
         if not self._gate.is_open:
             with self._lock:
                 self._admin = None
+
+    def close_if_refused(self) -> None:
+        """Rest as after a request that met a refusal, though nobody has made one; see ``idle_clients``."""
+        with self._lock, contextlib.suppress(KafkaException):
+            if self._admin is not None:
+                self._admin.poll(0)
+        if self._met.is_hopeless():
+            self._explain("it lets nobody in")
 
     def _renew(self, worn_out: AdminClient) -> None:
         """Another client, where the broker answers one.
