@@ -86,6 +86,7 @@ class TopicTable:
         self.table = table
         self._loaded = table.metadata  # as long as it is held, the catalog's own look does not parse it again
         self._marks: dict[int, _Mark] = {}
+        self._marked: TableMetadata | None = None  # whose snapshots these are; metadata is never changed
 
     @classmethod
     def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
@@ -178,11 +179,13 @@ class TopicTable:
 
     def _marks_of_all(self) -> Collection[_Mark]:
         """Commit id and epoch of every snapshot; a snapshot never changes, so each summary is read once."""
-        known = self._marks
-        self._marks = {
-            snapshot.snapshot_id: known.get(snapshot.snapshot_id) or _mark(snapshot)
-            for snapshot in self.table.metadata.snapshots
-        }
+        metadata, known = self.table.metadata, self._marks
+        if metadata is not self._marked:
+            self._marks = {
+                snapshot.snapshot_id: known.get(snapshot.snapshot_id) or _mark(snapshot)
+                for snapshot in metadata.snapshots
+            }
+            self._marked = metadata
         return self._marks.values()
 
     def commit(

@@ -117,6 +117,14 @@ def test_a_name_that_may_be_used_again_is_read_again(catalog: Catalog, tmp_path:
     assert (first.properties, second.properties) == ({}, {"new": "1"})
 
 
+def test_a_snapshot_is_found_by_its_id(catalog: Catalog) -> None:
+    """Whichever it is, and none by an id that no snapshot has."""
+    found = catalog.load_table(_NAME).metadata
+    assert [found.snapshot_by_id(one.snapshot_id) for one in found.snapshots] == found.snapshots
+    assert found.current_snapshot() is found.snapshots[-1]
+    assert found.snapshot_by_id(-1) is None
+
+
 def test_nothing_piles_up(catalog: Catalog) -> None:
     """What no table holds any more is forgotten."""
     table = catalog.load_table(_NAME)

@@ -89,7 +89,13 @@ def _copied(metadata: TableMetadata, memo: dict[int, Any] | None = None) -> Tabl
     return BaseModel.__deepcopy__(bare, memo).model_copy(update=history)
 
 
+def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
+    """As PyIceberg's, from the newest on: a commit asks for the head and its parent a dozen times."""
+    return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
 # PyIceberg's catalogs for SQL, Glue, Hive and DynamoDB read and write through these two.
 FromInputFile.table_metadata = staticmethod(_read_once)  # type: ignore[method-assign]
 ToOutputFile.table_metadata = staticmethod(_write_and_remember)  # type: ignore[method-assign]
 TableMetadataCommonFields.__deepcopy__ = _copied  # type: ignore[assignment,method-assign]
+TableMetadataCommonFields.snapshot_by_id = _snapshot_by_id  # type: ignore[assignment,method-assign]
