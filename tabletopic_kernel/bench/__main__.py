@@ -1,6 +1,6 @@
 """``make bench``: CPU per record of the whole path beside its floor, and freshness at a quiet rate.
 
-With ``--commits`` how a table ages instead, with maintenance and without.
+Instead, with and without maintenance: ``--commits``: how a table ages; ``--day``: what a record costs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table as Screen
 
 from tabletopic_kernel.bench.aging import Age, age
+from tabletopic_kernel.bench.day import WARM_UP_S, day
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
 from tabletopic_kernel.bench.measure import (
     cpu_of_path,
@@ -80,10 +81,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--commits", type=int, help="how a table ages in so many commits, with maintenance and without"
     )
+    parser.add_argument(
+        "--day",
+        type=int,
+        metavar="SECONDS",
+        help="what maintenance costs over a day's shape, in so many seconds",
+    )
+    parser.add_argument(
+        "--noon", type=int, default=1_500, help="records per second at its peak (%(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
     given = parser.parse_args(arguments)
     if given.commits:
         return _aging(given.commits, as_json=given.json)
+    if given.day:
+        return _day(given.day, given.noon, as_json=given.json)
     with tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder:
         local = LocalStack(Path(folder), TerminalReport())
         try:
@@ -116,6 +128,27 @@ def _aging(commits: int, *, as_json: bool) -> int:
         sys.stdout.write(json.dumps(told, indent=1) + "\n")
     else:
         Console().print(_ages(ages))
+    return 0
+
+
+def _day(seconds: int, noon: int, *, as_json: bool) -> int:
+    with (
+        tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder,
+        CountBar(WARM_UP_S + seconds, "a day", "seconds") as bar,
+    ):
+        days = day(Path(folder), seconds, noon, bar.to)
+    if as_json:
+        sys.stdout.write(json.dumps({name: asdict(one) for name, one in days.items()}, indent=1) + "\n")
+        return 0
+    screen = Screen(title="The shape of a day", title_justify="left")
+    for column in ("", "records", "CPU per record", "data files", "compactions", "expiries"):
+        screen.add_column(column, justify="right" if column else "left")
+    for name, one in days.items():
+        counts = one.data_files, one.compactions, one.expiries
+        screen.add_row(name, f"{one.records:,}", f"{one.cpu_us_per_record} µs", *map(str, counts))
+    costs = [one.cpu_us_per_record for one in days.values()]
+    screen.caption = f"with maintenance {costs[0] / costs[1]:.2f} times as much; aim: ≤ 1.5"
+    Console().print(screen)
     return 0
 
 

@@ -106,7 +106,7 @@ def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
             process.wait(120)
 
 
-class _CpuMeter:
+class CpuMeter:
     """CPU seconds of process trees, kept also of processes that have ended since."""
 
     def __init__(self, *roots: psutil.Process) -> None:
@@ -149,7 +149,7 @@ def cpu_of_path(
     ``beside``: what works for the host without being its child, such as a cluster's workers.
     """
     topic, total = load.topic, records + warm_up
-    meter = _CpuMeter(host, *beside)
+    meter = CpuMeter(host, *beside)
     workbench.enable(topic, {"commit_interval_ms": "10s", "value_format": load.value_format})
     deadline = time.monotonic() + _PATH_LIMIT_S
     staged = committed = 0
