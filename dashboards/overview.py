@@ -1,4 +1,4 @@
-"""All table topics: where each stands, and the commit lag of those that are furthest behind."""
+"""All table topics: the state of each, and the commit lag of those furthest behind."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ COLUMNS = [
         ("rows", "Rows", "count"),
         ("letters", "Dead letters", "count"),
         ("host", "Host", "text"),
-        ("error", "Trouble", "trouble"),
+        ("error", "Error", "trouble"),
     )
 ]
 
 
 def row(view: View, name: str) -> dict[str, Any]:
-    """One topic as the table shows it; None is not known."""
+    """One topic's row of the table; None is unknown."""
     topic = view.topic(name)
     progress, host = topic.progress, view.live_host(name)
     behind = topic.lag_seconds(view.now_ms)
@@ -72,7 +72,7 @@ def row(view: View, name: str) -> dict[str, Any]:
 
 
 def trouble(view: View, name: str) -> str | None:
-    """Why a topic does not go on, and what to do."""
+    """Why a topic is not progressing, and what to do."""
     progress = view.topic(name).progress
     if view.state(name) == NO_HOST:
         reason = "no host runs this topic: start one in JupyterLab's sidebar, with `tabletopic serve`"
@@ -92,16 +92,16 @@ def summary(view: View) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = words.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
-    more = f" ({unknown} not known yet)" if unknown else ""
+    more = f" ({unknown} unknown)" if unknown else ""
     runs = Counter(host for name in names if (host := view.live_host(name)))
     hosts = sorted({*view.hosts, *runs})
-    run = "; ".join(f"{host} runs {runs[host]}{_about(view, host)}" for host in hosts) or "none is alive"
+    run = "; ".join(f"{host} runs {runs[host]}{_about(view, host)}" for host in hosts) or "none"
     one = "" if len(names) == 1 else "s"
     return f"{len(names)} table topic{one}: {counts}. Lag {lag} records{more}. Hosts: {run}."
 
 
 def _about(view: View, host: str) -> str:
-    """How long a host has run, its version and memory; nothing of an older one, which does not report it."""
+    """A host's uptime, version and memory; empty for an older one, which does not report them."""
     beat = view.record.hosts.get(host)
     if beat is None:
         return ""
@@ -111,11 +111,11 @@ def _about(view: View, host: str) -> str:
 
 
 def empty_note(view: View) -> str | None:
-    """What to do first, where there is nothing to show."""
+    """The first step, if there is nothing to show."""
     if view.troubles.get("servers") or view.troubles.get("broker"):
         return None
     if view.desired_topics is None:
-        return "Asking the broker …"
+        return "Connecting to the broker …"
     if not view.desired_topics:
         return (
             "No topic is enabled yet. Enable one with a click in JupyterLab's sidebar, with "
@@ -125,7 +125,7 @@ def empty_note(view: View) -> str | None:
 
 
 def opening(view: View) -> str:
-    """What the page begins with, as HTML: it is there before the table and the plot."""
+    """The top of the page as HTML, sent before the table and the plot."""
     parts_html = ["<h1>Table topics</h1>"]
     if view.desired_topics:
         parts_html.append(f'<p class="muted">{escape(summary(view))}</p>')
@@ -136,7 +136,7 @@ def opening(view: View) -> str:
 
 
 class OverviewPage:
-    """The page; ``show`` brings it in step with a view and sends what changed."""
+    """The page; ``show`` updates it from a view and sends what changed."""
 
     def __init__(self, colours: Palette = LIGHT, link: Callable[[str], str] | None = None) -> None:
         self._colours = colours

@@ -30,7 +30,7 @@ DEFAULT_WINDOW = next(iter(WINDOWS_MS))
 
 
 class TopicPage:
-    """The page; ``show`` brings it in step with a view and sends what changed."""
+    """The page; ``show`` updates it from a view and sends what changed."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class TopicPage:
         self._link = link
         self._head, self._tiles = Part(colours), Part(colours)
         self.window = pn.widgets.RadioButtonGroup(
-            label="time shown",
+            label="time range",
             options=list(WINDOWS_MS),
             value=window,
             margin=(4, 0),
@@ -61,7 +61,7 @@ class TopicPage:
         self._schemas = time_plot(
             colours,
             "schema version",
-            [("changed", "the table follows"), ("refused", "refused")],
+            [("changed", "applied to the table"), ("refused", "refused")],
             time_axis=self._schemas_axis,
             title="Schema versions",
             kind="dots",
@@ -137,7 +137,7 @@ class TopicPage:
         self._show_schemas(view)
 
     def _show_plots(self, view: View) -> None:
-        """Those that have something to show; a line says why the others are not there."""
+        """The plots with data; a line explains why others are missing."""
         columns = self._columns(view)
         for name, found in columns.items():
             self._plots[name].show(found)
@@ -208,7 +208,7 @@ class TopicPage:
         }
 
     def _drawing(self, plot: Plot, *above: Any) -> Any:
-        """A figure that is hidden as long as it has nothing to show."""
+        """A figure that is hidden while it has no data."""
         drawn = pn.pane.Bokeh(plot.figure, sizing_mode="stretch_width")
         return pn.Column(*above, drawn, sizing_mode="stretch_width", margin=0, visible=False)
 
@@ -220,7 +220,7 @@ class TopicPage:
 
 
 def _about(name: str, columns: Columns) -> tuple[str, str]:
-    """A plot's title, and what it shows in words."""
+    """A plot's title, and its text alternative."""
     column = next(key for key in columns if key != "at")
     known = [value for value in columns[column] if value is not None]
     if not known:
@@ -234,7 +234,7 @@ def _about(name: str, columns: Columns) -> tuple[str, str]:
     )
     unit = {"rows": " rows/s", "bytes": "/s"}.get(name, "")
     last = "last" if name in ("files", "sizes") else "now"
-    return _TITLES[name][0], f"{last} {spell(known[-1])}{unit}; most {spell(max(known))}{unit}"
+    return _TITLES[name][0], f"{last} {spell(known[-1])}{unit}; max {spell(max(known))}{unit}"
 
 
 # Name, what the axis shows, column, kind and unit of each plot with one line.
@@ -247,15 +247,15 @@ _PLOTS = (
     ("sizes", "bytes per file", "file_bytes", "dots", "bytes"),
 )
 _LAG_TITLE = "Commit lag by partition"
-_NO_COMMIT_YET = "Rates, files and their sizes are drawn from the first commit on."
-_NO_COMMIT_NOW = "No commit in the time shown: there are no rates, files and sizes to draw."
+_NO_COMMIT_YET = "Rates, files and file sizes appear after the first commit."
+_NO_COMMIT_NOW = "No commit in this time range: no rates, files or file sizes to show."
 _TITLES = {
-    "seconds": ("Commit lag in seconds: age of the oldest record that is not in the table", "not known yet"),
+    "seconds": ("Commit lag in seconds: age of the oldest record not yet in the table", "unknown"),
     "since": ("Seconds since the last commit", "no commit yet"),
     "rows": ("Rows committed per second", "no commit yet"),
     "bytes": ("Bytes committed per second", "no commit yet"),
-    "files": ("Data files per commit", "no commit in this time"),
-    "sizes": ("Size of data files, mean of a commit", "no commit in this time"),
+    "files": ("Data files per commit", "no commit in this time range"),
+    "sizes": ("Data file size, mean per commit", "no commit in this time range"),
 }
 
 
@@ -268,14 +268,14 @@ def _button_css(colours: Palette) -> str:
 
 
 def head(view: View, topic: str, link: Callable[[str], str] | None = None) -> str:
-    """Which topic it is, the way back, and what is wrong."""
+    """The topic's name, the link back, and errors."""
     back = link("") if link else "?"
     title = f'<p><a href="{escape(back)}">All table topics</a></p><h1>{escape(topic)}</h1>'
     return title + cards.notes(view, topic)
 
 
 def opening(view: View, topic: str, link: Callable[[str], str] | None = None) -> str:
-    """What the page begins with, as HTML: it is there before the plots."""
+    """The top of the page as HTML, sent before the plots."""
     return head(view, topic, link) + cards.tiles(view, topic, UTC)
 
 

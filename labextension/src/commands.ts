@@ -42,18 +42,18 @@ interface ITopicCommand {
   readonly id: string;
   /** In the menu of a topic. */
   readonly label: string;
-  /** In the palette, where the topic is asked for. */
+  /** In the palette, which prompts for the topic. */
   readonly longLabel: string;
   readonly caption: string;
   readonly icon: LabIcon;
-  /** Which topics it is for. */
+  /** Which topics it applies to. */
   readonly fits: (row: IRow) => boolean;
   readonly run: (topic: string) => Promise<unknown> | void;
 }
 
 const TOPIC_ARGS = {
   type: 'object',
-  properties: { topic: { type: 'string', description: 'Name of the Kafka topic; asked for where it is not given' } }
+  properties: { topic: { type: 'string', description: 'Name of the Kafka topic; prompts for it if missing' } }
 } as const;
 const NO_ARGS = { type: 'object', properties: {} } as const;
 
@@ -83,7 +83,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.enable,
       label: trans.__('Enable'),
       longLabel: trans.__('Enable a Topic…'),
-      caption: trans.__('Keep an Iceberg table of a Kafka topic'),
+      caption: trans.__('Ingest a Kafka topic into an Iceberg table'),
       icon: topicIcon,
       fits: row => !row.enabled,
       run: topic => report(model.enable(topic), topic)
@@ -92,7 +92,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.disable,
       label: trans.__('Disable'),
       longLabel: trans.__('Disable a Topic…'),
-      caption: trans.__('Stop following the topic; its table stays'),
+      caption: trans.__('Stop ingesting the topic; its table stays'),
       icon: stopIcon,
       fits: on,
       run: topic => report(model.disable(topic), topic)
@@ -101,7 +101,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.settings,
       label: trans.__('Settings and Plan…'),
       longLabel: trans.__('Settings and Plan of a Topic…'),
-      caption: trans.__('See what enabling would do, and change how the topic runs'),
+      caption: trans.__('Preview the table, and change the topic’s settings'),
       icon: settingsIcon,
       fits: () => true,
       run: topic => screens.openSettings(topic)
@@ -110,12 +110,12 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.commit,
       label: trans.__('Commit Now'),
       longLabel: trans.__('Commit a Topic Now…'),
-      caption: trans.__('Commit what is in the topic now, before the interval is over'),
+      caption: trans.__('Commit what the topic contains now, without waiting for the interval'),
       icon: saveIcon,
       fits: row => on(row) && row.run !== 'paused',
       run: async topic => {
         if (await report(model.commit(topic), topic)) {
-          Notification.info(trans.__('%1 was asked to commit now', topic), { autoClose: 3_000 });
+          Notification.info(trans.__('Requested a commit of %1', topic), { autoClose: 3_000 });
         }
       }
     },
@@ -123,7 +123,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.pause,
       label: trans.__('Pause'),
       longLabel: trans.__('Pause a Topic…'),
-      caption: trans.__('Stop reading for a while; what is staged is committed first'),
+      caption: trans.__('Pause reading; staged files are committed first'),
       icon: pauseIcon,
       fits: row => on(row) && row.run !== 'paused',
       run: topic => report(model.pause(topic), topic)
@@ -132,16 +132,16 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.resume,
       label: trans.__('Resume'),
       longLabel: trans.__('Resume a Topic…'),
-      caption: trans.__('Go on after a pause, or after a failure whose cause is gone'),
+      caption: trans.__('Resume after a pause, or after fixing the cause of a failure'),
       icon: runIcon,
       fits: row => on(row) && (row.run === 'paused' || row.state === 'failed'),
       run: topic => report(model.resume(topic), topic)
     },
     {
       id: CommandIDs.replay,
-      label: trans.__('Try Dead Letters Again…'),
-      longLabel: trans.__('Try Dead Letters of a Topic Again…'),
-      caption: trans.__('Each letter becomes a row, or stays a letter; what would happen is shown first'),
+      label: trans.__('Replay Dead Letters…'),
+      longLabel: trans.__('Replay the Dead Letters of a Topic…'),
+      caption: trans.__('Each dead letter becomes a row or stays a dead letter; a preview comes first'),
       icon: undoIcon,
       fits: row => on(row) && (row.dead_letters ?? 0) > 0,
       run: topic => replayLetters(topic, model, trans)
@@ -150,12 +150,12 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.compact,
       label: trans.__('Compact Small Files'),
       longLabel: trans.__('Compact Small Files of a Topic…'),
-      caption: trans.__('Put the small files of the table together, which makes queries faster; rows stay as they are'),
+      caption: trans.__('Merge the small files of the table, for faster queries; rows do not change'),
       icon: tableRowsIcon,
       fits: row => on(row) && row.table !== null && row.run !== 'paused',
       run: async topic => {
         if (await report(model.compact(topic), topic)) {
-          Notification.info(trans.__('%1 was asked to compact its files; its events say what came of it', topic), {
+          Notification.info(trans.__('Requested a compaction of %1; see its events for the outcome', topic), {
             autoClose: 5_000
           });
         }
@@ -165,7 +165,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.expire,
       label: trans.__('Expire Old Snapshots…'),
       longLabel: trans.__('Expire Old Snapshots of a Topic…'),
-      caption: trans.__('Let go of snapshots that are older than the topic\'s time travel, and of files that only they need'),
+      caption: trans.__('Remove snapshots older than the topic’s time travel, and the files only they need'),
       icon: deleteIcon,
       fits: row => on(row) && row.table !== null && row.run !== 'paused',
       run: topic => expireSnapshots(topic, model, trans)
@@ -183,7 +183,7 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       id: CommandIDs.copyConnection,
       label: trans.__('Copy Connection Code'),
       longLabel: trans.__('Copy Connection Code…'),
-      caption: trans.__('A notebook cell that gives you the topic as a Python object'),
+      caption: trans.__('A notebook cell that loads the topic as a Python object'),
       icon: copyIcon,
       fits: () => true,
       run: topic => copy(connectionCell(topic), trans)
@@ -229,7 +229,7 @@ async function askForTopic(
   }
   const items = (model.overview?.topics ?? []).filter(command.fits).map(row => row.topic);
   if (items.length === 0) {
-    Notification.info(trans.__('There is no topic to do this with. The table topics in the sidebar say what is there.'));
+    Notification.info(trans.__('No topic qualifies. The sidebar lists the table topics.'));
     return null;
   }
   const answer = await InputDialog.getItem({ title: command.longLabel, label: trans.__('Topic'), items, editable: false });
@@ -268,13 +268,13 @@ function addGeneral(
   const report = (run: Promise<boolean>) => tell(run, () => model.problem(GENERAL));
   add(CommandIDs.show, {
     label: trans.__('Show Table Topics'),
-    caption: trans.__('Kafka topics, their tables, and how far these are behind'),
+    caption: trans.__('Kafka topics, their tables and their commit lag'),
     icon: topicIcon,
     execute: () => screens.showSidebar()
   });
   add(CommandIDs.refresh, {
     label: trans.__('Refresh Table Topics'),
-    caption: trans.__('Ask now how the topics do'),
+    caption: trans.__('Update the list now'),
     icon: refreshIcon,
     execute: () => model.refresh()
   });
@@ -302,7 +302,7 @@ function addGeneral(
   });
   add(CommandIDs.stopStack, {
     label: trans.__('Stop the Local Stack'),
-    caption: trans.__('Topics and tables stay on the disk'),
+    caption: trans.__('Topics and tables stay on disk'),
     icon: stopIcon,
     isEnabled: hasStack,
     isVisible: hasStack,
@@ -317,14 +317,14 @@ function addGeneral(
   });
   add(CommandIDs.stopHost, {
     label: trans.__('Stop the Host'),
-    caption: trans.__('What is staged is committed first'),
+    caption: trans.__('Staged files are committed first'),
     icon: stopIcon,
     isEnabled: () => ['starting', 'running'].includes(model.overview?.host.state ?? ''),
     execute: () => report(model.stopHost())
   });
   add(CommandIDs.sendSample, {
     label: trans.__('Send Sample Events'),
-    caption: trans.__('%1 clicks of an invented shop, to the topic “clicks”', SAMPLE_EVENTS),
+    caption: trans.__('%1 clicks of a fictional shop, to the topic “clicks”', SAMPLE_EVENTS),
     icon: topicIcon,
     isEnabled: () => servers()?.state === 'ready',
     execute: () => report(model.sendSample(SAMPLE_EVENTS))

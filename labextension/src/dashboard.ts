@@ -82,7 +82,7 @@ export class DashboardFrame extends IFrame {
     if (status < 400) {
       setShown(this._cover, false);
     } else {
-      const text = this._trans.__('The dashboard did not start (%1). The Jupyter server’s log says why.', status);
+      const text = this._trans.__('The dashboard did not start (%1). See the Jupyter server’s log.', status);
       this._tell(text, true);
     }
   }

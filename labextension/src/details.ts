@@ -58,7 +58,7 @@ export class RowDetails implements IView<IRow> {
 
   private _schema(schema: ITopicSchema): HTMLElement[] {
     if (schema.columns.length === 0) {
-      return [h('p', { class: css('quiet') }, this._trans.__('No columns yet: they come with the first record.'))];
+      return [h('p', { class: css('quiet') }, this._trans.__('No columns yet: the first record brings them.'))];
     }
     const newest = schema.versions.at(-1);
     const versions =

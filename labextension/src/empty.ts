@@ -93,15 +93,15 @@ export class EmptyState implements IView<IEmptyData> {
         return {
           ...nothing,
           title: this._trans.__('Stopping the servers'),
-          text: this._trans.__('Topics and tables stay on the disk.'),
+          text: this._trans.__('Topics and tables stay on disk.'),
           detail,
           working: true
         };
       case 'unreachable':
         return {
           ...nothing,
-          title: this._trans.__('The servers do not answer'),
-          text: missing.length > 0 ? '' : this._trans.__('They are asked again by themselves.'),
+          title: this._trans.__('The servers do not respond'),
+          text: missing.length > 0 ? '' : this._trans.__('Retrying automatically.'),
           detail: missing.length > 0 ? '' : detail
         };
       case 'ready':
@@ -111,8 +111,8 @@ export class EmptyState implements IView<IEmptyData> {
               ...nothing,
               title: this._trans.__('No topics yet'),
               text: this._trans.__(
-                'Kafka has no topics. Send the clicks of an invented shop to a topic “clicks”, ' +
-                  'or let your own producer send to %1.',
+                'Kafka has no topics. Send clicks of a fictional shop to the topic “clicks”, ' +
+                  'or point your own producer at %1.',
                 bootstrap_servers
               ),
               button: 'sample'

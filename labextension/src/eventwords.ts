@@ -1,4 +1,4 @@
-/** Events of the control topic in words, as `tabletopic events` says them. */
+/** Events of the control topic in words, as `tabletopic events` prints them. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { JSONValue } from '@lumino/coreutils';
 import type { IEvent } from './api';
@@ -17,10 +17,10 @@ const TONES: Readonly<Record<string, Tone>> = {
   Failed: 'bad'
 };
 
-/** Work of the owner on the table: its files before and after, or gone. */
+/** Maintenance by the owner: files compacted or removed. */
 const MAINTENANCE: Readonly<Record<string, true>> = { Compacted: true, Expired: true, OrphansRemoved: true };
 
-/** How much attention an event asks for. */
+/** How much attention an event needs. */
 export function eventTone(event: IEvent): Tone {
   if (event.type === 'Replayed' || event.type in MAINTENANCE) {
     return event.error == null ? 'good' : 'bad';
@@ -32,7 +32,7 @@ export function eventTone(event: IEvent): Tone {
 export function eventText(event: IEvent, trans: TranslationBundle): string {
   switch (event.type) {
     case 'Enabled':
-      return trans.__('taken by a host, epoch %1', plain(event.epoch));
+      return trans.__('taken over by a host, epoch %1', plain(event.epoch));
     case 'FilesStaged':
       return trans.__('%1 rows staged', count(event.rows));
     case 'Committed':
@@ -47,7 +47,7 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
       return trans.__('a commit failed: %1', plain(event.reason));
     case 'Failed':
       return event.waits === true
-        ? trans.__('%1; waits and tries again', plain(event.reason))
+        ? trans.__('%1; waiting to retry', plain(event.reason))
         : plain(event.reason);
     case 'SchemaEvolved':
       return withCause(list(event.changes), event.cause, trans);
@@ -63,8 +63,8 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
     case 'Compacted':
       return withError(
         event.files_before === 0
-          ? trans.__('no small files to put together')
-          : trans.__('%1 files are %2 now', count(event.files_before), count(event.files)),
+          ? trans.__('no small files to compact')
+          : trans.__('%1 files compacted to %2', count(event.files_before), count(event.files)),
         event.error
       );
     case 'Expired':
@@ -73,20 +73,20 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
         event.error
       );
     case 'OrphansRemoved':
-      return withError(trans.__('%1 files removed that no snapshot needs', count(event.files)), event.error);
+      return withError(trans.__('%1 orphan files removed', count(event.files)), event.error);
     case 'GapDetected':
       return entries(event.missing, ([partition, offsets]) => {
         const [wanted, first] = Array.isArray(offsets) ? offsets : [];
-        return trans.__('partition %1: next was %2, first is %3', partition, count(wanted), count(first));
+        return trans.__('partition %1: next offset was %2, the first available is %3', partition, count(wanted), count(first));
       });
     case 'Paused':
       return trans.__('paused');
     case 'Resumed':
-      return trans.__('goes on');
+      return trans.__('resumed');
     case 'Stopped':
-      return trans.__('let go by its host');
+      return trans.__('released by its host');
     case 'CommitRequested':
-      return trans.__('a commit was asked for');
+      return trans.__('commit requested');
     default:
       return event.type;
   }
@@ -97,9 +97,9 @@ function withError(text: string, error: JSONValue | undefined): string {
 }
 
 function replayedText(event: IEvent, trans: TranslationBundle): string {
-  const rows = trans._n('%2 letter is a row now', '%2 letters are rows now', Number(event.rows), count(event.rows));
+  const rows = trans._n('%2 dead letter became a row', '%2 dead letters became rows', Number(event.rows), count(event.rows));
   const stayed = entries(event.stayed, ([reason, letters]) => `${reason} ${count(letters)}`);
-  const text = stayed === '' ? rows : trans.__('%1; others stay letters: %2', rows, stayed);
+  const text = stayed === '' ? rows : trans.__('%1; still dead letters: %2', rows, stayed);
   return withError(text, event.error);
 }
 

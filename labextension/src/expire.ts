@@ -9,7 +9,7 @@ export async function expireSnapshots(topic: string, model: WorkbenchModel, tran
   const answer = await showDialog({
     title: trans.__('Old snapshots of %1', topic),
     body: trans.__(
-      'Snapshots older than the topic\'s time_travel_ms expire, and files that only they need are deleted: no query can go back to them any more. Branches, tags and all rows of today stay.'
+      'Snapshots older than the topic’s time_travel_ms expire, and the files only they need are deleted: queries can no longer go back to them. Branches, tags and all current rows stay.'
     ),
     buttons: [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label: trans.__('Expire') })],
     defaultButton: 0
@@ -19,7 +19,7 @@ export async function expireSnapshots(topic: string, model: WorkbenchModel, tran
   }
   const asked = await tell(model.expire(topic), () => model.problem(topic));
   if (asked) {
-    Notification.info(trans.__('Old snapshots of %1 expire; its events say how many', topic), { autoClose: 5_000 });
+    Notification.info(trans.__('Requested an expiry of old snapshots of %1; see its events for the outcome', topic), { autoClose: 5_000 });
   }
   return asked;
 }

@@ -37,7 +37,7 @@ export class Header implements IView<IHeaderData> {
     menu.setAttribute('aria-haspopup', 'menu');
     this._start = textButton(_trans.__('Start a host'), actions.startHost);
     this._stop = textButton(_trans.__('Stop'), actions.stopHost);
-    this._stop.title = _trans.__('Stop the host that this Jupyter server started; what is staged is committed first');
+    this._stop.title = _trans.__('Stop the host that this Jupyter server started; staged files are committed first');
     this._host = h(
       'div',
       { class: css('host') },
@@ -125,7 +125,7 @@ export class Header implements IView<IHeaderData> {
       return host.detail;
     }
     return host.state === 'none' && overview.topics.some(row => row.enabled)
-      ? this._trans.__('No host runs, so no table follows its topic. Start one here, or run a notebook that is one.')
+      ? this._trans.__('No host is running, so no topic is being ingested. Start one here, or in a notebook.')
       : '';
   }
 

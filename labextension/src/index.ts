@@ -21,7 +21,7 @@ const PLUGIN_ID = '@tabletopic/lab:plugin';
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN_ID,
-  description: 'Kafka topics that are Iceberg tables: a sidebar, commands, the lag in the status bar.',
+  description: 'Kafka topics as Iceberg tables: a sidebar, commands, and the lag in the status bar.',
   autoStart: true,
   optional: [
     ICommandPalette,

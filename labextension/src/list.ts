@@ -42,7 +42,7 @@ export class TopicList implements IView<IListData> {
     );
     this._on = this._group();
     this._off = this._group();
-    this._none = h('p', { class: css('quiet') }, _trans.__('No topic has this in its name.'));
+    this._none = h('p', { class: css('quiet') }, _trans.__('No topic matches.'));
     this._hint = h(
       'p',
       { class: css('hint') },

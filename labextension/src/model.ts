@@ -126,32 +126,32 @@ export class WorkbenchModel implements IDisposable {
   pause(topic: string): Promise<boolean> {
     return this._act(topic, this._trans.__('pausing…'), () => this.api.tell(topic, 'pause'), {
       done: () => this.row(topic)?.run === 'paused',
-      said: this._trans.__('%1 pauses', topic)
+      said: this._trans.__('%1 is pausing', topic)
     });
   }
 
   resume(topic: string): Promise<boolean> {
     return this._act(topic, this._trans.__('resuming…'), () => this.api.tell(topic, 'resume'), {
       done: () => this.row(topic)?.run === 'on',
-      said: this._trans.__('%1 goes on', topic)
+      said: this._trans.__('%1 resumes', topic)
     });
   }
 
   commit(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('asking for a commit…'), () => this.api.tell(topic, 'commit'), {
-      said: this._trans.__('%1 was asked to commit now', topic)
+    return this._act(topic, this._trans.__('requesting a commit…'), () => this.api.tell(topic, 'commit'), {
+      said: this._trans.__('Requested a commit of %1', topic)
     });
   }
 
   compact(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('asking for a compaction…'), () => this.api.tell(topic, 'compact'), {
-      said: this._trans.__('Small files of %1 are put together; an event tells what became of them', topic)
+    return this._act(topic, this._trans.__('requesting a compaction…'), () => this.api.tell(topic, 'compact'), {
+      said: this._trans.__('Requested a compaction of %1; an event will report the outcome', topic)
     });
   }
 
   expire(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('asking for an expiry…'), () => this.api.tell(topic, 'expire'), {
-      said: this._trans.__('Old snapshots of %1 expire; an event tells how many', topic)
+    return this._act(topic, this._trans.__('requesting an expiry…'), () => this.api.tell(topic, 'expire'), {
+      said: this._trans.__('Requested an expiry of old snapshots of %1; an event will report the outcome', topic)
     });
   }
 
@@ -165,8 +165,8 @@ export class WorkbenchModel implements IDisposable {
   }
 
   replay(topic: string): Promise<boolean> {
-    return this._act(topic, this._trans.__('asking for a replay…'), () => this.api.replay(topic), {
-      said: this._trans.__('The dead letters of %1 are tried again; an event tells what became of them', topic)
+    return this._act(topic, this._trans.__('requesting a replay…'), () => this.api.replay(topic), {
+      said: this._trans.__('Replaying the dead letters of %1; an event will report the outcome', topic)
     });
   }
 
@@ -198,7 +198,7 @@ export class WorkbenchModel implements IDisposable {
   sendSample(count: number): Promise<boolean> {
     return this._act(GENERAL, this._trans.__('Sending sample events…'), () => this.api.sample(count), {
       done: overview => overview.topics.some(row => row.topic === 'clicks'),
-      said: this._trans.__('Sample events go to the topic clicks')
+      said: this._trans.__('Sending sample events to the topic clicks')
     });
   }
 
@@ -257,15 +257,15 @@ export class WorkbenchModel implements IDisposable {
     const status = error instanceof ApiError ? error.status : 0;
     if (status === 404) {
       return this._trans.__(
-        'The server side of Table Topic does not run here: restart Jupyter after installing it, ' +
-          'and see that “jupyter server extension list” names tabletopic_kernel.'
+        'Table Topic’s server extension is not running: restart Jupyter after installing it, ' +
+          'and check that “jupyter server extension list” lists tabletopic_kernel.'
       );
     }
     if (status === 403 || status === 401) {
-      return this._trans.__('You are not logged in any more: reload the page to log in.');
+      return this._trans.__('You are no longer logged in: reload the page to log in.');
     }
     if (status === 0) {
-      return this._trans.__('Jupyter does not answer; what is below may be old. It is tried again by itself.');
+      return this._trans.__('Jupyter does not respond; the data below may be stale. Retrying automatically.');
     }
     return reasonOf(error);
   }

@@ -16,7 +16,7 @@ export async function replayLetters(topic: string, model: WorkbenchModel, trans:
   }
   const buttons =
     plan.rows > 0
-      ? [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.okButton({ label: trans.__('Try Again') })]
+      ? [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.okButton({ label: trans.__('Replay') })]
       : [Dialog.cancelButton({ label: trans.__('Close') })];
   const answer = await showDialog({
     title: trans.__('Dead letters of %1', topic),
@@ -28,7 +28,7 @@ export async function replayLetters(topic: string, model: WorkbenchModel, trans:
   }
   const asked = await tell(model.replay(topic), () => model.problem(topic));
   if (asked) {
-    Notification.info(trans.__('The dead letters of %1 are tried again; its events say what became of them', topic), {
+    Notification.info(trans.__('Replaying the dead letters of %1; see its events for the outcome', topic), {
       autoClose: 5_000
     });
   }
@@ -38,10 +38,10 @@ export async function replayLetters(topic: string, model: WorkbenchModel, trans:
 function planNode(plan: IReplayPlan, trans: TranslationBundle): HTMLElement {
   const said =
     plan.rows > 0
-      ? trans.__('With the settings and schemas of today %1 of %2 letters would become rows.', number(plan.rows), number(plan.letters))
-      : trans.__('With the settings and schemas of today none of %1 letters would become a row.', number(plan.letters));
+      ? trans.__('With the current settings and schemas, %1 of %2 dead letters would become rows.', number(plan.rows), number(plan.letters))
+      : trans.__('With the current settings and schemas, none of %1 dead letters would become a row.', number(plan.letters));
   const stay = Object.entries(plan.stayed).map(([reason, letters]) =>
-    trans.__('%1: %2 stay letters', reason, number(letters))
+    trans.__('%1: %2 stay dead letters', reason, number(letters))
   );
   const changes = plan.changes.map(change => trans.__('the table would change: %1', change));
   const points = [...stay, ...changes].map(text => h('li', {}, text));

@@ -41,8 +41,8 @@ export class TopicRow implements IView<IRowData> {
     this._fold = h('button', { type: 'button', class: css('fold'), 'aria-expanded': 'false', title: topic });
     this._fold.append(iconElement(caretRightIcon), label);
     this._fold.addEventListener('click', () => this._unfold());
-    this._switch = new Switch(_trans.__('%1: keep an Iceberg table of it', topic), () => _actions.toggle(this._data.row));
-    const menu = iconButton(ellipsesIcon, _trans.__('Actions on %1', topic), button =>
+    this._switch = new Switch(_trans.__('%1: ingest into an Iceberg table', topic), () => _actions.toggle(this._data.row));
+    const menu = iconButton(ellipsesIcon, _trans.__('Actions for %1', topic), button =>
       _actions.menu(topic, button.getBoundingClientRect())
     );
     menu.setAttribute('aria-haspopup', 'menu');

@@ -39,12 +39,12 @@ export class LagStatus extends Widget {
   private _words(): { text: string; more: string; warn: boolean } {
     const trans = this._trans;
     const { overview, trouble } = this._model;
-    const open = trans.__('Opens the table topics');
+    const open = trans.__('Opens the list of table topics');
     if (trouble !== null) {
       return { text: trans.__('lag unknown'), more: trouble, warn: true };
     }
     if (overview?.servers.state === 'unreachable') {
-      return { text: trans.__('servers away'), more: overview.servers.detail, warn: true };
+      return { text: trans.__('servers unreachable'), more: overview.servers.detail, warn: true };
     }
     if (overview === null) {
       return { text: trans.__('looking…'), more: open, warn: false };
@@ -71,7 +71,7 @@ export class LagStatus extends Widget {
     const count = trans._n('%1 table topic', '%1 table topics', on.length);
     const more =
       standing > 0
-        ? trans._n('%1 table does not follow its topic. %2', '%1 tables do not follow their topics. %2', standing, open)
+        ? trans._n('%1 topic is not being ingested. %2', '%1 topics are not being ingested. %2', standing, open)
         : late
           ? trans.__('%1, more than %2 behind', count, duration(this._warnLagSeconds()))
           : delayed > 0

@@ -1,8 +1,8 @@
-/** How things are said: states, numbers, spans of time. The words are those of the command line. */
+/** States, numbers and durations in words: those of the command line. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IRow } from './api';
 
-/** How much attention something asks for. Each tone has a colour and a sign, so neither stands alone. */
+/** How much attention something needs. Each tone has a colour and a sign, so that colour is never the only cue. */
 export type Tone = 'good' | 'busy' | 'note' | 'quiet' | 'warn' | 'bad';
 
 /** One word for a state, with its tone. */
@@ -76,7 +76,7 @@ function stateText(state: string, trans: TranslationBundle): string {
   }
 }
 
-/** How far the table is behind, as short as a sidebar wants it: records, and the age of the oldest. */
+/** How far the table is behind, short enough for a sidebar: records, and the age of the oldest. */
 export function lagText(records: number | null, seconds: number | null, trans: TranslationBundle): string {
   if (records === null) {
     return trans.__('lag unknown');
@@ -92,12 +92,12 @@ const WHOLE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 
 const ONE_DIGIT = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
-/** A count with separators. All numbers of a screen are written as the browser's language has them. */
+/** A count with separators, in the browser's locale. */
 export function number(value: number): string {
   return WHOLE.format(value);
 }
 
-/** A span of time: "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "3 d 4 h". */
+/** A duration: "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "3 d 4 h". */
 export function duration(seconds: number): string {
   if (seconds < 10) {
     return `${ONE_DIGIT.format(seconds)} s`;

@@ -238,13 +238,11 @@ def summary(outcome: Outcome) -> Table:
     table.add_row("time", f"{outcome.total_s:.0f} s: {scenes}")
     table.add_row(
         "memory",
-        f"{size(outcome.peak_memory_bytes)} at most, all processes together "
+        f"{size(outcome.peak_memory_bytes)} at peak, all processes together "
         f"({size(outcome.peak_rss_bytes)} with shared pages counted in each)",
     )
     if outcome.ended_by_force:
-        table.add_row(
-            "by force", f"[yellow]{escape(', '.join(outcome.ended_by_force))} did not end by itself[/]"
-        )
+        table.add_row("by force", f"[yellow]{escape(', '.join(outcome.ended_by_force))} had to be killed[/]")
     return table
 
 
@@ -252,9 +250,9 @@ def next_steps(kept: Path | None) -> Group:
     """What to do next, as commands to copy; ``kept`` is the folder where topic and table stay."""
     if kept is None:
         steps = {
-            "make up": "servers that stay; outside of a checkout: `tabletopic up --detach` in a terminal",
+            "make up": "servers that keep running; without a checkout: `tabletopic up --detach`",
             "make lab": "JupyterLab with the notebooks",
-            "README.md": "the first cells to try",
+            "README.md": "the first cells to run",
         }
     else:
         here = shlex.join(["tabletopic", "--state-dir", str(kept)])

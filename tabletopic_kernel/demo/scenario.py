@@ -57,7 +57,7 @@ def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> i
             try:
                 outcome = Demo(script, servers, screen).play()
             except Exception:
-                screen.step("✗", f"the demo breaks off; the logs stay in {servers.folder / 'logs'}")
+                screen.step("✗", f"the demo stops here; the logs are in {servers.folder / 'logs'}")
                 raise
     except KeyboardInterrupt:
         return _interrupted(screen, signal.SIGINT)
@@ -120,7 +120,7 @@ class Demo:
         with Monitor(Workbench(workbench.settings), TOPIC, began_ms) as monitor:
             with self._scene("enable", "2. A topic becomes a table topic", ENABLE):
                 scene = self._enable(workbench, monitor)
-            with self._scene("stream", "3. Events flow, and something goes wrong", STREAM):
+            with self._scene("stream", "3. Events flow, and a host is killed", STREAM):
                 tallies = scene.play(workbench.servers, StreamView(self._screen))
             self.outcome.story = scene.story
         # The rest needs no host: let it leave beside the questions.
@@ -133,8 +133,8 @@ class Demo:
         screen, began = self._screen, time.monotonic()
         if TOPIC in workbench.broker.topics():
             raise UsageError(
-                f"{self._servers.folder} has a topic {TOPIC} already, and the demo counts every record "
-                "of it: choose another --state-dir, or give none"
+                f"{self._servers.folder} already has a topic {TOPIC}, and the demo counts all its "
+                "records: choose another --state-dir, or none"
             )
         host = self._servers.start_host()  # first: it takes a while to start
         workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
@@ -158,7 +158,7 @@ class Demo:
         identifier = table_identifier(TOPIC, workbench.desired_topic(TOPIC).settings)
         table = TopicTable.load(workbench.catalog, identifier, TOPIC)
         if table is None or table.ledger is None:
-            raise InternalError(f"the table {'.'.join(identifier)} is gone")
+            raise InternalError(f"the table {'.'.join(identifier)} no longer exists")
         metadata = table.table.metadata
         lake = DuckLake(workbench.catalog)
 
@@ -166,13 +166,13 @@ class Demo:
             return list(zip(*(column.to_pylist() for column in lake.sql(sql).columns), strict=True))
 
         outcome.commits = proof.with_waits(ask, TOPIC, proof.commits(metadata))
-        screen.section("4. The table's history: one snapshot a commit", COMMITS)
+        screen.section("4. The table's history: one snapshot per commit", COMMITS)
         screen.show(report.commit_table(outcome.commits))
         outcome.schemas = proof.schemas(metadata, table.registered_schemas(), self._events)
         screen.section("5. The table's schemas", SCHEMAS)
         screen.show(report.schema_table(outcome.schemas))
         outcome.answers = proof.answers(ask, TOPIC, tallies)
-        screen.section("6. Five questions to the table, answered by DuckDB", ANSWERS)
+        screen.section("6. Five queries with DuckDB", ANSWERS)
         screen.show(Group(*map(report.answer_block, outcome.answers)))
         ends = workbench.broker.end_offsets([TOPIC])[TOPIC]
         outcome.partitions = proof.partitions(ask, TOPIC, ends, table.ledger.next_offsets)
@@ -180,7 +180,7 @@ class Demo:
         outcome.checks = proof.checks(
             ask, TOPIC, tallies.events, outcome.partitions, proof.files(table.table), len(on_disk)
         )
-        screen.section("7. The proof: nothing lost, nothing twice", PROOF)
+        screen.section("7. The proof: nothing lost, nothing duplicated", PROOF)
         screen.show(report.partition_table(outcome.partitions))
         screen.show(report.check_table(outcome.checks))
 

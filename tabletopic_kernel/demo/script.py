@@ -31,7 +31,7 @@ class Script:
 
     def __post_init__(self) -> None:
         if self.events < _FEWEST_EVENTS:
-            raise UsageError(f"{self.events} events are too few for a demo; give {_FEWEST_EVENTS:,} or more")
+            raise UsageError(f"{self.events} events are too few for a demo; use {_FEWEST_EVENTS:,} or more")
 
     @property
     def hold_at(self) -> int:
@@ -62,43 +62,43 @@ class Script:
 TITLE = "Table Topic demo: {events} click events become an Iceberg table while they arrive"
 
 INTRODUCTION = """
-Everything runs on this machine, in a folder of its own that is removed at the end: a Kafka broker, a
-schema registry, Spark, a catalog. On the way the events' schema changes, and the process that writes the
-table is killed. At the end DuckDB counts what is in the table.
+Everything runs on this machine, in a temporary folder that is removed at the end: a Kafka broker, a schema
+registry, Spark, a catalog. Meanwhile the events' schema changes, and the process that writes the table is
+killed. At the end DuckDB counts the rows of the table.
 """
 
 SERVERS = "A Kafka broker and a schema registry; the Iceberg catalog is a SQLite file."
 
 ENABLE = """
-Enabling is one message. A host (`tabletopic serve`) sees it, creates the table from the registered
-schema, and owns the table under an epoch: whoever has an older epoch can never write again.
+Enabling is one message. A host (`tabletopic serve`) reads it, creates the table from the registered
+schema, and owns the table under an epoch: a host with an older epoch can never write again.
 """
 
 STREAM = """
 Spark stages the events as Parquet files; a coordinator commits them every two seconds, each time as one
-Iceberg snapshot with the ledger: the next offset to read of every partition. The commit lag is what the
-topic has and the table does not have yet.
+Iceberg snapshot with the ledger: the next offset to read of every partition. The commit lag counts
+the records that are in the topic but not in the table yet.
 """
 
 COMMITS = """
 From the snapshots' own summaries. Rows and ledger (here the sum of its offsets) arrive together, so the
-table alone says where to go on after the kill. Highlighted: a host takes the table under a new epoch. The
-last column is how long rows took from being sent to being in the table, the quickest and the slowest.
+table alone determines where to resume after the kill. Highlighted: a host takes over under a new epoch.
+The last column is the time from sending a row to its commit, fastest and slowest.
 """
 
 SCHEMAS = """
-A new schema version in the registry changes the table when its first record arrives. Older records stay
-as they are; what they lack is null.
+A new schema version in the registry changes the table when its first record arrives. Older rows stay
+as they are, with null in new columns.
 """
 
 ANSWERS = """
-The generator counted its events while it made them. A tick means that DuckDB finds the same in the table,
-row by row.
+The generator counted its events as it made them. A tick means that DuckDB gets the same result from the
+table, row by row.
 """
 
 PROOF = """
-Counted by DuckDB over the Iceberg table, against what the broker acknowledged. Remember that a host was
-killed without warning in between.
+Counted by DuckDB in the Iceberg table and compared with what the broker acknowledged, after a host was
+killed without warning.
 """
 
 KEPT = "Topic and table are kept in {folder}."

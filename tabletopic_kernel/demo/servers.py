@@ -69,8 +69,8 @@ class DemoServers:
             self.folder = state_dir.expanduser().resolve()
             if LocalStack(self.folder).info() is not None:
                 raise UsageError(
-                    f"the servers of {self.folder} are running; the demo wants a folder of its own: "
-                    "choose another --state-dir, or give none"
+                    f"the servers of {self.folder} are running; the demo needs its own folder: "
+                    "choose another --state-dir, or none"
                 )
         self.tree = ProcessTree()
         self.hosts: list[HostProcess] = []

@@ -71,7 +71,7 @@ class StreamScene:
                     return event.epoch
             time.sleep(_LOOK_EVERY_S)
         raise RetryableError(
-            f"no host took the topic within {OWNED_LIMIT_S:.0f} s; is the machine very busy?"
+            f"no host took the topic within {OWNED_LIMIT_S:.0f} s; is the machine overloaded?"
             f"{self._last_trouble()}"
         )
 
@@ -104,7 +104,7 @@ class StreamScene:
             self._advance(self._sent)
             time.sleep(_LOOK_EVERY_S)
         self.story.caught_up_s = self._now()
-        view.say("✓", "commit lag 0: the table has what the topic has")
+        view.say("✓", "commit lag 0: the table is up to date")
         return tallies
 
     def _hold(self) -> bool:
@@ -112,7 +112,7 @@ class StreamScene:
         if self._sent >= self._script.hold_at and self._commits == 0:
             assert self._view is not None
             self._view.say(
-                "·", "Spark is starting; the events wait in Kafka, the rest is sent after the first commit"
+                "·", "Spark is starting; the events wait in Kafka, the rest follow after the first commit"
             )
             deadline = time.monotonic() + CAUGHT_UP_LIMIT_S
             while self._commits == 0:
@@ -147,16 +147,14 @@ class StreamScene:
                 self._kill()
         elif self._host.ending and self._now() - self.story.killed_s >= RESTART_AFTER_S:
             self._host = self._start_host()
-            self._view.say("·", f"{self._host} starts in its place")
+            self._view.say("·", f"{self._host} replaces it")
         self._view.update(sent, self._monitor.status, self._host_words())
 
     def _kill(self) -> None:
         assert self._view is not None
         self._host.kill()
         self.story.killed_s, self.story.killed_after_events = self._now(), self._sent
-        self._view.say(
-            "✗", f"kill -9: {self._host} is gone after {self._sent:,} events, without a word to anybody"
-        )
+        self._view.say("✗", f"kill -9: {self._host} is gone after {self._sent:,} events, without warning")
 
     def _tell(self, event: ControlEvent) -> None:
         assert self._view is not None
@@ -165,7 +163,7 @@ class StreamScene:
             self._commits += 1
             if story.first_commit_s is None:
                 story.first_commit_s = at
-                self._view.say("✓", f"first commit: {event.rows:,} rows that anybody can query")
+                self._view.say("✓", f"first commit: {event.rows:,} rows, ready to query")
         elif isinstance(event, SchemaEvolved):
             cause = (
                 f" (because of {event.cause.subject} version {event.cause.version})" if event.cause else ""
@@ -178,12 +176,12 @@ class StreamScene:
             self._view.say(
                 "✓",
                 f"{self._host} took over with epoch {event.epoch}, {at - (story.killed_s or 0):.1f} s after "
-                f"the kill; the table's ledger says that {sum(event.next_offsets.values()):,} records are in",
+                f"the kill; the table's ledger contains {sum(event.next_offsets.values()):,} records",
             )
         elif isinstance(event, Failed):
-            self._view.say("!", f"trouble, it is tried again: {gist(event.reason)}")
+            self._view.say("!", f"error, retrying: {gist(event.reason)}")
         elif isinstance(event, CommitFailed):
-            self._view.say("!", f"a commit did not go through and is tried again: {gist(event.reason)}")
+            self._view.say("!", f"a commit failed, retrying: {gist(event.reason)}")
 
     def _is_takeover(self, event: Enabled) -> bool:
         """Whether this is the first time that the second host has the table."""

@@ -284,8 +284,8 @@ class Coordinator:
             return self._sorted(error)
         is_news = self._owner is None or owner.took_from(self._owner)
         self._owner = owner
-        self._replays.interrupt("the topic was interrupted; the letters that are left can be replayed again")
-        self._compactions.interrupt("the topic was interrupted; the files that are left stay as they are")
+        self._replays.interrupt("the topic was interrupted; replay the remaining dead letters again")
+        self._compactions.interrupt("the topic was interrupted; the remaining files are unchanged")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
         self._report.sync(owner)
         if owner.gap:
@@ -515,7 +515,7 @@ class Coordinator:
         with self._lock:
             self._state = State.FAILED
         self._report.error(
-            f"an error of this program stopped the topic ({type(error).__name__}: {reason_of(error)}); the "
+            f"a bug in this program stopped the topic ({type(error).__name__}: {reason_of(error)}); the "
             "host's log has its trace. Resume the topic to try again",
             waits=False,
         )

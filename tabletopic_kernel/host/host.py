@@ -327,7 +327,7 @@ class Host:
             return
         if error is not None and "AUTHORIZATION" in error.name():
             self._denied = (
-                f"the broker does not allow it ({error.str()}): the user needs READ on the group {GROUP} and "
+                f"the broker denied it ({error.str()}): the user needs READ on the group {GROUP} and "
                 f"on {SETTINGS_TOPIC}; `tabletopic doctor` has the commands"
             )
             return
@@ -337,7 +337,7 @@ class Host:
                 f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
             )
             why = message.error() or "not what `tabletopic enable` of this version writes"
-            _LOG.warning("host %s: a message is skipped: %s: %s", self.id, skipped, why)
+            _LOG.warning("host %s: skipping a message: %s: %s", self.id, skipped, why)
             return
         if partition in self._catching_up:
             self._catching_up[partition][change.topic] = change  # only the newest of a topic counts

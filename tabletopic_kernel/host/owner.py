@@ -230,8 +230,8 @@ class Owner:
         assert pending is not None
         if pending.unsure:
             raise StartOverError(
-                "others changed files that were put together, while nobody confirmed their commit; the topic "
-                "begins anew where its table ends"
+                "other writers changed files of a compaction whose commit was unconfirmed; the topic "
+                "restarts where its table ends"
             )
         self.pending = None
         return () if pending.sent else pending.files
@@ -260,7 +260,7 @@ class Owner:
             self.require_settled_letters()
         except TableTopicError as error:
             _LOG.warning(
-                "%s: dead letters that were replayed stay for now: %s", self.dead_letters.name, error
+                "%s: replayed dead letters could not be removed yet: %s", self.dead_letters.name, error
             )
 
     def require_settled_letters(self) -> None:
@@ -321,11 +321,11 @@ class Owner:
                 gone += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
             reach(Step.SWEPT)
         except TableTopicError as error:
-            _LOG.warning("%s: files that no commit took stay for now: %s", self.ledger.topic, error)
+            _LOG.warning("%s: uncommitted files could not be removed yet: %s", self.ledger.topic, error)
             return
         except Exception:
-            _LOG.exception("%s: files that no commit took are left for the next start", self.ledger.topic)
+            _LOG.exception("%s: uncommitted files are left for the next start", self.ledger.topic)
             return
         self.swept_epoch = before - 1
         if gone:
-            _LOG.info("%s: removed %d data files that no commit took", self.ledger.topic, gone)
+            _LOG.info("%s: removed %d uncommitted data files", self.ledger.topic, gone)

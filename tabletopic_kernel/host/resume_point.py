@@ -51,10 +51,10 @@ def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = Non
     same_cluster = cluster_id in (None, before.cluster_id)
     if same_cluster and before.topic_id == topic_id:
         return
-    what = "was made anew" if same_cluster else "is on another cluster"
+    what = "was re-created" if same_cluster else "is on another cluster"
     raise ActionNeededError(
         f"the topic {before.topic} {what} since the table was filled (topic id {before.topic_id}, now "
-        f"{topic_id}); its offsets mean other records. Enable it with another --table"
+        f"{topic_id}); its offsets refer to other records. Enable it with another --table"
     )
 
 
@@ -76,18 +76,18 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         raise GapError(
             gaps,
             f"records of {facts.topic} were deleted by retention before they were read ({ranges}). "
-            f"`tabletopic alter {facts.topic} --on-gap go_on` goes on behind them and keeps the count; a new "
-            "--table takes what is there now",
+            f"`tabletopic alter {facts.topic} --on-gap go_on` continues after the gap and counts the missing "
+            "records; a new --table starts with what is there now",
         )
     ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
     if ahead:
         raise ActionNeededError(
-            f"the table has read {facts.topic} further than the topic reaches ({ahead}); the topic lost "
+            f"the table is ahead of {facts.topic} ({ahead}): the topic lost "
             "records. Enable it with another --table once the topic is whole"
         )
     missing = set(before.next_offsets) - set(facts.end)
     if missing:
-        raise ActionNeededError(f"the topic {facts.topic} has no partitions {sorted(missing)} any more")
+        raise ActionNeededError(f"the topic {facts.topic} no longer has partitions {sorted(missing)}")
 
 
 def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> Mapping[int, tuple[int, int]]:

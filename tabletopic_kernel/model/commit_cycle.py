@@ -32,22 +32,22 @@ from tabletopic_kernel.model.errors import (
 
 
 class State(StrEnum):
-    """Where a table topic stands."""
+    """The state of a table topic."""
 
     STOPPED = "stopped"  # nothing runs here
-    STARTING = "starting"  # finding or making the table, raising the epoch (I5)
-    RUNNING = "running"  # the worker streams, nothing is staged
-    STAGED = "staged"  # files wait for the next commit
-    COMMITTING = "committing"  # one Iceberg transaction is under way
-    SETTLING = "settling"  # its outcome is unknown: look for the commit id (I4)
-    DRAINING = "draining"  # the worker stops; what it has staged is committed then
-    DROPPING = "dropping"  # as DRAINING, but nothing that is staged can be committed any more
-    CLOSING = "closing"  # the worker is gone, the rest is being committed
-    CLOSING_SETTLING = "closing_settling"  # as SETTLING, with the worker gone
-    CLOSED = "closed"  # nothing staged, nothing running; the goal says what is next
-    PAUSED = "paused"  # a person asked for it
-    WAITING = "waiting"  # a dependency is down: try again after the backoff (I9)
-    FAILED = "failed"  # a person must act
+    STARTING = "starting"  # opening or creating the table, raising the epoch (I5)
+    RUNNING = "running"  # the worker is streaming, nothing is staged
+    STAGED = "staged"  # files are waiting for the next commit
+    COMMITTING = "committing"  # an Iceberg transaction is in progress
+    SETTLING = "settling"  # its outcome is unknown: looking for the commit id (I4)
+    DRAINING = "draining"  # the worker is stopping; its staged files are committed next
+    DROPPING = "dropping"  # as DRAINING, but staged files can no longer be committed
+    CLOSING = "closing"  # the worker has stopped, the rest is being committed
+    CLOSING_SETTLING = "closing_settling"  # as SETTLING, without the worker
+    CLOSED = "closed"  # nothing staged, nothing running; the goal decides what is next
+    PAUSED = "paused"  # paused by a user
+    WAITING = "waiting"  # a dependency is down: retry after the backoff (I9)
+    FAILED = "failed"  # the user must act
 
 
 class Event(StrEnum):
@@ -59,7 +59,7 @@ class Event(StrEnum):
     STOP = "stop"
     OWNED = "owned"  # the table carries our epoch now
     STAGE = "stage"  # the worker staged a batch
-    COMMIT_DUE = "commit_due"  # interval over, enough bytes, or asked for
+    COMMIT_DUE = "commit_due"  # interval over, enough bytes, or requested
     COMMITTED = "committed"  # all that was staged is in the table
     HEAD_MOVED = "head_moved"  # another writer was first; the ledger is still ours (I3)
     ANSWER_LOST = "answer_lost"  # the commit may or may not have gone through
@@ -69,7 +69,7 @@ class Event(StrEnum):
     START_OVER = "start_over"  # this ownership commits no more: a higher epoch (I5), unreadable files
     DEPENDENCY_DOWN = "dependency_down"  # a server does not answer; nothing was sent (I9)
     RETRY_DUE = "retry_due"  # the backoff is over
-    REFUSED = "refused"  # only a person can decide: bad record, gap, foreign table…
+    REFUSED = "refused"  # only the user can decide: bad record, gap, foreign table…
     WORKER_DIED = "worker_died"
     WORKER_STOPPED = "worker_stopped"
     CLOSED_TO_STOP = "closed_to_stop"

@@ -45,7 +45,7 @@ def check_topic_name(name: str) -> None:
     if not _LEGAL.fullmatch(name) or name in (".", ".."):
         short = f"{name[:60]}…" if len(name) > 61 else name
         why = "at most 249 characters" if len(name) > 249 else "letters, digits, . _ and -"
-        raise UsageError(f"{short!r} is no topic name: Kafka takes {why}")
+        raise UsageError(f"{short!r} is not a valid topic name: Kafka allows {why}")
 
 
 def internal_owner(name: str) -> str | None:
@@ -68,4 +68,4 @@ def check_table_topic(name: str) -> None:
 
 def not_a_table_topic(name: str, owner: str) -> str:
     """Why an internal topic is refused."""
-    return f"{name} is {owner} topic: its records are no events, and it cannot be a table topic"
+    return f"{name} is {owner} topic: its records are not events, so it cannot be a table topic"

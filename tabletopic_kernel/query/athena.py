@@ -261,4 +261,4 @@ def _type(name: str, precision: int, scale: int) -> pa.DataType:
 def _sorted(error: Exception) -> UsageError | ActionNeededError:
     if _WRONG_SQL.search(str(error)):
         return UsageError(f"Athena refused it: {error}")
-    return ActionNeededError(f"Athena could not do it: {error}")
+    return ActionNeededError(f"Athena failed: {error}")

@@ -270,7 +270,7 @@ def _run(
     """The rows of the last statement, at most ``limit``, and whether there are more."""
     connection.execute(sql, params)
     if connection.description is None:
-        raise UsageError("there is no statement in this SQL: write for example SELECT 1")
+        raise UsageError("no statement in this SQL: write for example SELECT 1")
     if limit is None:
         return connection.to_arrow_table(), False
     reader = connection.to_arrow_reader(min(_BATCH_ROWS, limit + 1))

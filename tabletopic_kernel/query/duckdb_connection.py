@@ -56,7 +56,7 @@ def _extension(name: str) -> str:
     folder = Path(package.origin).parent / "extensions" / f"v{duckdb.__version__}"
     found = sorted(folder.glob("*.duckdb_extension"))
     if not found:
-        raise SettingsError(f"DuckDB's {name} extension is of another version: pip install {wheel}")
+        raise SettingsError(f"DuckDB's {name} extension has the wrong version: pip install {wheel}")
     return str(found[0]).replace("'", "''")
 
 
@@ -137,7 +137,7 @@ def sql_errors() -> Iterator[None]:
     ) as error:
         raise UsageError(str(error)) from error
     except (duckdb.OutOfMemoryException, duckdb.InternalError) as error:
-        raise ActionNeededError(f"DuckDB could not do it: {error}") from error
+        raise ActionNeededError(f"DuckDB failed: {error}") from error
     except duckdb.OperationalError as error:
         raise RetryableError(f"DuckDB could not read the table: {error}") from error
     except duckdb.Error as error:  # those it gives no class of its own

@@ -47,7 +47,7 @@ def bound(sql: str, values: Mapping[str, Any]) -> dict[str, Any]:
     names = names_in(sql)
     if missing := [name for name in names if name not in values]:
         unknown = ", ".join(f"${name}" for name in missing)
-        raise UsageError(f"the query names {unknown}, and there is no such variable; assign it first")
+        raise UsageError(f"the query names {unknown}, but there is no such variable; assign it first")
     return {name: _plain(values[name]) for name in names}
 
 

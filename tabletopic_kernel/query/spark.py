@@ -49,7 +49,7 @@ class SparkLake:
         except (ParseException, AnalysisException) as error:
             raise UsageError(_message(str(error))) from error
         except (PySparkException, Py4JJavaError) as error:
-            raise ActionNeededError(f"Spark could not do it: {_message(str(error))}") from error
+            raise ActionNeededError(f"Spark failed: {_message(str(error))}") from error
 
     def _run(self, sql: str, params: Mapping[str, Any] | None, limit: int | None) -> Answer:
         self._use_catalog()

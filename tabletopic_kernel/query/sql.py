@@ -238,7 +238,7 @@ def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
                 "write with Spark, `tabletopic query --engine spark`"
             )
     if queries > 1:
-        raise UsageError(f"these are {queries} queries; ask them one at a time")
+        raise UsageError(f"these are {queries} queries; run them one at a time")
 
 
 def _only_reads(kind: str, words: list[str]) -> bool:

@@ -78,7 +78,7 @@ class DeadLetters:
             return False
         if table.properties.get(DEAD_LETTERS_OF_PROPERTY) != self._topic:
             raise ActionNeededError(
-                f"the table {self.name} is there and holds no dead letters of {self._topic}; rename it, or "
+                f"the table {self.name} exists but holds no dead letters of {self._topic}; rename it, or "
                 "choose another --table"
             )
         self.table = TopicTable(table)
@@ -100,7 +100,7 @@ class DeadLetters:
             return
         if self.tasks(AlwaysTrue()):
             raise ActionNeededError(
-                f"the dead letters in {self.name} are of another topic that was also called {self._topic}; "
+                f"the dead letters in {self.name} are of an earlier topic called {self._topic}; "
                 "rename that table, or enable the topic with another --table"
             )
 

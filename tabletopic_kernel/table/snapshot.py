@@ -105,7 +105,7 @@ class TopicTable:
         if owner != topic:
             whose = f"belongs to the topic {owner!r}" if owner else "was not made by a table topic"
             raise ActionNeededError(
-                f"the table {'.'.join(identifier)} is already there and {whose}; "
+                f"the table {'.'.join(identifier)} already exists and {whose}; "
                 "choose another name with --table or --namespace"
             )
         return cls(table)
@@ -292,11 +292,11 @@ class TopicTable:
             why = (
                 "was rolled back to a snapshot whose ledger others have expired"
                 if is_behind
-                else "lacks rows of its newest commit, and others have expired the snapshots that would say "
+                else "lacks rows of its newest commit, and others have expired the snapshots that would show "
                 "whether it was rolled back"
             )
             raise ActionNeededError(
-                f"{self.identifier} {why}: nobody knows where to go on. Roll it forward to snapshot "
+                f"{self.identifier} {why}: where to resume is unknown. Roll it forward to snapshot "
                 f"{newest[1].snapshot_id}, which the tag {TAG} has kept, or enable the topic with another "
                 "--table"
             )
@@ -317,9 +317,9 @@ class TopicTable:
         if faults:
             raise UnreadableFilesError(
                 f"{len(faults)} of {len(files)} staged files of {self.identifier} are not in the storage as "
-                f"they were written ({faults[0]}); nothing of them was committed, and their records are read "
-                "again. If this goes on, Spark's executors do not write where this host reads: the warehouse "
-                "must be a storage that all of them share"
+                f"they were written ({faults[0]}); they were not committed, and their records are read "
+                "again. If this persists, Spark's executors do not write where this host reads: the "
+                "warehouse must be storage that all of them share"
             )
 
     def _is_refused(self, snapshot_id: int) -> bool:
@@ -332,7 +332,7 @@ class TopicTable:
             self.reload()
         except TableTopicError as error:
             raise OutcomeUnknownError(
-                f"the catalog refused the commit and does not tell why; it is asked again: {error}"
+                f"the catalog refused the commit without a reason; asking again: {error}"
             ) from error
         return self.table.metadata.snapshot_by_id(snapshot_id) is None
 
@@ -429,13 +429,13 @@ class TopicTable:
             return locked or HeadMovedError(str(failure))
         if failure is None:
             return RetryableError(
-                f"the catalog has expired no snapshot of {self.identifier}, and said it had"
+                f"the catalog reported success but expired no snapshot of {self.identifier}"
             )
         if (sorted_error := sort_error(failure, CATALOG)) is not None:
             return sorted_error.error()
         return ActionNeededError(
             f"the catalog does not expire snapshots of {self.identifier} ({type(failure).__name__}: "
-            f"{plain(failure)}); set maintenance to off, and let the catalog see to it"
+            f"{plain(failure)}); set maintenance to off, and let the catalog do it"
         )
 
     def _lost_a_ref(self, before: Table, ids: frozenset[int]) -> bool:
@@ -548,12 +548,12 @@ class TopicTable:
             raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
         if (ledger and ledger.commit_id) != (planned and planned.commit_id):
             if planned and planned.epoch < epoch:  # until a claim arrives, the owner of before goes on
-                raise HeadMovedError(f"the ledger of {self.identifier} went on while it was taken over")
+                raise HeadMovedError(f"the ledger of {self.identifier} advanced during the takeover")
             raise ActionNeededError(
-                f"the ledger of {self.identifier} is not where it was: expected "
+                f"the ledger of {self.identifier} has moved: expected "
                 f"{dict(planned.next_offsets) if planned else 'none'}, found "
                 f"{dict(ledger.next_offsets) if ledger else 'none'}; was the table rolled back? "
-                "Resume the topic to go on from what the table says"
+                "Resume the topic to continue from the table's ledger"
             )
 
     def _without_retries(self) -> None:
@@ -608,10 +608,10 @@ def ledger_of(snapshot: Snapshot) -> Ledger | None:
 
 
 def _unconfirmed(error: Exception) -> str:
-    """What is told of a commit that went wrong after it was sent."""
+    """The message for a commit that failed after it was sent."""
     sorted_error = sort_error(error, CATALOG)
     why = sorted_error.reason if sorted_error else f"{type(error).__name__}: {plain(error)}"
-    return f"the catalog did not confirm the commit, and the table's history is asked for it: {why}"
+    return f"the catalog did not confirm the commit; looking it up in the table's history: {why}"
 
 
 def _table_properties(settings: TopicSettings) -> dict[str, str]:

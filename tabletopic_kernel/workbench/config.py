@@ -207,7 +207,7 @@ def _accepted(source: _Source, problems: list[str]) -> dict[SettingPath, _Given]
         if isinstance(item, str):
             problems.append(item)
         elif item.path in accepted and item.value is not None:
-            problems.append(f"{item.origin}: {dotted(item.path)} is given twice")
+            problems.append(f"{item.origin}: {dotted(item.path)} is set twice")
         else:
             accepted[item.path] = item
     return accepted
@@ -282,7 +282,7 @@ def _from_overrides(overrides: Mapping[str, Any]) -> _Source:
         except tomllib.TOMLDecodeError:
             nested = None
         if nested is None:
-            yield f"--{name}: no name of a setting; write for example kafka.client.id"
+            yield f"--{name}: not the name of a setting; write for example kafka.client.id"
         else:
             yield from _located(leaves(nested), _option)
 

@@ -140,7 +140,7 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
     except TableTopicError as error:
         return Check(name, "fail", _first_line(error), "see the message")
     except Exception as error:
-        return Check(name, "fail", f"{type(error).__name__}: {_first_line(error)}", "look at the message")
+        return Check(name, "fail", f"{type(error).__name__}: {_first_line(error)}", "see the message")
 
 
 def _first_line(error: Exception) -> str:
@@ -154,9 +154,7 @@ def _python() -> str:
     missing = [name for name in ("pyspark", "pyiceberg", "pyarrow", "duckdb", "datafusion")
                if importlib.util.find_spec(name) is None]  # fmt: skip
     if missing:
-        raise _Trouble(
-            f"{', '.join(missing)} not installed", "install the package again: pip install tabletopic"
-        )
+        raise _Trouble(f"{', '.join(missing)} not installed", "reinstall the package: pip install tabletopic")
     return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
 
 
@@ -178,7 +176,9 @@ def _jars() -> str:
     from tabletopic_kernel.local.progress import Step
 
     def refuse(step: Step) -> None:  # it is about to fetch them: that is for `up` to do
-        raise _Trouble(f"not there yet ({step.detail})", "`tabletopic up` fetches them, about 270 MB", "warn")
+        raise _Trouble(
+            f"not downloaded yet ({step.detail})", "`tabletopic up` gets them, about 270 MB", "warn"
+        )
 
     found = jvm.install(refuse)
     return f"{len(found.of('spark'))} for Spark and those of the servers in {found.folder}"
@@ -203,7 +203,7 @@ def _disk(state_dir: Path) -> str:
         if free < _ENOUGH_BYTES:
             raise _Trouble(
                 free_space[-1],
-                f"free some space on the disk of {folder}, or choose another folder",
+                f"free disk space at {folder}, or choose another folder",
                 "fail" if free < _LEAST_BYTES else "warn",
             )
     return ", ".join(free_space)
@@ -213,7 +213,7 @@ def _state_folder(state_dir: Path) -> str:
     folder = _existing(state_dir)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _Trouble(f"cannot write to {folder}", "choose another folder with --state-dir")
-    return str(state_dir) if folder == state_dir else f"{state_dir} (made when needed)"
+    return str(state_dir) if folder == state_dir else f"{state_dir} (created when needed)"
 
 
 def _existing(folder: Path) -> Path:
@@ -235,7 +235,7 @@ def _ports(state_dir: Path, servers: tuple[str, ...]) -> str:
     taken = [str(port) for port in kept if not machine.is_free_port(port)]
     if taken:
         raise _Trouble(
-            f"{', '.join(taken)} of the last start: taken by another program",
+            f"{', '.join(taken)} of the last start: in use by another program",
             "nothing to do: `tabletopic up` chooses others",
             "warn",
         )
@@ -262,14 +262,14 @@ def _login(settings: Settings) -> str:
     if settings.local.login == "auto":
         why += ", behind a JupyterHub" if behind_hub() else ", not behind a JupyterHub"
     if len(servers) == 1:
-        logins = "asks for one" if asks else "is open to every user of this machine"
+        logins = "requires one" if asks else "is open to every user of this machine"
     else:
-        logins = "ask for one" if asks else "are open to every user of this machine"
+        logins = "require one" if asks else "are open to every user of this machine"
     if asks != wants_login(settings):
         wanted = "with" if wants_login(settings) else "without"
         raise _Trouble(
             f"{who} {logins}, but {why}",
-            f"start the stack anew {wanted} a login: `tabletopic down`, `tabletopic up`; then the hosts",
+            f"restart the stack {wanted} a login: `tabletopic down`, `tabletopic up`; then restart the hosts",
             "warn",
         )
     return f"{who} {logins} ({why})"
@@ -311,8 +311,8 @@ def _rights(properties: Mapping[str, str]) -> str:
     topics = ours | dict.fromkeys(enabled, (READ, DESCRIBE))
     if missing := missing_rights(broker, topics, {GROUP: (READ, DESCRIBE)}):
         lines = "; ".join(f"kafka-acls --bootstrap-server {broker.address} --add {line}" for line in missing)
-        raise _Trouble(f"{_count(len(missing), 'right')} of the user missing on {broker.address}", lines)
-    return "the user may read and write what hosts need"
+        raise _Trouble(f"{_count(len(missing), 'permission')} of the user missing on {broker.address}", lines)
+    return "the user has the permissions that hosts need"
 
 
 def _registry(properties: Mapping[str, str]) -> str:
@@ -350,7 +350,7 @@ def _tables(catalog: Catalog) -> str:
         for number, namespace in enumerate(namespaces):
             if time.monotonic() > until:
                 return (
-                    f"{tables} or more tables in {_count(len(namespaces), 'namespace')}, {number} looked into"
+                    f"{tables} or more tables in {_count(len(namespaces), 'namespace')}, {number} inspected"
                 )
             try:
                 tables += len(catalog.list_tables(namespace))
@@ -359,7 +359,7 @@ def _tables(catalog: Catalog) -> str:
                     raise
                 closed += 1  # somebody else's, and no matter of a table topic
     found = f"{_count(tables, 'table')} in {_count(len(namespaces), 'namespace')}"
-    return f"{found}, of which the user may not look into {closed}" if closed else found
+    return f"{found}, {closed} of which the user may not list" if closed else found
 
 
 def _storage(servers: Servers, name: str | None = None) -> str:
@@ -379,7 +379,7 @@ def _try_storage(servers: Servers, name: str | None) -> str:
     place = within_limit(lambda: _place(servers, name))
     if place is None and kind == "sql":
         raise SettingsError(
-            "[catalog] warehouse is not set: s3://bucket/folder, or a folder of this machine, for tables"
+            "[catalog] warehouse is not set: s3://bucket/folder, or a local folder, for tables"
         )
     if place is None and kind == "glue":
         raise _Trouble(
@@ -389,8 +389,8 @@ def _try_storage(servers: Servers, name: str | None) -> str:
         )
     if place is None:
         raise _Trouble(
-            "the catalog chooses where tables lie, or lends the keys",
-            "nothing to do; `tabletopic enable` tries to write there",
+            "the catalog chooses table locations, or vends the credentials",
+            "nothing to do; `tabletopic enable` checks that it can write there",
             "warn",
         )
     within_limit(lambda: try_folder(place), what="the storage")
@@ -441,7 +441,7 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
     spark = loaded.settings.spark
     found = (reason for one in servers.all_catalogs for reason in out_of_reach(spark, servers.kafka, one))
     if reasons := list(dict.fromkeys(found)):
-        raise _Trouble("; ".join(reasons), "see the message; table topics are not run like that")
+        raise _Trouble("; ".join(reasons), "see the message; table topics cannot run with these settings")
     if spark.is_local:
         return f"{spark.effective_master}: executors on this machine"
     from tabletopic_kernel.clients.spark.cluster_probe import check_executors
@@ -454,7 +454,7 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
     machines = check_executors(session)
     session.stop()
     ran = f"{_count(len(machines), 'task')} ran on {', '.join(sorted(set(machines)))}"
-    return f"{spark.effective_master}: {ran}, in this host's versions, and read and wrote where tables lie"
+    return f"{spark.effective_master}: {ran}, with this host's versions, and reached the warehouse"
 
 
 def _hosts(servers: Servers) -> str:

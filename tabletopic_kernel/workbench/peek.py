@@ -264,7 +264,7 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
     named = settings.value_message is not None or settings.value_format != "by_schema_id"
     if reason == OTHER_MESSAGE and not named:
         raise UsageError(
-            f"the schema of {topic} has several messages, and the newest record has not the first: {detail}"
+            f"the schema of {topic} has several messages, and the newest record is not the first: {detail}"
         )
     remedy = _remedy(newest, settings)
     if newest.error is None and remedy is None:
@@ -284,7 +284,7 @@ def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
     if begins_with_id and (record.error is not None or settings.value_format == "string"):
         number = int.from_bytes(raw[1 : wire.PREFIX_BYTES], "big")
         return (
-            f"its value begins as one with the schema id {number} does: if it is one, "
+            f"its value begins like one with schema id {number}: if it is one, "
             "set value_format = by_schema_id"
         )
     return None

@@ -139,7 +139,7 @@ def plan_enable(
     try:
         if other := taken.get(table_identifier(topic, settings)):
             raise UsageError(
-                f"the table {plan.table} is that of the topic {other!r}; choose another name with --table or "
+                f"the table {plan.table} belongs to the topic {other!r}; choose another name with --table or "
                 "--namespace"
             )
         for text in settings.partition_by:
@@ -165,7 +165,7 @@ def plan_enable(
             _plan_key(plan, table.table, key, settings)
         if key is None and settings.has_typed_keys:
             plan.notes.append(
-                f"no schema is registered as {key_subject(topic)} yet: {KEY} comes with the first key"
+                f"no schema is registered as {key_subject(topic)} yet: {KEY} is added with the first key"
             )
     except (UsageError, ActionNeededError) as error:
         plan.refused.append(str(error))
@@ -182,13 +182,13 @@ def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[W
     """The value's columns by what is known now, and where they come from; None: not known yet."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
-        return None, "JSON without a schema: the columns come with the records"
+        return None, "JSON without a schema: the records determine the columns"
     if kind is not None:
         return writer_columns(WHOLE_TOPIC, whole_writer(kind), settings), "one column for the value"
     subject = settings.subject_of(topic)
     latest = registry.latest(subject)
     if latest is None:
-        return None, f"no schema is registered as {subject} yet: the columns come with the first record"
+        return None, f"no schema is registered as {subject} yet: the first record brings the columns"
     writer = value_writer(latest, settings)
     origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
     return writer_columns(latest.id, writer, settings), origin
@@ -204,9 +204,9 @@ def _plan_new(
 ) -> None:
     records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
     if settings.start == "earliest" and records:
-        plan.notes.append(f"the table begins with the up to {records:,} records that the topic has now")
+        plan.notes.append(f"the table starts with the records now in the topic, up to {records:,}")
     elif settings.start == "latest":
-        plan.notes.append("the table begins with the records that are sent from now on")
+        plan.notes.append("the table starts with records sent from now on")
     plan.notes.append(origin if columns is None else f"columns of {origin}")
     if columns is None:
         return
@@ -240,13 +240,9 @@ def _plan_old(
     plan.sort_by = sort_texts(order, schema)
     _note_ledger(plan, table, facts)
     if change := partition_change(table, settings):
-        plan.notes.append(
-            f"{change}: rows that are there stay as they are, new ones go by the new partitions"
-        )
+        plan.notes.append(f"{change}: existing rows keep their partitions, new rows use the new ones")
     if change := order_change(table, settings):
-        plan.notes.append(
-            f"{change}: new files have the new order, those that are there when they are compacted"
-        )
+        plan.notes.append(f"{change}: new files use the new order, existing ones once they are compacted")
     if columns is None:
         return  # what comes is checked when it comes
     _check_columns(table.table, columns.schema, settings)
@@ -270,7 +266,7 @@ def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None
         raise UsageError(
             f"{origin} does not fit the table {plan.table}: {reasons}; its records stop the topic"
         )
-    become = {"dead_letter": "its records become dead letters", "skip": "its records are left out"}
+    become = {"dead_letter": "its records become dead letters", "skip": "its records are skipped"}
     plan.notes.append(f"{origin} does not fit the table, {become[settings.errors]}: {reasons}")
 
 
@@ -287,7 +283,7 @@ def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: Topic
         raise UsageError(f"the newest schema of the keys does not fit the table: {reasons}")
     if outcome.refused:
         plan.notes.append(
-            f"the newest schema of the keys does not fit the table, they are refused: {reasons}"
+            f"the newest schema of the keys does not fit the table; records with it are refused: {reasons}"
         )
         return
     changed = _by_column(outcome.changes)

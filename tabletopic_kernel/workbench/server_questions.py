@@ -51,11 +51,9 @@ class Server:
     ways: tuple[Way, ...]
 
 
-_EMBEDDED = Way("The one of this machine, which `tabletopic up` starts")
-_BOOTSTRAP = Question("bootstrap.servers", "Brokers, as host:port with commas between them")
-_CA = Question(
-    "ssl.ca.location", "File of the CA's certificate, if the system does not know it", optional=True
-)
+_EMBEDDED = Way("Local, started by `tabletopic up`")
+_BOOTSTRAP = Question("bootstrap.servers", "Brokers, as host:port separated by commas")
+_CA = Question("ssl.ca.location", "CA certificate file, if the system does not trust it", optional=True)
 _USER = (
     Question("sasl.username", "User"),
     Question("sasl.password", "Password", secret=True),
@@ -87,8 +85,8 @@ KAFKA = Server(
             {"security.protocol": "SSL"},
             (
                 _BOOTSTRAP,
-                Question("ssl.certificate.location", "File of the certificate"),
-                Question("ssl.key.location", "File of its key (PKCS#8)"),
+                Question("ssl.certificate.location", "Certificate file"),
+                Question("ssl.key.location", "Key file (PKCS#8)"),
                 Question("ssl.key.password", "Password of the key", optional=True, secret=True),
                 _CA,
             ),
@@ -98,7 +96,7 @@ KAFKA = Server(
             {"security.protocol": "SSL"},
             (
                 _BOOTSTRAP,
-                Question("ssl.keystore.location", "File of the key store"),
+                Question("ssl.keystore.location", "Key store file"),
                 Question("ssl.keystore.password", "Its password", secret=True),
                 _CA,
             ),
@@ -144,13 +142,13 @@ REGISTRY = Server(
             {},
             (
                 _URL,
-                Question("ssl.certificate.location", "File of the certificate (PEM)"),
-                Question("ssl.key.location", "File of its key (PEM)"),
+                Question("ssl.certificate.location", "Certificate file (PEM)"),
+                Question("ssl.key.location", "Key file (PEM)"),
                 _CA,
             ),
         ),
         Way(
-            "AWS Glue, with the keys of the environment, a profile or a role",
+            "AWS Glue, with credentials from the environment, a profile or a role",
             {"type": "glue"},
             (
                 Question("glue.region", "Region", default="us-east-1"),
@@ -168,27 +166,27 @@ _KEYS = (
 _BUCKET = Question("warehouse", "Warehouse, such as s3://bucket/folder")
 STORAGE = (
     Way(
-        "Amazon S3, with the keys of the environment, a profile or a role",
+        "Amazon S3, with credentials from the environment, a profile or a role",
         {},
         (_BUCKET, _REGION),
     ),
     Way("Amazon S3, with keys", {}, (_BUCKET, _REGION, *_KEYS)),
     Way(
-        "Another store that speaks S3",
+        "Another S3-compatible store",
         {},
         (_BUCKET, Question("s3.endpoint", "Its URL"), *_KEYS, _REGION),
     ),
     Way("A folder", {}, (Question("warehouse", "Warehouse, such as file:///data/lake"),)),
 )
 _URI = Question("uri", "URL of its API, such as https://catalog.example/api/catalog")
-_WAREHOUSE_NAME = Question("warehouse", "Warehouse, as the catalog calls it", optional=True)
-_LENT = Way("Where the catalog says, with keys that it lends", {}, (_WAREHOUSE_NAME,))
-_WHERE = "Where do tables lie?"
+_WAREHOUSE_NAME = Question("warehouse", "Warehouse, by its name in the catalog", optional=True)
+_LENT = Way("Where the catalog says, with credentials it vends", {}, (_WAREHOUSE_NAME,))
+_WHERE = "Where are tables stored?"
 CATALOG = Server(
     "catalog",
     "Iceberg catalog",
     (
-        Way("SQLite and a folder of this machine"),
+        Way("SQLite and a local folder"),
         Way(
             "REST, without a login",
             {"type": "rest"},
@@ -218,7 +216,7 @@ CATALOG = Server(
             _WHERE,
         ),
         Way(
-            "Amazon S3 Tables, with the keys of the environment, a profile or a role",
+            "Amazon S3 Tables, with credentials from the environment, a profile or a role",
             {"type": "rest", "rest.sigv4-enabled": "true", "rest.signing-name": "s3tables"},
             (
                 Question(

@@ -221,7 +221,7 @@ def _status(
     error = progress.error
     lag: int | None = None
     if ends is None:
-        error = error or f"the topic {progress.topic} is gone"
+        error = error or f"the topic {progress.topic} no longer exists"
     else:
         lag = sum(max(0, end - progress.next_offsets.get(p, 0)) for p, end in ends.items())
     lag_seconds = _lag_seconds(progress, behind, oldest_ms) if lag is not None else None

@@ -176,7 +176,7 @@ class TableTopic:
 
         table = self._table()
         if table is None:
-            raise UsageError(f"{self.name} has no table yet: it is made with the first records")
+            raise UsageError(f"{self.name} has no table yet: the first records create it")
         settings = self._settings()
         work = next_work(table.table, settings, now_ms())
         return table_health(self.name, table.table, work, settings.catalog)
@@ -207,5 +207,5 @@ def not_coming(now: TopicStatus) -> str | None:
     if now.state == "failed":
         return f"{now.topic} failed: {now.error}"
     if now.state == "paused":
-        return f"{now.topic} is paused; go on with `tabletopic resume {now.topic}`"
+        return f"{now.topic} is paused; resume it with `tabletopic resume {now.topic}`"
     return None

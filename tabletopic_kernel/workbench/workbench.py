@@ -202,7 +202,7 @@ class Workbench(Clients):
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         if not given:
-            raise UsageError("there is nothing to change: name a setting")
+            raise UsageError("nothing to change: name a setting")
         desired_topics = self.desired_topics()
         desired = self._desired_of(topic, desired_topics)
         settings = altered(topic, desired.settings, self._without_default(given))
@@ -278,7 +278,7 @@ class Workbench(Clients):
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         dead_letters_where(where, asked.asked_ms)
         if not self.hosts():
-            raise UsageError("no host runs that could replay; start one with `tabletopic serve`")
+            raise UsageError("no host is running to replay them; start one with `tabletopic serve`")
         write_desired(self.broker, topic, desired.model_copy(update={"replay": asked}))
         return asked
 
@@ -404,7 +404,7 @@ class Workbench(Clients):
 
         desired = self.desired_topic(topic)
         if not self.hosts():
-            raise UsageError("no host runs that could do it; start one with `tabletopic serve`")
+            raise UsageError("no host is running to do it; start one with `tabletopic serve`")
         asked = MaintenanceRequest(
             id=uuid.uuid4().hex, asked_ms=now_ms(), work=work, where=where, orphans=orphans
         )

@@ -166,7 +166,7 @@ def test_what_is_not_in_the_statement_is_no_wrong_sql(asked: Asked, reason: str)
     def failed(_: Execution) -> None:
         raise RefusedError(reason)
 
-    with pytest.raises(ActionNeededError, match="Athena could not do it"):
+    with pytest.raises(ActionNeededError, match="Athena failed"):
         asked(failed)[0].query("SELECT 1")
 
 

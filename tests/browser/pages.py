@@ -76,7 +76,7 @@ class LabPage:
 
     def menu(self, topic: str, entry: str) -> None:
         """Choose from a topic's menu."""
-        self.row(topic).get_by_role("button", name=f"Actions on {topic}").click()
+        self.row(topic).get_by_role("button", name=f"Actions for {topic}").click()
         self.page.get_by_role("menuitem", name=entry).click()
 
     def set_theme(self, name: str) -> None:

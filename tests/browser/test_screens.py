@@ -51,12 +51,12 @@ PLAN = {
     "sort_by": ["placed_at desc nulls last"],
     "start": "earliest",
     "notes": [
-        "the table begins with the up to 4,000 records that the topic has now",
+        "the table starts with the records now in the topic, up to 4,000",
         "columns of version 1 of orders-value (id 3)",
     ],
     "refused": [],
 }
-WRONG = "'banana' is no duration; write for example 500ms, 5s, 2m or 1h"
+WRONG = "'banana' is not a duration; write for example 500ms, 5s, 2m or 1h"
 
 
 @pytest.fixture
@@ -163,14 +163,18 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     expect(dead_letters).to_have_text("1,250 dead letters")
     expect(dead_letters.locator(".jp-TableTopic-sign")).to_have_attribute("data-tone", "warn")
     expect(page.row("orders")).not_to_contain_text("dead letter")
-    page.menu("clicks", "Try Dead Letters Again")
+    page.menu("clicks", "Replay Dead Letters")
     dialog = page.page.get_by_role("dialog")
-    for part in ("1,200 of 1,250 letters would become rows", "no_schema_id: 50 stay", "add price double"):
+    for part in (
+        "1,200 of 1,250 dead letters",
+        "no_schema_id: 50 stay",
+        "add price double",
+    ):
         expect(dialog).to_contain_text(part)
     assert ("POST", "topics/clicks/replay", None) not in api.asked
     page.shot("dead-letters")
-    dialog.get_by_role("button", name="Try Again").click()
-    expect(page.sidebar.get_by_role("status")).to_contain_text("dead letters of clicks are tried again")
+    dialog.get_by_role("button", name="Replay").click()
+    expect(page.sidebar.get_by_role("status")).to_contain_text("Replaying the dead letters of clicks")
     assert ("POST", "topics/clicks/replay", None) in api.asked
 
 
@@ -191,10 +195,10 @@ def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: Fa
     assert asked not in api.asked
     page.menu("clicks", "Expire Old Snapshots")
     dialog.get_by_role("button", name="Expire").click()
-    expect(page.sidebar.get_by_role("status")).to_contain_text("Old snapshots of clicks expire")
+    expect(page.sidebar.get_by_role("status")).to_contain_text("Requested an expiry of old snapshots")
     assert asked in api.asked
     for topic in ("quiet", "orders"):  # no host works on them
-        page.row(topic).get_by_role("button", name=f"Actions on {topic}").click()
+        page.row(topic).get_by_role("button", name=f"Actions for {topic}").click()
         expect(page.page.get_by_role("menuitem", name="Settings and Plan")).to_be_visible()
         expect(page.page.get_by_role("menuitem", name="Compact Small Files")).to_have_count(0)
         page.page.keyboard.press("Escape")
@@ -340,7 +344,7 @@ def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:
     keyboard.press("Enter")
     expect(page.page.get_by_role("menuitem", name="Settings and Plan")).to_be_visible()
     keyboard.press("Escape")
-    expect(page.row("orders").get_by_role("button", name="Actions on orders")).to_be_focused()
+    expect(page.row("orders").get_by_role("button", name="Actions for orders")).to_be_focused()
 
 
 def test_the_focus_stays_where_a_button_went_away(page: LabPage, api: FakeApi) -> None:

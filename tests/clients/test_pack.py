@@ -124,7 +124,7 @@ def test_environments_that_pex_cannot_read(tmp_path: Path, monkeypatch: pytest.M
         pack(tmp_path / "made.pex")
     (tmp_path / "conda-meta").rmdir()
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
-    with pytest.raises(UsageError, match="no virtual environment"):
+    with pytest.raises(UsageError, match="not a virtual environment"):
         pack(tmp_path / "made.pex")
     assert not list(tmp_path.iterdir())
 
@@ -179,5 +179,5 @@ def test_the_settings_are_settings(tmp_path: Path) -> None:
     conf = SparkSettings.model_validate(tomllib.loads(packed.settings)["spark"]).conf
     assert conf == {"spark.files": str(file), "spark.pyspark.python": "./executors.pex"}
     for name in ("a b.pex", "a,b.pex", "a#b.pex", "ä.pex"):
-        with pytest.raises(UsageError, match="list of addresses"):
+        with pytest.raises(UsageError, match="list of URLs"):
             pack(tmp_path / name)

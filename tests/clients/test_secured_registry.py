@@ -139,7 +139,7 @@ def test_a_certificate_that_is_missing_is_asked_for(strict: LoginProxy, tmp_path
 
 def test_an_address_without_tls_is_told(server: str) -> None:
     """As a wrong address."""
-    with pytest.raises(RetryableError, match="speaks no TLS there"):
+    with pytest.raises(RetryableError, match="does not use TLS there"):
         Registry({"url": f"https://{server}"}).check()
 
 

@@ -190,7 +190,7 @@ def test_the_daemon_ends_where_versions_differ() -> None:
     )
     assert isinstance(error, ActionNeededError)
     assert str(error).startswith("the executor on ")
-    assert "instead of 2.7; install what this host has" in str(error)
+    assert "instead of 2.7; install this host's packages" in str(error)
 
 
 def test_versions_are_compared() -> None:

@@ -251,8 +251,8 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
         ({"topic_id": "another"}, "made anew"),
         ({"cluster_id": "another"}, "another cluster"),
         ({"first": {0: 10, 1: 0}}, "deleted by retention"),
-        ({"end": {0: 2, 1: 100}}, "further than the topic reaches"),
-        ({"first": {0: 0}, "end": {0: 100}}, "no partitions"),
+        ({"end": {0: 2, 1: 100}}, "ahead of"),
+        ({"first": {0: 0}, "end": {0: 100}}, "no longer has partitions"),
     ],
 )
 def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[str, Any], told: str) -> None:

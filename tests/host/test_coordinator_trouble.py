@@ -251,7 +251,7 @@ def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
     error = coordinator.progress().error
     assert error == (
         "Spark does not start the worker of clicks, and it is tried again: IllegalStateException: no room. "
-        "What to do: if this goes on, `tabletopic logs` has more"
+        "What to do: if this persists, see `tabletopic logs`"
     )
 
 

@@ -32,9 +32,9 @@ def test_enabling_before_the_first_schema(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"partition_by": ["week(at)"]}, "no transform"),
+        ({"partition_by": ["week(at)"]}, "not a transform"),
         ({"partition_by": ["hour(nowhere)"]}, "no column 'nowhere'"),
-        ({"commit_interval_ms": "soon"}, "no duration"),
+        ({"commit_interval_ms": "soon"}, "not a duration"),
         ({"commit_interval": "5s"}, "commit_interval"),
         ({"start": "yesterday"}, "no start"),
     ],

@@ -33,7 +33,7 @@ def test_change_events_under_a_projection(
     sender = new_topic()
     sender.avro(V1, event("c", None, row(1, "10")), event("u", row(1, "10"), row(1, "11")))
     wrong = bench.plan(sender.topic, {"projection": "SELECT count(*) AS n FROM batch"})
-    assert "puts rows together" in wrong.refused[0]
+    assert "combines rows" in wrong.refused[0]
     settings = {"commit_interval_ms": "500ms", "transform": "flatten_debezium", "projection": FIRST}
     assert [one.name for one in bench.plan(sender.topic, settings).columns][:3] == ["id", "number", "_cdc"]
     bench.enable(sender.topic, settings)

@@ -63,7 +63,7 @@ def test_good_expressions(text: str, shown: str) -> None:
         ("bucket(user_id)", "a number above 0 and a column"),
         ("bucket(0, user_id)", "a number above 0"),
         ("bucket(4, 5)", "a number above 0 and a column"),
-        ("week(event_time)", "'week' is no transform"),
+        ("week(event_time)", "'week' is not a transform"),
         ("hour(event_time", "not understood"),
         ("hour(nowhere)", "no column 'nowhere'"),
         ("hour(url)", "cannot take url"),

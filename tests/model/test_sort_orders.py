@@ -38,7 +38,7 @@ def test_good_entries(text: str, shown: str, again: str) -> None:
         (["device desc"], "device is a struct, which has no order"),
         (["tags.element"], "there is no column"),
         (["day(url)"], r"day cannot take url \(string\); write url alone"),
-        (["week(url)"], "no transform"),
+        (["week(url)"], "not a transform"),
         (["url nulls"], "there is no column 'url nulls'"),
         ([""], "not understood"),
         (["url", "user_id", "url desc"], "'url desc': url is there twice; name it once"),

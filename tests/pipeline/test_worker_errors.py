@@ -69,11 +69,11 @@ def test_it_says_which_records_no_table_comes_from() -> None:
         samples=[RefusedRecord(0, 9, None, "invalid", "not JSON"), RefusedRecord(0, 4, None, "invalid", "x")],
     )
     assert explain_no_table("clicks", result) == (
-        "clicks has no table yet, since its first 1,007 records tell of no columns: "
+        "clicks has no table yet, since its first 1,007 records define no columns: "
         "1,000 without a field (no value, or an empty object); "
         "4 that ask for no row (filtered, tombstone); "
         "3 that cannot be rows: clicks partition 0 offset 4: invalid: x (and 2 more in this batch). "
-        "They wait; the table comes with the first record that has a field"
+        "They wait; the first record with a field creates the table"
     )
 
 
@@ -165,4 +165,4 @@ def test_other_versions_of_an_executor_are_named() -> None:
     told = explain_trouble("a batch could not be staged", ValueError(trace))
     assert "tried again: the executor on host-2 has other versions than this host: pyarrow 25.0 inst" in told
     assert "PYTHONPATH" not in told
-    assert "install there what this host has" in told
+    assert "install this host's packages there" in told

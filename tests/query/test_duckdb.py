@@ -266,7 +266,7 @@ def test_rows_may_be_copied_to_a_file(lake: DuckLake, tmp_path: Path) -> None:
 
 def test_several_queries_are_refused(lake: DuckLake) -> None:
     """Only the last one's rows would be shown."""
-    with pytest.raises(UsageError, match="these are 2 queries; ask them one at a time"):
+    with pytest.raises(UsageError, match="these are 2 queries; run them one at a time"):
         lake.sql("SELECT 1; SELECT 2")
 
 

@@ -126,7 +126,7 @@ def test_doctor_runs_a_task_for_each_executor(site: Site) -> None:
     """And says within seconds what a cluster without a master or without executors lacks."""
     site.add_worker("one")
     told = run(site.state, site.folder, "doctor").stdout
-    assert "in this host's versions, and read and wrote where tables lie" in told
+    assert "with this host's versions, and reached the warehouse" in told
     site.cluster.__exit__()
     began = time.monotonic()
     told = run(site.state, site.folder, "doctor").stdout

@@ -69,7 +69,7 @@ def test_what_a_gap_hides_still_stops(rig: Rig) -> None:
     coordinator.order(Event.RESUME)
     drain(coordinator)
     assert coordinator.state is State.FAILED
-    assert "no partitions [1]" in str(coordinator.progress().error)
+    assert "no longer has partitions [1]" in str(coordinator.progress().error)
     assert rig.offset() == 4
 
 

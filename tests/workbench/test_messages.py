@@ -29,7 +29,7 @@ from tests.workbench.complaints import complaint
         ),
         (
             "\n[catalogs.Prod]\nuri = 'x'",
-            "tabletopic.toml:2: [catalogs.Prod]: 'Prod' cannot name a catalog: take lowercase letters, "
+            "tabletopic.toml:2: [catalogs.Prod]: 'Prod' cannot name a catalog: use lowercase letters, "
             "digits and _, a letter first",
         ),
         (
@@ -58,7 +58,7 @@ from tests.workbench.complaints import complaint
         ),
         (
             '[kafka]\nclient.id = "a"\n"client.id" = "b"',
-            "tabletopic.toml:3: kafka.client.id is given twice",
+            "tabletopic.toml:3: kafka.client.id is set twice",
         ),
         (
             "[topics.a]\ncommit_interval_ms = 5",
@@ -66,7 +66,7 @@ from tests.workbench.complaints import complaint
         ),
         (
             '[topics.a]\ncommit_interval_ms = "2 weeks"',
-            "tabletopic.toml:2: topics.a.commit_interval_ms = \"2 weeks\": '2 weeks' is no duration; "
+            "tabletopic.toml:2: topics.a.commit_interval_ms = \"2 weeks\": '2 weeks' is not a duration; "
             "write for example 500ms, 5s, 2m or 1h",
         ),
         (

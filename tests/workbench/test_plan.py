@@ -255,7 +255,7 @@ def test_a_schema_file_that_cannot_be_read(catalog: Catalog, tmp_path: Path) -> 
         read_candidate(tmp_path / "nowhere.avsc")
     with pytest.raises(UsageError, match="--schema-type"):
         read_candidate(tmp_path / "schema.txt")
-    with pytest.raises(UsageError, match="no type of schema"):
+    with pytest.raises(UsageError, match="not a schema type"):
         read_candidate(tmp_path / "schema.txt", "thrift")
     assert "value_format is json" in candidate(catalog, tmp_path, V1, value_format="json").refused[0]
 

@@ -193,7 +193,7 @@ function lines(trans: TranslationBundle): IInput {
     rows: '2',
     class: 'jp-mod-styled',
     spellcheck: 'false',
-    placeholder: trans.__('one in each line')
+    placeholder: trans.__('one per line')
   });
   return {
     element: area,
@@ -209,7 +209,7 @@ function pairs(trans: TranslationBundle): IInput {
     rows: '2',
     class: 'jp-mod-styled',
     spellcheck: 'false',
-    placeholder: trans.__('name = value, one in each line')
+    placeholder: trans.__('name = value, one per line')
   });
   return {
     element: area,
@@ -231,7 +231,7 @@ function linesOf(value: string): string[] {
 function pairOf(line: string, trans: TranslationBundle): [string, string] {
   const at = line.indexOf('=');
   if (at < 1) {
-    throw new Error(trans.__('“%1” is not name = value', line));
+    throw new Error(trans.__('“%1” is not of the form name = value', line));
   }
   return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
 }

@@ -17,9 +17,9 @@ export class PlanView implements IView<PlanData> {
   readonly node: HTMLElement;
 
   update(data: PlanData): void {
-    const heading = h('h3', {}, this._trans.__('What this will do'));
+    const heading = h('h3', {}, this._trans.__('What this does'));
     if (data === null) {
-      this.node.replaceChildren(heading, h('p', { class: css('quiet') }, this._trans.__('Working it out…')));
+      this.node.replaceChildren(heading, h('p', { class: css('quiet') }, this._trans.__('Planning…')));
     } else if ('problem' in data) {
       this.node.replaceChildren(heading, this._refusals([data.problem]));
     } else {
@@ -46,14 +46,14 @@ export class PlanView implements IView<PlanData> {
     return h(
       'div',
       { class: css('refused'), role: 'alert' },
-      h('strong', {}, this._trans.__('This cannot be done; nothing is changed.')),
+      h('strong', {}, this._trans.__('This is not possible; nothing has changed.')),
       h('ul', {}, ...reasons.map(reason => h('li', {}, ...words(reason))))
     );
   }
 
   private _facts(plan: IPlan): HTMLElement {
     const trans = this._trans;
-    const table = plan.creates ? trans.__('%1, made anew', plan.table) : trans.__('%1, which is there', plan.table);
+    const table = plan.creates ? trans.__('%1 (new)', plan.table) : trans.__('%1 (exists)', plan.table);
     const facts: [string, string][] = [
       [trans.__('Table'), table],
       [trans.__('Partitioned by'), plan.partition_by.join(', ') || trans.__('nothing')]

@@ -235,7 +235,7 @@ class Broker:
         deadline = time.monotonic() + TIMEOUT_S
         while topic not in self.end_offsets([topic]):  # the answer comes before every broker knows
             if time.monotonic() > deadline:
-                raise RetryableError(f"the broker at {self.address} made {topic} and does not show it")
+                raise RetryableError(f"the broker at {self.address} made {topic} but does not list it")
             time.sleep(0.1)
 
     def topic_config(self, topic: str) -> dict[str, str]:
@@ -271,7 +271,7 @@ class Broker:
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 raise UnknownTopicError(
-                    f"there is no topic {topic!r} at {self.address}; create it first, or check the name"
+                    f"there is no topic {topic!r} at {self.address}; create it, or check the name"
                 ) from None
             raise self.explain(error) from error
 
@@ -406,7 +406,5 @@ class Broker:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
         message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         if problem.code() > 0:  # the broker's own; librdkafka's are negative
-            return RetryableError(
-                f"the broker at {self.address} does not answer ({message}), and is asked again"
-            )
+            return RetryableError(f"the broker at {self.address} does not answer ({message}), retrying")
         return self._explain(message)

@@ -45,9 +45,7 @@ class Sorted:
     def error(self) -> TableTopicError:
         """The error that people are told."""
         if self.verdict is Verdict.WAIT:
-            return RetryableError(
-                f"{self.who} {self.row.lead} ({self.text}), and is asked again: {self.remedy}"
-            )
+            return RetryableError(f"{self.who} {self.row.lead} ({self.text}), retrying: {self.remedy}")
         if self.row.setting:
             return SettingsError(f"[catalog] {self.text}: {self.remedy}")
         return ActionNeededError(self.reason)
@@ -85,9 +83,9 @@ def plain(error: BaseException) -> str:
     """
     text = _said(error).strip()
     if page := _PAGE.search(text):
-        text = f"HTTP {page[1]}, and no error of Iceberg's REST interface"
+        text = f"HTTP {page[1]}, which is not an error of Iceberg's REST interface"
     elif " validation error" in text.partition("\n")[0] and "Response" in text:
-        text = "it answers with something else than Iceberg's REST interface has"
+        text = "its response is not one of Iceberg's REST interface"
     text = _BACKGROUND.sub("", text)
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return line if len(line) <= _MOST else f"{line[: _MOST - 1]}…"

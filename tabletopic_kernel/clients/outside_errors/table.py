@@ -147,9 +147,9 @@ _SETTINGS = (
     _act(
         f"{_ICEBERG}NoSuchIcebergTableError {_ICEBERG}NoSuchPropertyException",
         "",
-        "a table of this name is there and is no Iceberg table: choose another with --table or --namespace",
+        "a table of this name exists and is not an Iceberg table: choose another with --table or --namespace",
         who=CATALOG,
-        lead="has something else there",
+        lead="has something else of that name",
     ),
     _act(
         "requests.exceptions.MissingSchema requests.exceptions.InvalidSchema requests.exceptions.InvalidURL "
@@ -166,20 +166,20 @@ _TLS = (
     _act(
         f"{_AWS}SSLError",
         _CERTIFICATE,
-        "name the file of its certificate's CA with the variable AWS_CA_BUNDLE",
-        lead="has a certificate of an unknown CA",
+        "set AWS_CA_BUNDLE to its CA certificate file",
+        lead="has a certificate of an untrusted CA",
     ),
     _act(
         "requests.exceptions.SSLError",
         _CERTIFICATE,
-        "name the file of its certificate's CA with the variable REQUESTS_CA_BUNDLE",
-        lead="has a certificate of an unknown CA",
+        "set REQUESTS_CA_BUNDLE to its CA certificate file",
+        lead="has a certificate of an untrusted CA",
     ),
     _act(
         f"requests.exceptions.SSLError {_AWS}SSLError {_OS}",
         _NO_TLS,
-        "its address takes no TLS: is it http:// and not https://, and the port right?",
-        lead="speaks no TLS there",
+        "the address does not accept TLS: should it be http:// instead of https://, or another port?",
+        lead="does not use TLS there",
     ),
 )
 
@@ -187,22 +187,22 @@ _REST = (
     _act(
         _ICEBERG,
         r"\[HTTP 4(?!01|03|19|29)\d\d\].*(unexpected JSON Payload|Could not decode json|<html)",
-        "is the path in [catalog] uri right? What stands before /v1/config belongs to it",
+        "is the path in [catalog] uri right? It is everything before /v1/config",
         who=CATALOG,
-        lead="is no Iceberg REST catalog",
+        lead="is not an Iceberg REST catalog",
     ),
     _act(
         "pydantic_core._pydantic_core.ValidationError",
         r"for (ConfigResponse|TokenResponse)",
-        "is the path in [catalog] uri right? What stands before /v1/config belongs to it",
+        "is the path in [catalog] uri right? It is everything before /v1/config",
         who=CATALOG,
-        lead="is no Iceberg REST catalog",
+        lead="is not an Iceberg REST catalog",
     ),
     _wait(
         "pydantic_core._pydantic_core.ValidationError",
         r"for \w+Response\b",
         who=CATALOG,
-        lead="gives no good answer",
+        lead="returned an invalid response",
     ),
     _act(
         f"{_ICEBERG}OAuthError",
@@ -222,7 +222,7 @@ _REST = (
     _act(
         f"{_ICEBERG}AuthorizationExpiredError",
         "",
-        "the token in [catalog] has expired: set a new one, or credential, which gets new ones by itself",
+        "the token in [catalog] has expired: set a new one, or credential, which renews them automatically",
         who=CATALOG,
         lead="refuses the login",
     ),
@@ -243,15 +243,15 @@ _REST = (
     _wait(
         f"{_ICEBERG}TooManyRequestsError",
         "",
-        "if this goes on, commit less often (--commit-interval), or let it take more",
+        "if this persists, commit less often (--commit-interval), or raise its limits",
         who=CATALOG,
-        lead="has too much to do",
+        lead="is overloaded",
     ),
     _wait(f"{_ICEBERG}RESTError", r"\[HTTP (408|425|429|5\d\d)\]", who=CATALOG),
     _act(
         f"{_ICEBERG}RESTError",
         r"\[HTTP 4\d\d\]",
-        "it would be refused again: is [catalog] right, and is the server of a version that knows this?",
+        "a retry would be refused too: is [catalog] right, and does the server's version support this?",
         who=CATALOG,
     ),
     _wait(f"{_ICEBERG}RESTError {_ICEBERG}SignError {_ICEBERG}WaitingForLockException", who=CATALOG),
@@ -284,12 +284,12 @@ _DATABASES = (
         r"readonly|read-only",
         "may you write the file of [catalog] uri and its folder?",
         who=CATALOG,
-        lead="takes no changes now",
+        lead="is read-only at the moment",
     ),
     _wait(
         f"{_SQLITE}OperationalError",
         r"locked|busy",
-        "another program writes into it",
+        "another program is writing to it",
         who=CATALOG,
         lead="is locked",
     ),
@@ -298,21 +298,21 @@ _DATABASES = (
         r"full",
         "make room on its disk",
         who=CATALOG,
-        lead="takes no changes now",
+        lead="is read-only at the moment",
     ),
     _wait(
         _DATABASE,
         r"\[25006\]|\[1290\]|read-only transaction|read_only_sql",
-        "does it fail over just now, or is [catalog] uri that of a replica?",
+        "is it failing over, or is [catalog] uri that of a replica?",
         who=CATALOG,
-        lead="takes no changes now",
+        lead="is read-only at the moment",
     ),
     _wait(
         _DATABASE,
         r"\[53300\]|\[1040\]|too many (clients|connections)|remaining connection slots",
-        "let the database take more connections",
+        "raise the database's connection limit",
         who=CATALOG,
-        lead="has too much to do",
+        lead="is overloaded",
     ),
     _wait(
         _DATABASE, r"\[(57P0\d|08\w{3}|40\w{3}|55P03|53\w{3})\]|is starting up|is shutting down", who=CATALOG
@@ -329,9 +329,9 @@ _DATABASES = (
     _act(
         _DATABASE,
         r"\[(3D000|1049)\]|FATAL: +database \S+ does not exist",
-        "create that database, or name one that is there at the end of [catalog] uri",
+        "create that database, or name an existing one at the end of [catalog] uri",
         who=CATALOG,
-        lead="is not there",
+        lead="does not exist",
     ),
     _act(
         _DATABASE,
@@ -389,14 +389,14 @@ _GLUE = (
         f"{_AWS}NoCredentialsError {_AWS}PartialCredentialsError",
         "",
         "set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role",
-        lead="was not asked, as there are no keys of AWS",
+        lead="was not contacted: there are no AWS credentials",
         keys=True,
     ),
     _act(
         f"{_AWS}UnauthorizedSSOTokenError {_AWS}SSOTokenLoadError {_AWS}TokenRetrievalError",
         "",
         "log in again: aws sso login",
-        lead="was not asked, as the login of AWS is over",
+        lead="was not contacted: the AWS login has expired",
         keys=True,
     ),
     _act(
@@ -408,7 +408,7 @@ _GLUE = (
     _act(
         _CLIENT_ERROR,
         r"\[ExpiredToken\w*\]",
-        "the session of AWS has expired: log in again, or use keys or a role that are renewed",
+        "the AWS session has expired: log in again, or use keys or a role that are renewed",
         lead="refuses the login",
         keys=True,
     ),
@@ -432,8 +432,8 @@ _GLUE = (
         _CLIENT_ERROR,
         r"\[(\w*Throttl\w*|TooManyRequests\w*|RequestLimitExceeded|SlowDown|BandwidthLimitExceeded|"
         r"ProvisionedThroughputExceeded\w*|ConcurrentRunsExceeded\w*)\]|\[HTTP 429\]|Rate exceeded",
-        "if this goes on, commit less often (--commit-interval), or ask AWS for a higher quota",
-        lead="has too much to do",
+        "if this persists, commit less often (--commit-interval), or ask AWS for a higher quota",
+        lead="is overloaded",
     ),
     _act(_CLIENT_ERROR, r"\[ResourceNumberLimitExceeded\w*\]", "ask AWS for a higher quota"),
     _wait(
@@ -468,9 +468,9 @@ _METASTORE = (
     _act(
         "thrift.protocol.TProtocol.TProtocolException thrift.transport.TTransport.TTransportException",
         r"bad version|No protocol version|frame size|TSaslClientTransport|Could not start SASL|Bad status",
-        "is [catalog] uri the Thrift port of a Hive metastore (9083), and does it ask for Kerberos?",
+        "is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?",
         who=CATALOG,
-        lead="does not speak as a Hive metastore",
+        lead="does not behave like a Hive metastore",
     ),
     _act(
         f"{_HIVE}InvalidObjectException {_HIVE}InvalidOperationException {_HIVE}InvalidInputException "
@@ -560,15 +560,15 @@ _STORE = (
         r"AWS Error \w+ \(HTTP status 400\)",
         "check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]",
         who=STORAGE,
-        lead="does not take the request",
+        lead="rejects the request",
         keys=True,
     ),
     _wait(
         _OS,
         r"AWS Error (SLOW_DOWN|THROTTLING)|google::cloud::Status\(RESOURCE_EXHAUSTED|ServerBusy",
-        "if this goes on, commit less often (--commit-interval)",
+        "if this persists, commit less often (--commit-interval)",
         who=STORAGE,
-        lead="has too much to do",
+        lead="is overloaded",
     ),
     _wait(_OS, r"AWS Error|Azure|google::cloud|in bucket|HDFS", who=STORAGE),
     _wait(
@@ -581,16 +581,16 @@ _STORE = (
     _wait(
         _OS,
         r"\[errno (1|13|30)\]|access denied|Permission denied|Read-only file system",
-        "may you write there, and is its disk mounted? [catalog] warehouse says where it lies",
+        "may you write there, and is its disk mounted? its path is [catalog] warehouse",
         who=STORAGE,
-        lead="does not take it",
+        lead="rejects the write",
     ),
     _wait(
         _OS,
         r"\[errno (2|5|20|21|116)\]|does not exist|file not found|already exists",
-        "is its disk mounted, and has nobody deleted files of the table?",
+        "is its disk mounted, and were files of the table deleted?",
         who=STORAGE,
-        lead="lacks what should be there",
+        lead="is missing files",
     ),
 )
 

@@ -33,24 +33,24 @@ _TLS: Final = tuple(
     for words, remedy in (
         (
             r"certificate.verify.failed: (ip address|hostname) mismatch",
-            "its certificate is of another name: correct url in [registry]",
+            "its certificate is for another host name: correct url in [registry]",
         ),
         (
             r"certificate.verify.failed: certificate has expired",
-            "its certificate has expired: have it renewed",
+            "its certificate has expired: renew it",
         ),
         (
             r"certificate.verify.failed",
-            "name the file of its certificate's CA with ssl.ca.location in [registry]",
+            "set ssl.ca.location in [registry] to its CA certificate file",
         ),
         (
             r"certificate.required|bad.certificate|handshake.failure|unknown.ca",
-            "it asks for a certificate of the client: set ssl.certificate.location and ssl.key.location in "
-            "[registry], signed by a CA that it knows",
+            "it requires a client certificate: set ssl.certificate.location and ssl.key.location in "
+            "[registry], signed by a CA that it trusts",
         ),
         (
             r"wrong.version.number|record.layer.failure|http.request",
-            "it speaks no TLS there: begin url with http:// or correct the port",
+            "it does not use TLS there: begin url with http:// or correct the port",
         ),
     )
 )

@@ -143,8 +143,8 @@ class Registry:
             if text != found.text:
                 self._odd[found.id] = (time.monotonic(), found.text)
             raise RetryableError(
-                f"the registry at {self.url} gave something else than a schema for id {found.id}: "
-                f"{found.text[:80]!r}; it is asked again"
+                f"the registry at {self.url} returned something other than a schema for id {found.id}: "
+                f"{found.text[:80]!r}; retrying"
             )
 
     def _is_same(self, found: RegisteredSchema) -> bool | None:
@@ -183,7 +183,7 @@ class Registry:
                 raise
             self.check()  # a page that is not there: of no registry, or of one that has no GUIDs
             raise UnknownSchemaError(
-                f"the registry at {self.url} has no GUIDs, so nobody can tell what {guid} is: have records "
+                f"the registry at {self.url} has no GUIDs, so {guid} cannot be resolved: have records "
                 "name their schema by its id"
             ) from error
         try:
@@ -229,8 +229,8 @@ class Registry:
             again = self.by_id(newest.id) if isinstance(newest.id, int) else newest
             if again.text != newest.text:
                 raise RetryableError(
-                    f"the registry at {self.url} gave something else than its newest schema for {subject}: "
-                    f"{newest.text[:80]!r}; it is asked again"
+                    f"the registry at {self.url} returned something other than the newest schema of "
+                    f"{subject}: {newest.text[:80]!r}; retrying"
                 )
         return newest
 
@@ -267,7 +267,7 @@ class Registry:
         try:
             latest = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
         except UnknownSchemaError:
-            return f"the registry has no subject {subject} yet and takes any valid schema"
+            return f"the registry has no subject {subject} yet and accepts any valid schema"
         schema = Schema(text, kind, latest.schema.references)
         rule = self._rule(subject)
         try:
@@ -282,7 +282,7 @@ class Registry:
                 return f"the registry would refuse it: {error.__cause__.error_message}"
             raise
         if takes:
-            return f"the registry would take it as the next version of {subject} ({rule})"
+            return f"the registry would accept it as the next version of {subject} ({rule})"
         return f"the registry would refuse it: it breaks the rule of {subject} ({rule})"
 
     def _rule(self, subject: str) -> str:
@@ -342,7 +342,7 @@ class Registry:
             return call()
         except OddAnswerError as error:
             raise RetryableError(
-                f"the registry at {self.url} gave something else than {what}: {error}; it is asked again"
+                f"the registry at {self.url} returned something other than {what}: {error}; retrying"
             ) from error
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:

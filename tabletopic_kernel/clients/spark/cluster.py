@@ -117,6 +117,6 @@ class ExecutorWatch:
 def no_executor(master: str, waited_s: float) -> str:
     """The state of a cluster that gives none, and what to look at."""
     return (
-        f"waits for the cluster: {master} has given no executor for {waited_s:.0f} s; has it a free worker "
-        "with the memory and processors that [spark.conf] asks for, and does an executor start there?"
+        f"waits for the cluster: {master} has given no executor for {waited_s:.0f} s; does it have a free "
+        "worker with the memory and cores that [spark.conf] requests, and can executors start there?"
     )

@@ -29,7 +29,7 @@ _WAIT_S = 120.0
 _LOOK_S = 1.0
 _MOST_TASKS = 16
 _REMEDY = "name a [catalog] warehouse that all machines of the cluster and this one share"
-_SAME = "install what this host has on each of their machines, or send it along (docs/production.md)"
+_SAME = "install this host's packages on each of their machines, or ship them (docs/production.md)"
 # As Python says it when it starts a worker, and when it loads a task there.
 _OTHER = re.compile(rf"(the executor on \S+ {OTHER_VERSIONS}: .*)")
 _OTHER_PYTHON = re.compile(r"Python in worker has different version:? (\S+) than that in driver:? (\S+?),?\s")
@@ -118,13 +118,13 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
         for number, (machine, fault) in enumerate(_run(session, probe.run, tasks)):
             if fault:
                 raise ActionNeededError(
-                    f"the executors do not write where this host reads: the one on {machine} cannot use "
-                    f"{warehouse}, where tables lie ({fault}); {_REMEDY}"
+                    f"executors do not write where this host reads: the one on {machine} cannot use "
+                    f"{warehouse}, the warehouse ({fault}); {_REMEDY}"
                 )
             if _found(probe.io, probe.of_task(number)) != token:
                 raise ActionNeededError(
-                    f"the executors do not write where this host reads: what the one on {machine} writes to "
-                    f"{warehouse} does not arrive there; {_REMEDY}"
+                    f"executors do not write where this host reads: what the one on {machine} writes to "
+                    f"{warehouse} is not visible here; {_REMEDY}"
                 )
     finally:
         for place in (probe.of_driver, *map(probe.of_task, range(tasks))):
@@ -168,8 +168,8 @@ def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list
             raise RetryableError(why)
         if time.monotonic() > until:
             raise RetryableError(
-                f"the cluster {session.sparkContext.master} has run nothing within {_WAIT_S:.0f} s, though "
-                "it gives executors: are their processors free, and can they fetch jars from this host?"
+                f"the cluster {session.sparkContext.master} has not run anything within {_WAIT_S:.0f} s, "
+                "though it provides executors: are their cores free, and can they fetch jars from this host?"
             )
 
 
@@ -193,8 +193,8 @@ def _explained(text: str, master: str) -> TableTopicError:
         )
     if found := _NO_PYTHON.search(text):
         return ActionNeededError(
-            f"the executors of {master} do not have the Python that is asked for ({found[0]}); name theirs "
-            'as "spark.pyspark.python" in [spark.conf], or send one along (docs/production.md)'
+            f"the executors of {master} do not have the requested Python ({found[0]}); name theirs "
+            'as "spark.pyspark.python" in [spark.conf], or ship one (docs/production.md)'
         )
     found = _ERROR_LINE.search(text)
     why = found[1] if found else text.strip().splitlines()[0]

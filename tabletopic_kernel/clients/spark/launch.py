@@ -85,8 +85,8 @@ def _watched(argument: str) -> Iterator[None]:
         if not ended.is_set():
             raise
         raise RetryableError(
-            f"Spark's JVM stood still for {_STILL_S:.0f} s as it started, and was ended; is there space on "
-            f"the disk of {tempfile.gettempdir()}?"
+            f"Spark's JVM made no progress for {_STILL_S:.0f} s at startup and was stopped; is there disk "
+            f"space at {tempfile.gettempdir()}?"
         ) from error
     finally:
         reached.set()
@@ -123,8 +123,8 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
     reasons = _ENDED.findall(new)
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(
-        f"Spark's cluster {master} does not answer, or has ended this application{why}: see whether its "
-        f"master runs, has Spark {pyspark.__version__} as this host, and can start executors; {log} has more"
+        f"Spark's cluster {master} does not answer, or has ended this application{why}: check that its "
+        f"master runs, has Spark {pyspark.__version__} like this host, and can start executors; see {log}"
     )
 
 

@@ -102,12 +102,12 @@ def pack(
     began = time.monotonic()
     target = target.absolute()
     if target.exists() and not force:
-        raise UsageError(f"{target} is there; --force makes it anew, another name keeps it")
+        raise UsageError(f"{target} exists; --force overwrites it")
     if not target.parent.is_dir() or target.is_dir():
-        raise UsageError(f"{target} cannot be a file: name one in a folder that is there")
+        raise UsageError(f"{target} cannot be created: name a file in an existing folder")
     if not _PLAIN.fullmatch(str(target)):
         raise UsageError(
-            f"{target}: Spark reads it as a list of addresses; take a path of letters, digits and ._-"
+            f"{target}: Spark would parse it as a list of URLs; use a path of letters, digits and ._-"
         )
     _check_environment()
     packages = list(_packages())
@@ -133,7 +133,7 @@ def _check_environment() -> None:
         )
     if sys.prefix == sys.base_prefix:
         raise UsageError(
-            f"{sys.executable} is no virtual environment, and packages of others may be in it: make one "
+            f"{sys.executable} is not a virtual environment and may contain unrelated packages: create one "
             f"(`python -m venv`), install {_PROGRAM} there, and pack that"
         )
     if importlib.util.find_spec("pex") is None:
@@ -150,7 +150,7 @@ def _packages() -> Iterator[Distribution]:
         program = distribution(_PROGRAM)
     except PackageNotFoundError:
         raise UsageError(
-            f"{_PROGRAM} runs from a folder and is not installed: pip install it first"
+            f"{_PROGRAM} runs from a folder without being installed: pip install it first"
         ) from None
     seen: set[tuple[str, frozenset[str]]] = set()
     yielded = {_PROGRAM}
@@ -164,14 +164,14 @@ def _packages() -> Iterator[Distribution]:
         try:
             found = distribution(name)
         except PackageNotFoundError:
-            raise UsageError(f"{name} is needed and not installed; `pip check` lists what is amiss") from None
+            raise UsageError(f"{name} is required but not installed; see `pip check`") from None
         todo += _needs(found, extras)
         if name in yielded:
             continue
         yielded.add(name)
         if folder := _checkout(found):
             raise UsageError(
-                f"{name} is installed from {folder} as editable, and executors would not have it: "
+                f"{name} is an editable install from {folder}, which executors would not have: "
                 f"pip install {folder}, without -e"
             )
         yield found
@@ -283,4 +283,4 @@ def _try(made: Path, folder: Path) -> None:
         check=False,
     )
     if tried.returncode:
-        raise UsageError(f"what was packed does not run: {tried.stderr.strip()[-2000:]}")
+        raise UsageError(f"the packed file does not run: {tried.stderr.strip()[-2000:]}")

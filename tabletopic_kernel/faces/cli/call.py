@@ -134,9 +134,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
             screen.trace()
         screen.error(f"unexpected {type(error).__name__}: {_first_line(error)}")
         if not debug:
-            screen.note(
-                f"this should not happen; run it again with --debug (or {DEBUG_VARIABLE}=1) for the trace"
-            )
+            screen.note(f"this is a bug; run it again with --debug (or {DEBUG_VARIABLE}=1) for the trace")
         raise typer.Exit(FAILED) from None
 
 

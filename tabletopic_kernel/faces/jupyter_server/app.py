@@ -33,21 +33,21 @@ class TableTopicApp(ExtensionApp):
 
     settings_file = Unicode(
         "",
-        help="Settings file; without it, the nearest tabletopic.toml upwards of where the server runs.",
+        help="Settings file; without it, the nearest tabletopic.toml from the server's folder upwards.",
     ).tag(config=True)
     state_dir = Unicode("", help="Folder of the local stack and of local state; usually .tabletopic").tag(
         config=True
     )
     overview_every_s = Float(
-        1.0, min=0.1, help="Seconds between two looks at all topics, while somebody watches."
+        1.0, min=0.1, help="Polling interval for all topics, in seconds, while a client is connected."
     ).tag(config=True)
     keep_alive = Bool(
         True,
-        help="While the headless host runs, the server counts as busy: nothing stops it as idle.",
+        help="While the headless host runs, the server counts as busy, so that it is not culled as idle.",
     ).tag(config=True)
     warm_host = Bool(
         True,
-        help="Start the host with the local stack, so that a topic's first rows come sooner; some 600 MB.",
+        help="Start the host with the local stack, so that a topic's first rows arrive sooner; some 600 MB.",
     ).tag(config=True)
     warm_dashboard = Bool(
         True,

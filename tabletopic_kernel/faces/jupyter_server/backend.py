@@ -239,7 +239,7 @@ class Backend:
         """Tables outlive topics, so a topic is known if it is in Kafka or enabled."""
         workbench = self._workbench
         if topic not in workbench.kafka_topics() and topic not in workbench.desired_topics():
-            raise UnknownTopicError(f"there is no topic {topic!r}; create it first, or check the name")
+            raise UnknownTopicError(f"there is no topic {topic!r}; create it, or check the name")
 
 
 def _load() -> None:

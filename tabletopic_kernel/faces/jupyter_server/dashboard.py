@@ -97,10 +97,10 @@ class Dashboard:
         deadline = time.monotonic() + _READY_LIMIT_S
         while not _accepts(path):
             if self.child.pid is None:
-                raise StackError(self.child.obituary() or "the dashboard was stopped; load the page again")
+                raise StackError(self.child.obituary() or "the dashboard was stopped; reload the page")
             if time.monotonic() > deadline:
                 raise StackError(
-                    f"the dashboard did not answer within {_READY_LIMIT_S:.0f} s; see {self._log()}"
+                    f"the dashboard did not respond within {_READY_LIMIT_S:.0f} s; see {self._log()}"
                 )
             time.sleep(0.05)
 

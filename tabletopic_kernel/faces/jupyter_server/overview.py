@@ -55,7 +55,7 @@ class Overview:
 
     def waiting(self) -> dict[str, Any]:
         """What is shown until the first look is over; does not block."""
-        servers = _servers_json("starting", "asking the servers, which takes longer than usual", own=False)
+        servers = _servers_json("starting", "the servers take longer than usual to respond", own=False)
         return {
             "servers": servers,
             "host": self.host.status([]),

@@ -128,7 +128,7 @@ def model_of(operation: Operation) -> type[BaseModel]:
         one.name: _field(one) for one in operation.arguments_of(REST) if one.name not in in_path
     }
     if operation.settings:
-        about = "Those that differ from the section of the topic in tabletopic.toml"
+        about = "Settings that differ from the topic's section in tabletopic.toml"
         fields["settings"] = (dict[str, Any], Field(default_factory=dict, description=about))
     config = ConfigDict(extra="forbid", frozen=True)
     return create_model(operation.name, __config__=config, **fields)
@@ -161,7 +161,7 @@ def read_arguments(
         try:
             given = json.loads(body or b"{}")
         except ValueError as error:
-            raise UsageError(f"the request's body is no JSON: {error}") from None
+            raise UsageError(f"the request's body is not JSON: {error}") from None
     try:
         read = model.model_validate(given)
     except ValidationError as error:

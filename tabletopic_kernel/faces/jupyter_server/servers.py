@@ -67,7 +67,7 @@ class Servers:
         if names_all_servers(settings):
             raise ActionNeededError(
                 "the settings name broker, registry and catalog, so no local stack is started: "
-                "see that those run, or take them out of tabletopic.toml"
+                "check that those run, or remove them from tabletopic.toml"
             )
         if self._begin("starting"):
             arguments = (settings, done)
@@ -90,10 +90,10 @@ class Servers:
         if not self._begin("stopping"):
             return
         try:
-            self._set(Doing("stopping", "hosts commit what is staged"))
+            self._set(Doing("stopping", "hosts commit staged files"))
             end_host()
             stop_detached(Path(settings.state_dir))
-            self._set(Doing("stopping", "broker and registry end"))
+            self._set(Doing("stopping", "broker and registry stop"))
             LocalStack(Path(settings.state_dir), self._report).down()
         finally:
             self._set(Doing())
@@ -106,7 +106,7 @@ class Servers:
                 return True
             if self._doing.state == state:
                 return False
-            raise ActionNeededError(f"the local stack is {self._doing.state}: try again when that is over")
+            raise ActionNeededError(f"the local stack is {self._doing.state}: try again once that is done")
 
     def _up(self, settings: Settings, done: Callable[[], None]) -> None:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
@@ -161,7 +161,7 @@ class Sample:
         command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
         log = logs_folder(state_dir) / "sample.out"
         if not self._child.start(command, log, self._in_force.environment()):
-            raise ActionNeededError("sample events are still being sent: wait a moment")
+            raise ActionNeededError("sample events are still being sent: try again in a moment")
 
     def state(self) -> dict[str, str]:
         """``sending``, ``failed`` with why as ``detail``, or ``idle``."""
@@ -238,7 +238,7 @@ class HeadlessHost:
             state, detail, ids = ("running" if others else "failed"), obituary, others
         elif pid is not None:
             state = "running" if ids else "starting"
-            detail = "runs beside this Jupyter server, and stops with it" if own else "the host joins"
+            detail = "runs beside this Jupyter server and stops with it" if own else "the host joins"
         else:
             ids = others
             state = "running" if others else "none"

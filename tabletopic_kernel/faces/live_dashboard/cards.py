@@ -32,10 +32,10 @@ _WITHOUT_SCHEMAS = ("json", "string", "raw")
 _WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
 _KINDS = {
     "Enabled": "taken over",
-    "Failed": "trouble",
+    "Failed": "error",
     "CommitFailed": "commit failed",
     "GapDetected": "gap",
-    "Stopped": "let go",
+    "Stopped": "released",
     "Paused": "paused",
     "Resumed": "resumed",
     "Replayed": "replayed",
@@ -46,7 +46,7 @@ _KINDS = {
 
 
 def tiles(view: View, name: str, zone: tzinfo) -> str:
-    """Where the topic stands, in figures."""
+    """The topic's state in figures."""
     # Longer than other functions, as it is a list of tiles.
     topic, state = view.topic(name), view.standing(name)
     progress, host = topic.progress, view.live_host(name)
@@ -55,7 +55,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     left, left_remark = retention_words(view, name)
     return figures(
         [
-            ("State", Html(state_html(state)), STATES.get(state, ("", "leaving the topic"))[1]),
+            ("State", Html(state_html(state)), STATES.get(state, ("", "releasing the topic"))[1]),
             (
                 "Commit lag",
                 f"{words.number(topic.lag_records)} records",
@@ -89,7 +89,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
                 else "no snapshot yet",
             ),
             ("Host", host or "none", f"epoch {progress.epoch}" if progress and progress.epoch else ""),
-            ("Until records may be lost", left, left_remark),
+            ("Time until data loss", left, left_remark),
         ],
         wide=["Table"],
     )
@@ -106,8 +106,8 @@ def many(count: int, noun: str) -> str:
 
 def _behind(seconds: float | None) -> str:
     if seconds is None:
-        return "age of the oldest: being read"
-    return f"oldest is {words.seconds(seconds)} old" if seconds else "the table has all of them"
+        return "age of the oldest record: unknown"
+    return f"oldest is {words.seconds(seconds)} old" if seconds else "up to date"
 
 
 def _staged(view: View, name: str) -> str:
@@ -127,13 +127,13 @@ def _subjects(view: View, name: str) -> str:
 
 
 def retention_words(view: View, name: str) -> tuple[str, str]:
-    """How long until the oldest record that is not in the table may be deleted, and why."""
+    """How long until retention may delete the oldest record that is not in the table, and why."""
     topic, kept = view.topic(name), view.retention.get(name)
     if kept is None:
         return "-", ""
     period = _period(kept)
     if topic.lag_records == 0:
-        return "no limit", f"nothing waits; {period}"
+        return "no limit", f"no lag; {period}"
     left = retention_left_s(topic.oldest_ms, kept.ms, view.now_ms)
     if "delete" not in kept.cleanup_policy or left is None:
         return "no limit" if (kept.ms or 0) < 0 or "delete" not in kept.cleanup_policy else "-", period
@@ -144,19 +144,19 @@ def _period(kept: Retention) -> str:
     if "delete" not in kept.cleanup_policy:
         return "the topic is compacted, not deleted"
     kept_for = (
-        "kept for ever" if kept.ms is None or kept.ms < 0 else f"kept for {words.seconds(kept.ms / 1000)}"
+        "kept forever" if kept.ms is None or kept.ms < 0 else f"kept for {words.seconds(kept.ms / 1000)}"
     )
-    return kept_for + (f", {words.size(kept.bytes)} a partition" if kept.bytes and kept.bytes > 0 else "")
+    return kept_for + (f", {words.size(kept.bytes)} per partition" if kept.bytes and kept.bytes > 0 else "")
 
 
 def notes(view: View, name: str) -> str:
-    """What is wrong and what to do next; what to do first where there is nothing yet."""
+    """Errors with the next step; the first step, if there is nothing yet."""
     # Longer than other functions, as it is a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
     notes = [note(text, "bad") for text in view.troubles.values()]
     progress = topic.progress
     if view.desired_topics is None and not view.troubles:
-        notes.append(note("Asking the broker …", "info"))
+        notes.append(note("Connecting to the broker …", "info"))
     elif view.desired_topics is not None and desired is None:
         notes.append(
             note(
@@ -169,7 +169,7 @@ def notes(view: View, name: str) -> str:
         notes.append(
             note(
                 "No host runs this topic: nothing is read or committed. Start one in the sidebar, "
-                "with `tabletopic serve`; it goes on where the table's ledger says.",
+                "with `tabletopic serve`; it resumes at the table's ledger.",
                 "bad",
             )
         )
@@ -179,23 +179,23 @@ def notes(view: View, name: str) -> str:
         notes.append(note(f"{name} {delay.reason}."))
     elif progress is not None and progress.commits == 0:
         waits = (
-            f"{many(topic.lag_records, 'record')} are on the way to the first one."
+            f"{many(topic.lag_records, 'record')} are waiting for the first one."
             if topic.lag_records
-            else "The first one comes with the first records."
-            + (" The topic has none yet: send some." if topic.lag_records == 0 else "")
+            else "The first records bring the first one."
+            + (" The topic is empty: send some." if topic.lag_records == 0 else "")
         )
         notes.append(note(f"No commit yet. {waits}", "info"))
     left = retention_left_s(topic.oldest_ms, _kept_ms(view, name), view.now_ms) if topic.lag_records else None
     if left is not None and left < _SAFE_S / 24:
         notes.append(
             note(
-                f"The oldest record that is not in the table may be deleted by the topic's retention in "
+                f"The topic's retention may delete the oldest record that is not in the table in "
                 f"{words.seconds(left)}: raise the topic's retention.ms, or see why the table is behind.",
                 "bad",
             )
         )
     if 0 < view.history_read < 1:
-        notes.append(note(f"Reading the past from the control topic: {view.history_read:.0%}", "info"))
+        notes.append(note(f"Reading history from the control topic: {view.history_read:.0%}", "info"))
     return "".join(notes)
 
 
@@ -208,14 +208,12 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
     """The table's newest snapshots."""
     facts = view.tables.get(name)
     if facts is None or not facts.snapshots:
-        return heading("Snapshots", "The table has none yet; the first commit makes one.")
+        return heading("Snapshots", "None yet; the first commit creates one.")
     rows: list[list[Cell]] = [
         [
             moment(snapshot.at_ms, zone),
             str(snapshot.snapshot_id),
-            snapshot.operation
-            if snapshot.commit_number is not None
-            else f"{snapshot.operation} (somebody else)",
+            snapshot.operation if snapshot.commit_number is not None else f"{snapshot.operation} (external)",
             words.number(snapshot.added_rows),
             words.number(snapshot.added_files),
             words.size(snapshot.added_bytes),
@@ -225,8 +223,8 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         for snapshot in facts.snapshots[:_ROWS]
     ]
     in_all = many(facts.snapshots_in_all, "snapshot")
-    about = f"{facts.table}: {in_all}, the newest {len(rows)}; times {_zone(zone)}"
-    columns = ["time", "snapshot", "operation", "rows", "files", "size", "rows in all", "offsets in all"]
+    about = f"{facts.table}: {in_all}, showing the newest {len(rows)}; times {_zone(zone)}"
+    columns = ["time", "snapshot", "operation", "rows", "files", "size", "total rows", "total offsets"]
     return heading("Snapshots", about) + table("Snapshots", columns, rows, right=columns[3:])
 
 
@@ -261,7 +259,7 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
 
 
 def dead_letters(view: View, name: str, zone: tzinfo) -> str:
-    """Records that became no row, by reason, with samples."""
+    """Rejected records by reason, with samples."""
     topic = view.topic(name)
     progress = topic.progress
     refused = dict(progress.refused) if progress else {}
@@ -279,9 +277,9 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
         for reason, count in sorted(refused.items(), key=lambda item: -item[1])
     ]
     where = f" in {progress.dead_letter_table}" if progress and progress.dead_letter_table else ""
-    waiting = f"{words.number(progress.dead_letters if progress else None)} wait{where}"
+    waiting = f"{words.number(progress.dead_letters if progress else None)} stored{where}"
     html = heading(
-        "Dead letters", f"{words.number(sum(refused.values()))} records became no row; {waiting}.{passed}"
+        "Dead letters", f"{words.number(sum(refused.values()))} records rejected; {waiting}.{passed}"
     )
     if counts:
         named = ["reason", "records", "share"]
@@ -309,10 +307,10 @@ def _samples(letters: Sequence[DeadLetterSample], zone: tzinfo) -> str:
 
 
 def health(view: View, name: str, _: tzinfo) -> str:
-    """How well the table can be read, by the sizes of its files, and what maintenance will do."""
+    """File sizes, deletes and metadata of the table, and what maintenance will do next."""
     health = view.health.get(name)
     if health is None:
-        return heading("Table health", "Read from the table's manifests, a moment after the first commit.")
+        return heading("Table health", "Available shortly after the first commit.")
     about = (
         f"{many(health.files, 'file')}, {health.small_share:.0%} below a quarter of the target of "
         f"{words.size(health.target_bytes)}"
@@ -337,15 +335,15 @@ def health(view: View, name: str, _: tzinfo) -> str:
     if sizes:
         columns = ["size", "files", "bytes", "share"]
         html += table("Files by size", columns, sizes, right=columns[1:3], long=["share"])
-    return html + table("What else there is", ["what", "now"], rows, long=["now"])
+    return html + table("Deletes, snapshots and maintenance", ["what", "now"], rows, long=["now"])
 
 
 def owners(view: View, name: str, zone: tzinfo) -> str:
-    """Hosts, who owned the topic, and what happened to it."""
+    """Live hosts, owners of the topic, and its events."""
     topic, host = view.topic(name), view.live_host(name)
     alive = ", ".join(sorted({*view.hosts, *([host] if host else [])})) or "none"
-    now = f"{host} owns this topic." if host else "Nobody owns this topic now."
-    html = heading("Hosts and what happened", f"{now} Hosts that are alive: {alive}. Times {_zone(zone)}.")
+    now = f"{host} owns this topic." if host else "No host owns this topic."
+    html = heading("Hosts and events", f"{now} Live hosts: {alive}. Times {_zone(zone)}.")
     if not topic.notes:
         return html
     rows: list[list[Cell]] = [
@@ -357,7 +355,7 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
         ]
         for event in reversed(topic.notes[-_ROWS:])
     ]
-    return html + table("What happened", ["time", "what", "host", "detail"], rows, long=["detail"])
+    return html + table("Events", ["time", "event", "host", "detail"], rows, long=["detail"])
 
 
 def _short(text: str) -> str:

@@ -19,18 +19,18 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST
 # Mark and meaning of each state; the text says it too, colours only help.
 STATES: Mapping[str, tuple[str, str]] = {
     State.RUNNING: ("good", "reading"),
-    State.STAGED: ("good", "files wait for the next commit"),
+    State.STAGED: ("good", "files are waiting for the next commit"),
     State.COMMITTING: ("good", "committing"),
     Delay.WAITING_FOR_TURN: ("warn", "the host is busy with other topics"),
-    Delay.BEHIND: ("warn", "still reading what waits in the topic"),
+    Delay.BEHIND: ("warn", "still catching up"),
     State.STARTING: ("warn", "taking over the table"),
-    State.SETTLING: ("warn", "a commit's outcome is being looked up"),
-    State.WAITING: ("warn", "something is missing; it is tried again"),
-    State.PAUSED: ("warn", "paused by a person"),
-    State.FAILED: ("bad", "a person must act; then resume"),
+    State.SETTLING: ("warn", "looking up the outcome of a commit"),
+    State.WAITING: ("warn", "a dependency is unavailable; retrying"),
+    State.PAUSED: ("warn", "paused by a user"),
+    State.FAILED: ("bad", "fix the cause, then resume"),
     State.STOPPED: ("warn", "stopped"),
     NO_HOST: ("bad", "no host runs it"),
-    UNKNOWN: ("muted", "the broker is not there to tell"),
+    UNKNOWN: ("muted", "the broker is unreachable"),
     "off": ("muted", "not enabled"),
 }
 # How a line or a mark looks, in characters, for the key above a plot.
@@ -43,11 +43,11 @@ _SAMPLES = {
     "circle": "●",
     "x": "✕",
 }
-_LEAVING = ("warn", "letting go")
+_LEAVING = ("warn", "releasing")
 
 
 def word_of(state: str) -> str:
-    """A state in a word; one for those of a topic at work, which follow each other within a second."""
+    """A state in a word; the states of a working topic, which alternate within a second, share one."""
     return "running" if state in (State.STAGED, State.COMMITTING) else state.replace("_", " ")
 
 
@@ -125,7 +125,7 @@ def message_html(text: str) -> str:
 
 
 def note(text: Cell, kind: str = "") -> str:
-    """A message that stands out; ``kind`` is ``info``, ``bad`` or nothing."""
+    """A highlighted message; ``kind`` is ``info``, ``bad`` or nothing."""
     extra = f" is-{kind}" if kind else ""
     content = text.text if isinstance(text, Html) else message_html(text)
     return f'<div class="note{extra}" role="note">{content}</div>'
@@ -172,6 +172,6 @@ class Part:
 
 
 def passed_over(counts: Mapping[str, int]) -> str:
-    """A sentence on records that asked for no row, by reason; empty where there are none."""
+    """A sentence on skipped records, by reason; empty if there are none."""
     reasons = ", ".join(f"{words.number(count)} {reason}" for reason, count in sorted(counts.items()))
-    return f" Skipped, as they ask for no row: {reasons}." if reasons else ""
+    return f" Skipped: {reasons}." if reasons else ""

@@ -75,7 +75,7 @@ def recall(
 ) -> None:
     """Read what ``follow`` does not, chunk by chunk from the newest to the oldest, without heartbeats.
 
-    ``report`` hears which share is read, 0 to 1.
+    ``report`` gets the share that is read, 0 to 1.
     """
     upper = log.recent
     while upper > log.first and not over.is_set():
@@ -161,7 +161,7 @@ class Live:
             self.known.watched[topic] -= 1
 
     def replay(self, topic: str) -> str:
-        """Let the topic's host try its dead letters again; waits, and says what became of them."""
+        """Let the topic's host replay its dead letters; waits, and returns the outcome as text."""
         try:
             outcome = Workbench(self._load_settings()).replay(topic)
         except (TableTopicError, KafkaException) as error:
@@ -169,7 +169,7 @@ class Live:
         return (
             for_face(event_text(outcome), Face.DASHBOARD)
             if outcome
-            else "It takes longer; what became of them will be an event."
+            else "The replay is still running; an event will report the outcome."
         )
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
-"""What people click on: the table of all topics, and the button that tries dead letters again.
+"""The interactive parts: the table of all topics, and the button that replays dead letters.
 
-The table sends the cells that changed, never the whole again.
+The table sends only the cells that changed.
 """
 
 from __future__ import annotations
@@ -18,31 +18,29 @@ from panel.custom import JSComponent
 from tabletopic_kernel.faces.live_dashboard.html import Part
 from tabletopic_kernel.faces.live_dashboard.theme import Palette
 
-Replay = Callable[[str], str]  # topic → what became of its letters; may take minutes
+Replay = Callable[[str], str]  # topic → the outcome as text; may take minutes
 _POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="replay")
 
 
 class ReplayBox:
-    """Shown while letters wait; the page stays alive while the topic's host works."""
+    """Visible while dead letters are stored; the page stays responsive during a replay."""
 
     def __init__(self, topic: str, colours: Palette, replay: Replay | None, css: str) -> None:
         self._topic = topic
         self._replay = replay
         self._under_way: Future[str] | None = None
-        self.button = pn.widgets.Button(
-            label="Try them again", visible=False, margin=(8, 0), stylesheets=[css]
-        )
+        self.button = pn.widgets.Button(label="Replay", visible=False, margin=(8, 0), stylesheets=[css])
         self.button.on_click(self._clicked)
         self._said = Part(colours)
         self.panel = pn.Column(self.button, self._said.pane, margin=0, sizing_mode="stretch_width")
 
     def show(self, waiting: int) -> None:
-        """``waiting`` letters are in the dead-letter table."""
+        """``waiting`` dead letters are in the table."""
         running = self._under_way is not None and not self._under_way.done()
         self.button.visible = self._replay is not None and (waiting > 0 or running)
         self.button.disabled = running
         if self._under_way is not None:
-            message = "The topic's host tries them again …" if running else self._under_way.result()
+            message = "The topic's host replays them …" if running else self._under_way.result()
             self._said.show(f'<p role="status">{escape(message)}</p>')
 
     def _clicked(self, _: Any) -> None:
@@ -55,7 +53,7 @@ Row = dict[str, Any]
 
 
 class TopicTable(JSComponent):
-    """Rows by topic; ``bring`` brings the browser in step.
+    """Rows by topic; ``bring`` updates the browser.
 
     ``columns`` are dictionaries of ``name``, ``title`` and ``kind``: ``link``, ``state``, ``count``,
     ``seconds``, ``moment`` (ms since 1970, shown as an age), ``text``, or ``trouble`` (a sentence, shown
@@ -87,7 +85,7 @@ class TopicTable(JSComponent):
             self.changes = changed
 
     def _send_all(self, _: object = None) -> None:
-        """Also when the browser asks: it shows the table now, or hears of a topic that it does not know."""
+        """Also on the browser's request: it shows the table now, or got a change of an unknown topic."""
         self.all = {"rows": list(self._shown.values()), "turn": self.all["turn"] + 1}
 
 

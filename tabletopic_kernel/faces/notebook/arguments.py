@@ -84,7 +84,7 @@ def _lower(text: str) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
@@ -110,8 +110,8 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of ``%topic``; parsed arguments have ``command``, None for the list."""
     parser = Parser(
         prog="%topic",
-        description="Kafka topics that are Iceberg tables: list them, enable them, see how they do.",
-        epilog="Without a word: the list, with lag, state and schema versions.",
+        description="Kafka topics as Iceberg tables: list, enable and monitor them.",
+        epilog="Without a subcommand: the list, with lag, state and schema versions.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     words = parser.add_subparsers(dest="command", metavar="WORD", title="words")

@@ -26,7 +26,7 @@ class DashboardFrame:
         self.height = height
 
     def __repr__(self) -> str:
-        return f"the dashboard is at {self.url} of the Jupyter server"
+        return f"the dashboard is at {self.url} on the Jupyter server"
 
     def _repr_html_(self) -> str:
         return (

@@ -29,9 +29,9 @@ _MANUAL = """\
 Query the tables in SQL. Name a table as table, namespace.table or catalog.namespace.table.
 %%lake reads; write with Spark: %%lake --engine spark.
 
-$name in the SQL stands for the variable of that name; its value is bound, never written into the text.
-result << SELECT ... keeps all rows in a variable: a DataFrame, or what --as says. Below the rows
-you see how fresh the tables are.
+$name in the SQL refers to the variable of that name; its value is bound, never pasted into the text.
+result << SELECT ... keeps all rows in a variable: a DataFrame, or the form of --as. The line below
+the rows says how fresh the tables are.
 
   %lake SELECT count(*) FROM clicks
 
@@ -60,7 +60,7 @@ _PARSER = make_parser()
 class LakeMagics(Magics, Configurable):
     """``%config LakeMagics.display_rows = 100`` shows more rows."""
 
-    display_rows = Int(20, min=1, help="Rows that are shown of a result, 1,000 at most.").tag(config=True)
+    display_rows = Int(20, min=1, help="Rows to display of a result, at most 1,000.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, session: Session) -> None:
         Configurable.__init__(self, config=shell.config)
@@ -82,7 +82,7 @@ class LakeMagics(Magics, Configurable):
             return None
         target, sql = _target(f"{rest}\n{cell or ''}")
         if not sql.strip():
-            raise UsageError("there is no SQL: write %lake SELECT …, or the query below %%lake")
+            raise UsageError("no SQL: write %lake SELECT …, or the query below %%lake")
         limit = given.limit
         if limit is None and target is None and given.form is None:
             limit = min(self.display_rows, MOST_ROWS)

@@ -131,7 +131,7 @@ class TopicMagics(Magics):
                 try:
                     grid = self._status_grid(topic)
                 except RetryableError as error:
-                    grid = _lines(f"{error}; trying again …")
+                    grid = _lines(f"{error}; retrying …")
                 place.update(_here(grid))
         except KeyboardInterrupt:
             return

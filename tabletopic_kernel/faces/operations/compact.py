@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 _WHERE = Argument(
-    "where", "Only files that may have rows for which this condition holds", metavar="SQL", faces=TYPED | REST
+    "where", "Only files that may contain rows matching this condition", metavar="SQL", faces=TYPED | REST
 )
 _MOST_GROUPS = 20  # that people are shown
 
@@ -43,7 +43,7 @@ def _compact(
     outcome = workbench.compact(topic, where, timeout_s=timeout)
     if outcome is None:
         raise RetryableError(
-            f"after {timeout:g} s the compaction of {topic} still runs; see `tabletopic events {topic}`"
+            f"after {timeout:g} s the compaction of {topic} is still running; see `tabletopic events {topic}`"
         )
     if outcome.error is not None:
         raise ActionNeededError(
@@ -59,7 +59,7 @@ def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Me
 
     if isinstance(outcome, Compacted):
         if not outcome.files_before:
-            return [Message("there were no small files to put together, and none with deleted rows")]
+            return [Message("no small files to compact, and none with deleted rows")]
         values = {
             "before": f"{outcome.files_before:,}",
             "after": f"{outcome.files:,}",
@@ -70,7 +70,7 @@ def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Me
         told = [Message("{before} files became {after}: {rows} rows, {sizes} in {seconds}", values)]
         if outcome.deleted_rows or outcome.delete_files:
             gone = {"rows": f"{outcome.deleted_rows:,}", "files": f"{outcome.delete_files:,}"}
-            told.append(Message("{rows} deleted rows were left out, {files} delete files are gone", gone))
+            told.append(Message("{rows} deleted rows dropped, {files} delete files removed", gone))
         return told
     return _plan_lines(outcome)
 
@@ -79,7 +79,7 @@ def _plan_lines(plan: CompactionPlan) -> list[Message]:
     from tabletopic_kernel.faces.render.words import size
 
     if plan.refused is not None:
-        return [Message("nothing would be put together: {why}", {"why": plan.refused})]
+        return [Message("nothing to compact: {why}", {"why": plan.refused})]
     chosen = sum(len(group.files) for group in plan.groups)
     counts = {"chosen": f"{chosen:,}", "files": f"{plan.files:,}", "groups": f"{len(plan.groups):,}"}
     first = Message("{chosen} of {files} files would become {groups}", counts)
@@ -118,12 +118,12 @@ def _json(outcome: Compacted | CompactionPlan) -> dict[str, Any]:
 OPERATIONS = (
     Operation(
         "compact",
-        "Put small files of a table together, without deleted rows; queries read the same from fewer files",
+        "Merge small files of a table and drop deleted rows, so that queries read fewer files",
         _compact,
         (
             TOPIC,
             _WHERE,
-            Argument("dry_run", "Report which files would be; change nothing", Kind.FLAG, False),
+            Argument("dry_run", "Report which files would be merged; change nothing", Kind.FLAG, False),
             *wait_for_outcome("10m"),
             JSON,
         ),
@@ -135,9 +135,9 @@ OPERATIONS = (
         "`files`, `rows`, `deleted_rows`, `bytes`), `left` (reason → count), `refused`",
         panel=PANEL,
         details="""\
-The topic's host does it, beside its other work: all partitions with at
-least two small files, not only those that are due. The table's owner does
-what is due by itself, unless maintenance is off. Conditions are on the
+The topic's host compacts all partitions with at least two small files, not
+only those that are due, while ingestion continues. Partitions that are due
+it compacts automatically, unless maintenance is off. Conditions are on the
 columns of the table. See docs/maintenance.md.""",
         example="tabletopic compact clicks --where \"event_time >= '2026-01-01T00:00:00+00:00'\"",
         magic="%topic compact",
@@ -146,12 +146,12 @@ columns of the table. See docs/maintenance.md.""",
             "topics/{topic}/compact",
             202,
             lambda: rest_bodies.RequestId,
-            notes="The topic's host does it; a `Compacted` event with this id reports the outcome.",
+            notes="The topic's host compacts; a `Compacted` event with this id reports the outcome.",
         ),
     ),
     Operation(
         "plan-compact",
-        "Show what a compaction would put together; nothing is changed",
+        "Show what a compaction would merge; nothing is changed",
         lambda workbench, topic, where: workbench.plan_compaction(topic, where),
         (TOPIC, _WHERE),
         to_json=_json,

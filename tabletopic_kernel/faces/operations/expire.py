@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ORPHANS = Argument(
     "orphans",
-    "Remove files that no snapshot needs, too: of others, when older than 3 days",
+    "Also remove orphan files; those of other writers only if older than 3 days",
     Kind.FLAG,
     False,
     faces=TYPED | REST,
@@ -46,7 +46,7 @@ def _expire(workbench: Workbench, topic: str, orphans: bool, dry_run: bool, time
     told = workbench.expire(topic, orphans=orphans, timeout_s=timeout)
     if told is None:
         raise RetryableError(
-            f"after {timeout:g} s the expiry of {topic} still runs; see `tabletopic events {topic}`"
+            f"after {timeout:g} s the expiry of {topic} is still running; see `tabletopic events {topic}`"
         )
     if error := next((one.error for one in told if one.error), None):
         raise ActionNeededError(error)
@@ -67,7 +67,7 @@ def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
         values = {"table": one.table, "count": f"{len(one.snapshots):,}", "kept": f"{one.kept:,}"}
         lines.append(
             Message(
-                "{table}: {count} snapshots would expire, {kept} stay; {removed} would go",
+                "{table}: {count} snapshots would expire, {kept} would stay; {removed} would be removed",
                 values | {"removed": removed},
             )
         )
@@ -80,13 +80,13 @@ def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
         if one.outside:
             lines.append(
                 Message(
-                    "  {outside} files stay, as they lie in no folder of the table's own",
+                    "  {outside} files stay, as they are outside the table's own folders",
                     {"outside": f"{one.outside:,}"},
                 )
             )
         if one.orphans:
             orphans = f"{len(one.orphans):,} orphans, {size(sum(one.orphans.values()))}"
-            lines.append(Message("  {orphans} would go", {"orphans": orphans}))
+            lines.append(Message("  {orphans} would be removed", {"orphans": orphans}))
     return lines
 
 
@@ -112,7 +112,7 @@ OPERATIONS = (
         (
             TOPIC,
             _ORPHANS,
-            Argument("dry_run", "Report what would go; change nothing", Kind.FLAG, False),
+            Argument("dry_run", "Report what would be removed; change nothing", Kind.FLAG, False),
             *wait_for_outcome("10m"),
             JSON,
         ),
@@ -125,9 +125,9 @@ OPERATIONS = (
         "`outside`",
         panel=PANEL,
         details="""\
-The topic's host does it. It keeps what time_travel, max_snapshots and
-keep_snapshots say, and whatever a branch or a tag names. The table's owner does so each hour by
-itself, unless maintenance is off. See docs/maintenance.md.""",
+The topic's host does it, and keeps what time_travel, max_snapshots,
+keep_snapshots, branches and tags require. It also expires snapshots every
+hour, unless maintenance is off. See docs/maintenance.md.""",
         example="tabletopic expire clicks --orphans --dry-run",
         magic="%topic expire",
         route=Route(
@@ -141,7 +141,7 @@ itself, unless maintenance is off. See docs/maintenance.md.""",
     ),
     Operation(
         "plan-expire",
-        "Show which snapshots and files would go; nothing is changed",
+        "Show which snapshots and files would be removed; nothing is changed",
         lambda workbench, topic, orphans: workbench.plan_expiry(topic, orphans=orphans),
         (TOPIC, _ORPHANS),
         to_json=_json,

@@ -35,7 +35,7 @@ class Kind(Enum):
     NUMBER = "whole number"
     DECIMAL = "number"
     FLAG = "true or false"
-    SECONDS = "a duration as people write it, such as 500ms, 5s, 2m; a number of seconds for the operation"
+    SECONDS = "a duration such as 500ms, 5s, 2m; the operation gets seconds"
     PAIR = "two whole numbers"
     TEXTS = "list of texts"
     FILE = "path"

@@ -33,10 +33,10 @@ class Servers(_Closed):
     """Broker, registry and catalog."""
 
     state: Literal["ready", "starting", "stopping", "none", "unreachable"]
-    detail: Annotated[str, _says("The step under way, or what is wrong and what to do next")]
+    detail: Annotated[str, _says("The step in progress, or the error and the next step")]
     missing: Annotated[
         list[Literal["kafka", "registry"]],
-        _says("Servers of the local stack that were started and do not run now; the detail says what to do"),
+        _says("Servers of the local stack that were started but are not running; the detail says what to do"),
     ]
     bootstrap_servers: str
     registry_url: str
@@ -48,7 +48,7 @@ class HostState(_Closed):
 
     state: Literal["none", "starting", "running", "failed"]
     detail: str
-    ids: Annotated[list[str], _says("Live hosts, also those elsewhere")]
+    ids: Annotated[list[str], _says("Live hosts, here and elsewhere")]
 
 
 class Sample(_Closed):
@@ -68,20 +68,22 @@ class Row(_Closed):
     table: str | None
     state: Annotated[
         str | None,
-        _says("As `status --json` has it; null if the topic is not enabled or not known yet"),
+        _says("As in `status --json`; null if the topic is not enabled or not known yet"),
     ]
     error: Annotated[
         str | None,
-        _says("Why it does not run, and what to do next in the sidebar's words; null if only a host lacks"),
+        _says(
+            "Why it is not running, and the next step in the sidebar's words; null if it only lacks a host"
+        ),
     ]
     lag_records: int | None
     lag_seconds: float | None
-    schema_version: Annotated[str | None, _says("The newest that the table covers, such as v2")]
+    schema_version: Annotated[str | None, _says("The newest version that the table covers, such as v2")]
     rows_per_second: float | None
     commits: int | None
-    snapshot_id: Annotated[str | None, _says("Text: JavaScript's numbers do not hold 64 bits")]
+    snapshot_id: Annotated[str | None, _says("Text, as JavaScript's numbers cannot hold 64 bits")]
     last_commit_ms: int | None
-    dead_letters: Annotated[int | None, _says("Dead letters that wait in their table")]
+    dead_letters: Annotated[int | None, _says("Dead letters in the dead-letter table")]
     delay: Annotated[
         Literal["waiting_for_turn", "behind"] | None,
         _says("Why the table is late though the topic runs; null if it is not"),
@@ -166,7 +168,7 @@ class ReplayPlanAnswer(_Open):
     topic: str
     letters: int
     rows: Annotated[int, _says("Dead letters that would become rows")]
-    stayed: Annotated[dict[str, int], _says("Those that would stay dead letters, by reason")]
+    stayed: Annotated[dict[str, int], _says("Dead letters that would stay, by reason")]
     changes: Annotated[list[str], _says("Changes of the table that it would bring")]
 
 
@@ -182,7 +184,7 @@ class CompactionGroup(_Open):
     partition: Annotated[str, _says("Such as `day=2026-01-01`; empty in a table without partitions")]
     files: int
     rows: Annotated[int, _says("Those that are deleted too")]
-    deleted_rows: Annotated[int, _says("Rows that would be left out, as others have deleted them; at most")]
+    deleted_rows: Annotated[int, _says("Deleted rows that would be dropped; an upper bound")]
     bytes: int
 
 
@@ -193,7 +195,7 @@ class CompactionPlanAnswer(_Open):
     delete_files: Annotated[int, _says("Delete files of the table")]
     groups: list[CompactionGroup]
     left: Annotated[dict[str, int], _says("Files that would stay as they are, by reason")]
-    refused: Annotated[str | None, _says("Why none of the table's files may be touched")]
+    refused: Annotated[str | None, _says("Why none of the table's files may be compacted")]
 
 
 class RequestId(_Open):
@@ -208,10 +210,10 @@ class ExpiryOfTable(_Open):
     table: str
     snapshots: Annotated[dict[str, int], _says("When each was made, in ms, by id")]
     kept: Annotated[int, _says("Snapshots that stay")]
-    reaches_back_to_ms: Annotated[int | None, _says("The oldest moment that time travel reaches then")]
+    reaches_back_to_ms: Annotated[int | None, _says("How far back time travel would reach afterwards")]
     files: Annotated[dict[str, int], _says("Bytes by location")]
-    outside: Annotated[int, _says("Files that stay, as they lie in no folder of the table's own")]
-    orphans: Annotated[dict[str, int], _says("Bytes by location; empty unless asked for")]
+    outside: Annotated[int, _says("Files that stay, as they are outside the table's own folders")]
+    orphans: Annotated[dict[str, int], _says("Bytes by location; empty unless requested")]
 
 
 class ExpiryPlanAnswer(_Open):

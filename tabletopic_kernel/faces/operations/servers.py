@@ -20,12 +20,12 @@ from tabletopic_kernel.faces.operations.operation import (
 )
 
 _SERVERS = "Servers and settings"
-_TRY = "Something to try it with"
+_TRY = "Try it out"
 
 SERVERS = (
     Operation(
         "init",
-        "Ask for your servers, try each, and write tabletopic.toml",
+        "Ask for your servers, check each, and write tabletopic.toml",
         None,
         (
             Argument(
@@ -34,15 +34,15 @@ SERVERS = (
             Argument(
                 "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
             ),
-            Argument("catalog", "Add a further catalog to the file that is there", metavar="NAME", faces=CLI),
+            Argument("catalog", "Add another catalog to the existing file", metavar="NAME", faces=CLI),
         ),
         changes=True,
         panel=_SERVERS,
         details="""\
 Kafka, schema registry, Iceberg catalog and storage: each is yours, or the one
-that `up` starts. Passwords go into the file, which you alone can read, or
-stay in variables, whose names it prints. --catalog asks for one more catalog
-alone, and adds it to the file as [catalogs.NAME].""",
+that `up` starts. Passwords go into the file, which only you can read, or into
+environment variables, whose names it prints. --catalog asks for one more
+catalog only, and adds it to the file as [catalogs.NAME].""",
         example="tabletopic init",
     ),
     Operation(
@@ -52,7 +52,7 @@ alone, and adds it to the file as [catalogs.NAME].""",
         (
             Argument(
                 "detach",
-                "Return once the servers answer; `down` stops them",
+                "Return once the servers are ready; `down` stops them",
                 Kind.FLAG,
                 False,
                 ("--detach", "-d"),
@@ -93,22 +93,22 @@ servers run until Ctrl-C, or until this terminal is closed.""",
             "post",
             "stack",
             202,
-            message="the local stack starts; the servers keep running when Jupyter ends; `tabletopic down`, "
-            "or DELETE, stops them",
+            message="the local stack is starting; it keeps running when Jupyter ends; stop it with "
+            "`tabletopic down` or DELETE",
             notes="Broker, registry and catalog. The overview lists the steps.",
         ),
     ),
     Operation(
         "down",
-        "Stop the local stack and the hosts in the background; the data stay",
+        "Stop the local stack and background hosts; the data stays",
         None,
         (JSON,),
         changes=True,
         returns="`servers`, `hosts`: what was stopped",
         panel=_SERVERS,
         details="""\
-Those are the hosts of `serve --detach`, and those that a Jupyter server or a
-notebook started as processes.""",
+Background hosts are those of `serve --detach`, and those that a Jupyter server
+or a notebook started as processes.""",
         example="tabletopic down",
         magic="%topic down",
         button="Stop the Local Stack",
@@ -173,7 +173,7 @@ TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
             ),
             Argument(
                 "uncompressed",
-                "Leave it uncompressed: about three times as large, and sooner made",
+                "Do not compress: about three times as large, but faster to make",
                 Kind.FLAG,
                 False,
                 faces=CLI,
@@ -184,11 +184,11 @@ TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
         returns="`file`, `bytes`, `packages` (a count), `seconds`, `python`, `spark_conf`",
         panel=_SERVERS,
         details="""\
-It prints the lines of tabletopic.toml that send the file to executors. Their
-machines must have the same system and processor, and a Python of the same
-minor version on the path. Needs the extra `pack`, a virtual environment and
-no network; what executors never use (JupyterLab, the dashboard, pyspark, of
-which they have their own) is left out.""",
+It prints the lines for tabletopic.toml that ship the file to executors. Their
+machines must have the same system and processor, and the same minor version
+of Python on the path. Needs the extra `pack` and a virtual environment, but
+no network. Packages that executors do not need (JupyterLab, the dashboard) or
+have themselves (pyspark) are left out.""",
         example="tabletopic pack executors.pex",
     ),
 )
@@ -213,7 +213,7 @@ SERVE = Operation(
         ),
         Argument(
             "metrics_port",
-            "Show /metrics, /healthz and /readyz at this port; 0 takes a free one",
+            "Serve /metrics, /healthz and /readyz on this port; 0 picks a free one",
             Kind.NUMBER,
             metavar="PORT",
             least=0,
@@ -229,7 +229,7 @@ SERVE = Operation(
         ),
         Argument(
             "log_format",
-            "What standard output gets: lines for people, or logs as JSON  (usually text)",
+            "Format of standard output: text, or logs as JSON  (usually text)",
             default="text",
             choices=("text", "json"),
             faces=CLI,
@@ -247,7 +247,7 @@ committed. It is safe to kill.""",
         "post",
         "host",
         202,
-        message="the host starts; it ends with this Jupyter server",
+        message="the host is starting; it ends with this Jupyter server",
         notes="The headless host of this Jupyter server. It outlives kernels and ends with the server.",
     ),
 )
@@ -258,7 +258,7 @@ DASHBOARD = Operation(
     None,
     (
         Argument(
-            "port", "Port of 127.0.0.1; 0 takes a free one", Kind.NUMBER, 0, least=0, most=65_535, faces=CLI
+            "port", "Port on 127.0.0.1; 0 picks a free one", Kind.NUMBER, 0, least=0, most=65_535, faces=CLI
         ),
         Argument(
             "topic",
@@ -274,7 +274,7 @@ DASHBOARD = Operation(
         Argument("height", "Of the frame  (800)", Kind.NUMBER, 800, metavar="PIXELS", least=1, faces=MAGIC),
     ),
     panel="Watching",
-    details="In JupyterLab it is in the sidebar; in a notebook %dashboard shows it.",
+    details="JupyterLab has it in the sidebar; a notebook shows it with %dashboard.",
     example="tabletopic dashboard --port 8050",
     magic="%dashboard",
     button="Open Dashboard",
@@ -284,7 +284,7 @@ DASHBOARD = Operation(
 PROGRAMS = (
     Operation(
         "produce-clickstream",
-        "Send the clicks of an invented shop to a topic, as Avro, and count them",
+        "Send clicks of a fictional shop to a topic, as Avro, and count them",
         None,
         (
             Argument("topic", "Topic to send to; created if it is missing", default="clicks", faces=CLI),
@@ -315,13 +315,13 @@ PROGRAMS = (
     ),
     Operation(
         "demo",
-        "See all of it once, with a proof at the end that no row is lost or duplicated",
+        "Run the whole path once, and prove that no row is lost or duplicated",
         None,
         (
             Argument("events", "How many events to send", Kind.NUMBER, 100_000, least=1, faces=CLI),
             Argument(
                 "keep",
-                "Keep the demo's folder, to play on",
+                "Keep the demo's folder, for experiments",
                 Kind.FLAG,
                 False,
                 ("--keep/--no-keep",),
@@ -339,7 +339,7 @@ The demo starts its own servers in a temporary folder (or in that of
     ),
     Operation(
         "drill",
-        "Break everything on purpose, then compare every record with the tables",
+        "Inject faults, then compare every record with the tables",
         None,
         (
             Argument(
@@ -348,7 +348,7 @@ The demo starts its own servers in a temporary folder (or in that of
                 metavar="TOPIC",
                 faces=CLI,
             ),
-            Argument("records", "With --topic: how many, at most", Kind.NUMBER, 1_000, least=1, faces=CLI),
+            Argument("records", "With --topic: how many at most", Kind.NUMBER, 1_000, least=1, faces=CLI),
             Argument(
                 "minutes",
                 "Start no round after this many minutes  (5, without --rounds)",
@@ -449,7 +449,7 @@ OTHERS = (
             "delete",
             "host",
             204,
-            notes="What is staged is committed first. Hosts started elsewhere are not touched.",
+            notes="Staged files are committed first. Hosts started elsewhere are not touched.",
         ),
     ),
     Operation(
@@ -460,8 +460,7 @@ OTHERS = (
             "get",
             "overview",
             answer=lambda: rest_bodies.Overview,
-            notes="Cheap, to be polled: a thread keeps it fresh while somebody asks. Does not count as "
-            "activity.",
+            notes="Cheap to poll: a thread keeps it fresh while clients poll. Does not count as activity.",
         ),
     ),
     Operation(
@@ -489,7 +488,7 @@ OTHERS = (
             ),
         ),
         changes=True,
-        route=Route("post", "sample", 202, message="{count:,} events are on their way to {topic}"),
+        route=Route("post", "sample", 202, message="sending {count:,} events to {topic}"),
     ),
     Operation(
         "quickstart",
@@ -500,7 +499,7 @@ OTHERS = (
             "post",
             "quickstart",
             answer=lambda: rest_bodies.Quickstart,
-            notes="Among this server's files; it is written there if it is missing.",
+            notes="Among this server's files; created if it is missing.",
         ),
     ),
 )

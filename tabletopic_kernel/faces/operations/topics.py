@@ -40,9 +40,7 @@ PANEL = "Table topics"
 Arguments = Mapping[str, Any]
 _SOON = "The topic's host does it, mostly within a second."
 
-_WHERE = Argument(
-    "where", "Only dead letters for which this condition holds", metavar="SQL", faces=TYPED | REST
-)
+_WHERE = Argument("where", "Only dead letters matching this condition", metavar="SQL", faces=TYPED | REST)
 
 
 def _plan(workbench: Workbench, topic: str, settings: dict[str, Any], **schema: str | None) -> Plan:
@@ -100,7 +98,7 @@ def _replay(
     outcome = workbench.replay(topic, where, timeout_s=timeout)
     if outcome is None:
         raise RetryableError(
-            f"after {timeout:g} s the replay of {topic} still runs; see `tabletopic events {topic}`"
+            f"after {timeout:g} s the replay of {topic} is still running; see `tabletopic events {topic}`"
         )
     if outcome.error is not None:
         raise ActionNeededError(f"{outcome.error} ({outcome.rows:,} dead letters became rows)")
@@ -141,9 +139,9 @@ OPERATIONS = (
         (
             TOPIC,
             Argument(
-                "schema", "A schema to try: .avsc, .proto or .json. What would it change?", metavar="FILE"
+                "schema", "A schema to check: .avsc, .proto or .json. What would it change?", metavar="FILE"
             ),
-            Argument("schema_type", "The type of a file with another name", metavar="avro|protobuf|json"),
+            Argument("schema_type", "Its type, if the extension is another", metavar="avro|protobuf|json"),
             JSON,
         ),
         settings="all",
@@ -174,7 +172,7 @@ or if the schema does not fit.""",
     ),
     Operation(
         "enable",
-        "Make a Kafka topic a table topic: an Iceberg table that follows it",
+        "Make a Kafka topic a table topic: ingest it into an Iceberg table",
         lambda workbench, topic, settings: workbench.enable(topic, settings),
         (
             TOPIC,
@@ -228,7 +226,7 @@ Settings that are not given come from tabletopic.toml.""",
     ),
     Operation(
         "alter",
-        "Change settings of a running table topic; the others stay as they are",
+        "Change settings of a running table topic; other settings stay as they are",
         lambda workbench, topic, settings: workbench.alter(topic, settings),
         (TOPIC, JSON),
         settings="changeable",
@@ -253,7 +251,7 @@ seconds. New partitions apply to new rows; existing rows keep theirs.""",
         (TOPIC, JSON),
         changes=True,
         render=lambda result, _: [
-            Message("{topic} is disabled; the table {table} stays, and its ledger", result)
+            Message("{topic} is disabled; the table {table} and its ledger stay", result)
         ],
         returns="`topic`, `table`, `run`",
         panel=PANEL,
@@ -268,17 +266,17 @@ topic resumes where the table ends.""",
             "delete",
             "topics/{topic}",
             204,
-            notes="What is staged is committed. The table and its ledger stay.",
+            notes="Staged files are committed. The table and its ledger stay.",
         ),
     ),
     Operation(
         "pause",
-        "Pause reading a table topic; what is staged is committed first",
+        "Pause reading a table topic; staged files are committed first",
         lambda workbench, topic: workbench.pause(topic),
         (TOPIC, JSON),
         changes=True,
         render=lambda desired, _: [
-            Message("{topic} pauses; resume it with `tabletopic resume {topic}`", {"topic": desired.topic})
+            Message("{topic} is pausing; resume with `tabletopic resume {topic}`", {"topic": desired.topic})
         ],
         to_json=lambda desired: {"topic": desired.topic, "run": desired.run},
         returns="`topic`, `run`",
@@ -290,7 +288,7 @@ topic resumes where the table ends.""",
     ),
     Operation(
         "resume",
-        "Resume after a pause, or after a failure whose cause is gone",
+        "Resume after a pause, or after fixing the cause of a failure",
         lambda workbench, topic: workbench.resume(topic),
         (TOPIC, JSON),
         changes=True,
@@ -306,12 +304,12 @@ topic resumes where the table ends.""",
     ),
     Operation(
         "commit",
-        "Commit now what the topic contains, before it is due",
+        "Commit what the topic contains now, without waiting for the interval",
         _commit,
         (TOPIC, JSON),
         changes=True,
         render=lambda result, _: [
-            Message("asked the host of {topic} to commit now; see `tabletopic history {topic}`", result)
+            Message("requested a commit of {topic}; see `tabletopic history {topic}`", result)
         ],
         returns="`topic`, `commit`",
         panel=PANEL,
@@ -325,7 +323,7 @@ topic resumes where the table ends.""",
 REPLAY = (
     Operation(
         "replay",
-        "Retry the dead letters of a topic: each becomes a row, or stays a dead letter",
+        "Replay the dead letters of a topic: each becomes a row, or stays a dead letter",
         _replay,
         (
             TOPIC,
@@ -340,12 +338,12 @@ REPLAY = (
         returns="`topic`, `rows`, `stayed` (reason → count); with `--dry-run` `letters` and `changes`, too",
         panel=PANEL,
         details="""\
-The topic's host does it, with the settings and schemas of today. Conditions
+The topic's host does it, with the current settings and schemas. Conditions
 are on the columns of the dead-letter table: partition, offset, timestamp,
 schema_id, reason, message, at.""",
         example="tabletopic replay clicks --where \"reason = 'unknown_schema'\"",
         magic="%topic replay",
-        button="Try Dead Letters Again…",
+        button="Replay Dead Letters…",
         route=Route(
             "post",
             "topics/{topic}/replay",
@@ -356,7 +354,7 @@ schema_id, reason, message, at.""",
     ),
     Operation(
         "plan-replay",
-        "Show what a retry of the dead letters would do; nothing is changed",
+        "Show what a replay of the dead letters would do; nothing is changed",
         lambda workbench, topic, where: workbench.plan_replay(topic, where),
         (TOPIC, _WHERE),
         to_json=_replay_json,

@@ -135,7 +135,7 @@ def _files(count: int) -> str:
 
 def plan_table(plan: Plan) -> Grid:
     """What enable would do, its reasons against it first."""
-    verb = "creates" if plan.creates else "goes on with"
+    verb = "creates" if plan.creates else "resumes with"
     by = f", partitioned by {', '.join(plan.partition_by)}" if plan.partition_by else ""
     by += f", sorted by {', '.join(plan.sort_by)}" if plan.sort_by else ""
     rows = [
@@ -230,7 +230,7 @@ def _offsets(offsets: Mapping[int, int]) -> str:
 def events_table(title: str, events: Sequence[ControlEvent]) -> Grid:
     """What happened, newest first."""
     rows = [(clock(event.at_ms), event.type, event.topic, event_text(event)) for event in events]
-    return Grid(("time", "event", "topic", "what"), rows, title, () if rows else ("nothing happened yet",))
+    return Grid(("time", "event", "topic", "what"), rows, title, () if rows else ("no events yet",))
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Grid:

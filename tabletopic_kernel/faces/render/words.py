@@ -104,14 +104,14 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
     # Longer than other functions, as it is a sentence for each event.
     match event:
         case Enabled():
-            return f"taken by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"
+            return f"taken over by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"
         case FilesStaged():
             return f"{_amount(event.rows, event.files, event.bytes)} in {seconds(event.seconds)}"
         case Committed():
             amount = _amount(event.rows, event.files, event.bytes)
             return f"{amount} in {seconds(event.seconds)}, snapshot {event.snapshot_id}"
         case CommitFailed() | Failed():
-            waits = "; waits and tries again" if isinstance(event, Failed) and event.waits else ""
+            waits = "; waiting to retry" if isinstance(event, Failed) and event.waits else ""
             return event.reason + waits
         case SchemaEvolved():
             return f"{'; '.join(event.changes)}{_cause(event.cause)}"
@@ -119,7 +119,7 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             refused = "; ".join(f"{column} {why}" for column, why in event.refused.items())
             return f"{refused}{_cause(event.cause)}"
         case DeadLettered():
-            where = f" to {event.table}" if event.table else " left out"
+            where = f" to {event.table}" if event.table else " skipped"
             return f"{_counts(event.counts)}{where}"
         case Replayed():
             stayed = f", still dead letters: {_counts(event.stayed)}" if event.stayed else ""
@@ -129,10 +129,10 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return _maintenance_text(event)
         case GapDetected():
             gone = "; ".join(
-                f"partition {partition}: next was {wanted:,}, first is {first:,}"
+                f"partition {partition}: next offset was {wanted:,}, the first available is {first:,}"
                 for partition, (wanted, first) in event.missing.items()
             )
-            return f"{gone}; the topic goes on behind them" if event.skipped else gone
+            return f"{gone}; the topic continues after the gap" if event.skipped else gone
         case Heartbeat():
             at = event.progress
             return (
@@ -142,7 +142,7 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             memory = "" if event.memory_bytes is None else f", {size(event.memory_bytes)}"
             return f"{event.host} runs {', '.join(event.topics) or 'no topic'}{memory}"
         case Stopped():
-            return f"let go by {event.host}"
+            return f"released by {event.host}"
         case Paused() | Resumed() | CommitRequested():
             return ""
 
@@ -150,24 +150,22 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
 def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
     ended = f"; ended early: {event.error}" if event.error else ""
     if isinstance(event, Compacted) and not event.files_before:
-        return event.error or "no small files to put together"
+        return event.error or "no small files to compact"
     if isinstance(event, Compacted):
         sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
-        deleted = f" without {event.deleted_rows:,} deleted ones" if event.deleted_rows else ""
+        deleted = f" without {event.deleted_rows:,} deleted rows" if event.deleted_rows else ""
         return (
             f"{event.files_before:,} files to {event.files:,}, {event.rows:,} rows{deleted}, {sizes} in "
             f"{seconds(event.seconds)}{ended}"
         )
     removed = f"{event.files:,} files, {size(event.bytes)}"
     if isinstance(event, OrphansRemoved):
-        return f"removed {removed} that no snapshot needs{ended}"
+        return f"removed {removed}, which were orphans{ended}"
     of = " of the dead-letter table" if event.dead_letters else ""
     back = ""
     if event.reaches_back_to_ms is not None:
         back = f", {seconds((event.at_ms - event.reaches_back_to_ms) / 1000)} back"
-    return (
-        f"{event.snapshots:,} snapshots{of} expired, {event.kept:,} are kept{back}; removed {removed}{ended}"
-    )
+    return f"{event.snapshots:,} snapshots{of} expired, {event.kept:,} kept{back}; removed {removed}{ended}"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -146,7 +146,7 @@ class _Merge:
         if differ(table.doc, writer.doc):
             self.refused[here] = (
                 f"is {meaning_in(table.doc)} in the table and {meaning_in(writer.doc)} in the new schema: "
-                "one column cannot say which of its values are what"
+                "one column cannot distinguish them"
             )
             return table
         kind = self._type(here, of, table.field_type, writer.field_type, may_rename=homes.may_rename)

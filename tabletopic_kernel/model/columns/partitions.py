@@ -86,7 +86,7 @@ def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
             raise UsageError(f"{use} {text!r}: {name} takes one column; {_HELP}")
         return PartitionExpression(text, name, _column(arguments[0], text, use), use=use)
     if name not in _SIZED:
-        raise UsageError(f"{use} {text!r}: {call[1]!r} is no transform; {_HELP}")
+        raise UsageError(f"{use} {text!r}: {call[1]!r} is not a transform; {_HELP}")
     numbers = [part for part in arguments if part.isdigit()]
     columns = [part for part in arguments if not part.isdigit()]
     if len(numbers) != 1 or len(columns) != 1 or int(numbers[0]) < 1:
@@ -114,7 +114,7 @@ def partition_spec(
             raise UsageError(f"partition {text!r}: {parsed.name} cannot take {parsed.column} ({source_type})")
         name = _free_name(parsed, source.field_id, schema)
         if any(field.name == name for field in fields):
-            raise UsageError(f"partition {text!r}: the partition field {name} is there twice")
+            raise UsageError(f"partition {text!r}: the partition field {name} occurs twice")
         field_id = PARTITION_FIELD_ID_START + len(fields)
         fields.append(
             PartitionField(
@@ -191,7 +191,7 @@ def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
 def _column(text: str, whole: str, use: str) -> str:
     column = text.strip().strip('`"')
     if not column or any(mark in column for mark in "(),"):
-        raise UsageError(f"{use} {whole!r} is not understood; {_HELP}")
+        raise UsageError(f"{use} {whole!r} cannot be parsed; {_HELP}")
     return column
 
 

@@ -39,7 +39,7 @@ def sort_order(
         field = _field(text, schema, former or {})
         if any(_what(one) == _what(field) for one in fields):
             name = expression_text(field, schema)
-            raise SettingsError(f"{_USE} {text!r}: {name} is there twice; name it once, where it counts")
+            raise SettingsError(f"{_USE} {text!r}: {name} occurs twice; name it once")
         fields.append(field)
     return SortOrder(*fields) if fields else UNSORTED_SORT_ORDER
 

@@ -26,9 +26,9 @@ class Delay(StrEnum):
 
 
 _REASONS = {
-    Delay.WAITING_FOR_TURN: "waits for its turn: the host is busy with the batches of other topics; another "
+    Delay.WAITING_FOR_TURN: "waits for its turn: the host is busy with batches of other topics; another "
     "host, more cores or longer commit intervals help",
-    Delay.BEHIND: f"more than {_INTERVALS} commit intervals behind: still reading what waits in the topic",
+    Delay.BEHIND: f"more than {_INTERVALS} commit intervals behind: still catching up",
 }
 
 

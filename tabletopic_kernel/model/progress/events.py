@@ -27,7 +27,7 @@ class SchemaVersion(_Model):
 
 
 class Progress(_Model):
-    """Where a table topic stands, as its host sees it. Times in ms since 1970, offsets next to read."""
+    """The progress of a table topic, as its host sees it. Times in ms since 1970, offsets next to read."""
 
     topic: str
     table: str
@@ -64,7 +64,7 @@ class _Event(_Model):
 
 
 class Enabled(_Event):
-    """A host took the topic: it owns the table under ``epoch``."""
+    """A host took over the topic: it owns the table under ``epoch``."""
 
     type: Literal["Enabled"] = "Enabled"
     epoch: int
@@ -72,7 +72,7 @@ class Enabled(_Event):
 
 
 class CommitRequested(_Event):
-    """Somebody asked for a commit before it was due."""
+    """A user requested a commit before it was due."""
 
     type: Literal["CommitRequested"] = "CommitRequested"
 
@@ -88,7 +88,7 @@ class FilesStaged(_Event):
 
 
 class Committed(_Event):
-    """A snapshot with rows is in the table."""
+    """A snapshot with rows was committed to the table."""
 
     type: Literal["Committed"] = "Committed"
     snapshot_id: int | None
@@ -100,7 +100,7 @@ class Committed(_Event):
 
 
 class CommitFailed(_Event):
-    """A commit did not go through; it is tried again unless a Failed follows."""
+    """A commit failed; it is retried unless a Failed follows."""
 
     type: Literal["CommitFailed"] = "CommitFailed"
     reason: str
@@ -124,7 +124,7 @@ class SchemaRefused(_Event):
 
 
 class RefusedSample(_Model):
-    """One record that became no row."""
+    """One rejected record."""
 
     partition: int
     offset: int
@@ -143,7 +143,7 @@ class DeadLettered(_Event):
 
 
 class Replayed(_Event):
-    """A replay is over: letters that are rows now, and those that stay letters, by reason.
+    """A replay ended: dead letters that became rows, and those that stayed, by reason.
 
     ``error`` says why it ended before all letters were tried; None when it went through.
     """
@@ -156,7 +156,7 @@ class Replayed(_Event):
 
 
 class Compacted(_Event):
-    """Small files of the table were put together; the rows are the same.
+    """Small files of the table were merged; the rows are the same.
 
     ``rows`` are in the new files; ``deleted_rows`` were deleted by others, and are in none of them;
     ``delete_files`` went, as they name no file of the table any more. ``request_id`` is that of who asked
@@ -177,7 +177,7 @@ class Compacted(_Event):
 
 
 class Expired(_Event):
-    """Snapshots older than the settings keep are gone, and the files that only they needed.
+    """Snapshots older than the settings keep were removed, and the files that only they needed.
 
     ``dead_letters``: those of the dead-letter table. Other fields as ``Compacted``; ``files`` and ``bytes``
     are what was removed from the storage. ``outside``: files that stay, as they lie in no folder of the
@@ -197,7 +197,7 @@ class Expired(_Event):
 
 
 class OrphansRemoved(_Event):
-    """Files that no snapshot needs, and no commit will, are gone; fields as ``Expired``."""
+    """Orphan files, which no snapshot or commit needs, were removed; fields as ``Expired``."""
 
     type: Literal["OrphansRemoved"] = "OrphansRemoved"
     request_id: str | None = None
@@ -207,7 +207,7 @@ class OrphansRemoved(_Event):
 
 
 class GapDetected(_Event):
-    """Records were gone before they were read (I8): by partition, what was next and what is first there.
+    """Records were deleted before they were read (I8): by partition, the next and the first available offset.
 
     ``skipped``: the topic goes on behind them, as ``on_gap`` says; else a Failed follows.
     """
@@ -218,25 +218,25 @@ class GapDetected(_Event):
 
 
 class Paused(_Event):
-    """The topic is paused; what was staged is committed."""
+    """The topic is paused; staged files are committed."""
 
     type: Literal["Paused"] = "Paused"
 
 
 class Resumed(_Event):
-    """The topic goes on."""
+    """The topic was resumed."""
 
     type: Literal["Resumed"] = "Resumed"
 
 
 class Stopped(_Event):
-    """This host let go of the topic; what was staged is committed."""
+    """This host released the topic; staged files are committed."""
 
     type: Literal["Stopped"] = "Stopped"
 
 
 class Failed(_Event):
-    """The topic stopped and a person must act, or it waits for a dependency."""
+    """The topic stopped and the user must act, or it waits for a dependency."""
 
     type: Literal["Failed"] = "Failed"
     reason: str
@@ -251,7 +251,7 @@ class Heartbeat(_Event):
 
 
 class HostHeartbeat(_Event):
-    """What a host is, every few seconds, also while it runs no topic; `topic` is empty."""
+    """A host's heartbeat, every few seconds, also while it runs no topic; `topic` is empty."""
 
     type: Literal["HostHeartbeat"] = "HostHeartbeat"
     topic: str = ""

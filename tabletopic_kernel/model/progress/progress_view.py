@@ -288,10 +288,12 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
         case events.Replayed():
             stayed = sum(event.stayed.values())
             _note(
-                topic, event, event.error or f"{event.rows:,} letters are rows now, {stayed:,} stay letters"
+                topic,
+                event,
+                event.error or f"{event.rows:,} dead letters became rows, {stayed:,} stayed dead letters",
             )
         case events.Compacted():
-            done = f"{event.files_before:,} files are {event.files:,} now"
+            done = f"{event.files_before:,} files compacted to {event.files:,}"
             _note(topic, event, event.error or (done if event.files_before else "no small files"))
         case events.Expired() | events.OrphansRemoved():
             _note(topic, event, event.error or f"{event.files:,} files removed")
@@ -299,14 +301,14 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             gaps = [
                 f"partition {p}: {first - after:,} records" for p, (after, first) in event.missing.items()
             ]
-            _note(topic, event, f"gone before they were read: {', '.join(gaps)}")
+            _note(topic, event, f"deleted before they were read: {', '.join(gaps)}")
         case events.Failed():
-            _note(topic, event, event.reason + ("; waits and tries again" if event.waits else ""))
+            _note(topic, event, event.reason + ("; waiting to retry" if event.waits else ""))
         case events.CommitFailed():
             _note(topic, event, event.reason)
         case events.Stopped():
             topic.stopped_ms = max(topic.stopped_ms, event.at_ms)
-            _note(topic, event, "let go of the topic")
+            _note(topic, event, "released the topic")
         case events.Paused() | events.Resumed():
             _note(topic, event, "")
         case _:  # CommitRequested, FilesStaged: the commit that follows tells more

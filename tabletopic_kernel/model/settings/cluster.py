@@ -67,9 +67,9 @@ def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mappin
     folder = local_warehouse(catalog)
     if folder is not None and not spark.shared_files:
         reasons.append(
-            f"Spark's executors run on a cluster ({master}) and the warehouse is a folder ({folder}): files "
-            "that they write there nobody else can read. Use an object store, or set [spark] shared_files = "
-            "true if that folder is the same one on every machine"
+            f"Spark's executors run on a cluster ({master}) and the warehouse is a folder ({folder}): other "
+            "machines cannot read files that they write there. Use an object store, or set [spark] "
+            "shared_files = true if that folder is the same one on every machine"
         )
     brokers = (kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list") or "").split(",")
     addresses = {"broker": brokers, "object store": [catalog.get("s3.endpoint", "")]}
@@ -77,7 +77,7 @@ def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mappin
         if found != [""] and all(map(is_loopback, found)) and not spark.shared_network:
             reasons.append(
                 f"Spark's executors run on a cluster ({master}) and the {what} is at {','.join(found)}, an "
-                "address that each machine has for itself. Name one that all machines reach, or set [spark] "
+                "address that is local to each machine. Use one that all machines can reach, or set [spark] "
                 "shared_network = true if the executors run where that address is right"
             )
     return reasons

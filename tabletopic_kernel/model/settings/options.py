@@ -134,7 +134,7 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
 def _message(problem: ErrorDetails) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "literal_error":
-        message = f"{problem['input']!r} is none of {problem['ctx']['expected']}"
+        message = f"{problem['input']!r} is not one of {problem['ctx']['expected']}"
     return f"{'.'.join(map(str, problem['loc']))}: {message}"
 
 
@@ -147,7 +147,7 @@ def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSe
         moves = "catalog" in fixed and settings.catalog is not None
         other = f"--catalog {settings.catalog}" if moves else "--table OTHER"
         raise UsageError(
-            f"{', '.join(fixed)} cannot change: the table is made with it. Fill another table with "
+            f"{', '.join(fixed)} cannot be changed for an existing table. Fill another table with "
             f"`tabletopic enable {topic} {other}` and the new settings"
         )
     return settings

@@ -51,7 +51,7 @@ def parse_duration_ms(value: object) -> object:
         return value
     match = _DURATION.match(value)
     if match is None:
-        raise ValueError(f"{value!r} is no duration; write for example 500ms, 5s, 2m or 1h")
+        raise ValueError(f"{value!r} is not a duration; write for example 500ms, 5s, 2m or 1h")
     return round(float(match[1]) * _DURATION_MS[match[2]])
 
 
@@ -61,7 +61,7 @@ def parse_size_bytes(value: object) -> object:
         return value
     match = _SIZE.match(value)
     if match is None:
-        raise ValueError(f"{value!r} is no size; write for example 64MB or 1GB")
+        raise ValueError(f"{value!r} is not a size; write for example 64MB or 1GB")
     unit = (match[2] or "").lower().rstrip("b").rstrip("i")
     return round(float(match[1]) * 1024 ** _SIZE_POWER[unit])
 
@@ -90,7 +90,7 @@ def _start_of_text(text: str) -> str | int:
 def _check_catalog_name(name: str) -> str:
     if not _CATALOG_NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} cannot name a catalog: take lowercase letters, digits and _, a letter first"
+            f"{name!r} cannot name a catalog: use lowercase letters, digits and _, a letter first"
         )
     if name in _TAKEN_CATALOG_NAMES:
         raise ValueError(f"{name!r} cannot name a catalog: DuckDB or Spark has one of that name")
@@ -101,7 +101,7 @@ def _check_catalog(properties: dict[str, str]) -> dict[str, str]:
     if "name" in properties:
         raise ValueError("the section's own name is the catalog's: leave the property name out")
     if not properties:
-        raise ValueError("names no catalog: set type, uri, warehouse… as in [catalog]")
+        raise ValueError("does not define a catalog: set type, uri, warehouse… as in [catalog]")
     return properties
 
 
@@ -143,7 +143,7 @@ class TopicSettings(_Model):
         description="catalog of the table, one of [catalogs.<name>]; without it, [catalog]",
     )
     namespace: str = Field("default", min_length=1, description="Iceberg namespace; dots nest")
-    table: str | None = Field(None, min_length=1, description="table name; without it, made from the topic's")
+    table: str | None = Field(None, min_length=1, description="table name; default: derived from the topic's")
     # 100 ms: below, a commit takes longer than the interval. 1 h: above, lag is no longer a stream's.
     commit_interval_ms: DurationMs = Field(5_000, ge=100, le=3_600_000, description="time between commits")
     # 1 MiB: smaller commits only make small files. 16 GiB: a commit must fit on a disk.
@@ -289,8 +289,8 @@ class TopicSettings(_Model):
         for part in parts:
             if not part or _NO_NAME.search(part) or len(part.encode()) > _NAME_BYTES:
                 raise ValueError(
-                    f"{part!r} is no name: take one of up to {_NAME_BYTES} bytes, without dots, slashes, "
-                    "control characters, and spaces at its ends"
+                    f"{part!r} is not a valid name: use one of up to {_NAME_BYTES} bytes, without dots, "
+                    "slashes, control characters, and spaces at its ends"
                 )
         return value
 

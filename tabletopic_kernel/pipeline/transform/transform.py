@@ -52,7 +52,7 @@ _OPS_ARRAY = pa.array(_OPS, pa.large_string())
 _WORDS = pa.array([word for word, _ in ROW_OPS.values()], pa.large_string())
 _IS_BEFORE = np.array([image == BEFORE for _, image in ROW_OPS.values()] + [False] * len(ROWLESS_OPS))
 _CDC_TYPE = arrow_schema_of(Schema(*CDC_STRUCT.fields))
-_NANS = {AFTER: "a change that left no row behind", BEFORE: "a delete that tells nothing of its row"}
+_NANS = {AFTER: "a change without a row", BEFORE: "a delete without the row's data"}
 _MIN_MS, _MAX_MS = MIN_DAY * MILLIS_PER_DAY, (MAX_DAY + 1) * MILLIS_PER_DAY - 1
 
 

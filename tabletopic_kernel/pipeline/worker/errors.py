@@ -77,13 +77,13 @@ _ADVICE: Final = tuple(
     for words, advice in (
         (
             "Authoriz|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
-            "look at the login in the settings, and at what it may do",
+            "check the login in the settings and its permissions",
         ),
-        (OTHER_VERSIONS, "install there what this host has, or send it along (docs/production.md)"),
-        ("No space left|Disk quota", "make room on the disk; `tabletopic config` says where the tables are"),
+        (OTHER_VERSIONS, "install this host's packages there, or ship them (docs/production.md)"),
+        ("No space left|Disk quota", "free disk space; `tabletopic config` shows where the tables are"),
         (
             "MemoryError|OutOfMemory|Cannot allocate|Python worker (?:exited|crashed)|EOFException",
-            "the machine may be short of memory: end other programs, or let it have more",
+            "the machine may be short of memory: stop other programs, or add memory",
         ),
         (
             "Timeout|Timed out|Disconnect|Connection refused|KafkaAdminClient|No resolvable bootstrap",
@@ -92,7 +92,7 @@ _ADVICE: Final = tuple(
         ),
     )
 )
-_NO_ADVICE: Final = "if this goes on, `tabletopic logs` has more"
+_NO_ADVICE: Final = "if this persists, see `tabletopic logs`"
 
 
 def explain_trouble(what: str, error: Exception) -> str:
@@ -103,7 +103,7 @@ def explain_trouble(what: str, error: Exception) -> str:
     """
     reason = reason_of(error)
     advice = next((text for words, text in _ADVICE if words.search(reason)), _NO_ADVICE)
-    return f"{what}, and it is tried again: {reason.rstrip('.')}. What to do: {advice}"
+    return f"{what}, retrying: {reason.rstrip('.')}. What to do: {advice}"
 
 
 def error_of_trouble(what: str, error: Exception) -> RetryableError:
@@ -124,29 +124,29 @@ def explain_refused(topic: str, result: StageResult) -> str:
 
 
 def explain_alike(topic: str, result: StageResult) -> str:
-    """Why a batch was not taken in which every record led to the same exception."""
+    """Why a batch was not staged in which all records led to the same exception."""
     count = sum(result.failed.values())
     lines = "; ".join(result.traces) or ", ".join(result.failed)
     return (
-        f"all {count:,} records of a batch of {topic} fail alike, so the fault is this program's, or a "
-        f"setting's, and not theirs; the batch was not taken: {lines}. The log has the whole trace. Correct "
-        "or update it and resume the topic, or let such records be refused with max_refused_share = 1"
+        f"all {count:,} records of a batch of {topic} fail alike, which points to a bug or a wrong "
+        f"setting; the batch was not staged: {lines}. The log has the full trace. Correct the setting or "
+        "update the program and resume the topic, or accept such records with max_refused_share = 1"
     )
 
 
 def explain_no_table(topic: str, result: StageResult) -> str:
-    """Why there is no table after these records, and what it waits for."""
+    """Why these records did not create a table, and what would."""
     passed = sum(result.passed_over.values())
     without = result.records - result.refused_count - passed
     found = [f"{without:,} without a field (no value, or an empty object)"] if without else []
     if passed:
-        found.append(f"{passed:,} that ask for no row ({', '.join(sorted(result.passed_over))})")
+        found.append(f"{passed:,} that were skipped ({', '.join(sorted(result.passed_over))})")
     if result.refused_count:
         why = f": {explain_refused(topic, result)}" if result.samples else ""
         found.append(f"{result.refused_count:,} that cannot be rows{why}")
     return (
-        f"{topic} has no table yet, since its first {result.records:,} records tell of no columns: "
-        f"{'; '.join(found)}. They wait; the table comes with the first record that has a field"
+        f"{topic} has no table yet, since its first {result.records:,} records define no columns: "
+        f"{'; '.join(found)}. They wait; the first record with a field creates the table"
     )
 
 

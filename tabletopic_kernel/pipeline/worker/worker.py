@@ -333,7 +333,7 @@ class Worker:
         """Log what a fault of this program did to records: they are letters now, and the others go on."""
         if count := sum(result.failed.values()):
             traces = "\n".join(result.traces.values())
-            _LOG.error("%s: %d records led to errors of this program:\n%s", self._spec.topic, count, traces)
+            _LOG.error("%s: %d records led to internal errors:\n%s", self._spec.topic, count, traces)
 
     def _check(self, result: StageResult) -> None:
         """See that the batch may be committed; its files go if not."""
@@ -368,9 +368,9 @@ class Worker:
         if watch.share == 1:
             share = f"none of {newest} can become a row"
         return (
-            f"{share}, so a setting is probably wrong; the batch was not taken. "
+            f"{share}, so a setting is probably wrong; the batch was not staged. "
             f"{explain_refused(self._spec.topic, result)}. "
-            "Correct the setting, or let them all be refused with max_refused_share = 1"
+            "Correct the setting, or accept it with max_refused_share = 1"
         )
 
     def _discard(self, result: StageResult) -> None:

@@ -140,7 +140,7 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
     except Exception as error:
         if is_trouble(error):
             raise
-        raise BadSchemaError(f"no columns can be made of this schema: {last_line(error)}") from error
+        raise BadSchemaError(f"this schema cannot become columns: {last_line(error)}") from error
 
 
 def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> WriterColumns:

@@ -118,7 +118,7 @@ class SchemaKeeper:
         try:
             return self._columns.create(self._columns_of(latest.id, self._writer(latest)), latest)
         except tuple(_REASONS) as error:  # records of other schemas may come
-            self._no_table = f"; the newest schema of {self._subject} cannot be a table: {error}"
+            self._no_table = f"; the newest schema of {self._subject} cannot become a table: {error}"
             self._columns.tell_refused({self._subject: f"cannot be a table: {error}"}, latest)
             return None
 
@@ -169,7 +169,7 @@ class SchemaKeeper:
         """
         if self.table is None:
             raise RetryableError(
-                f"{self._topic} begins with records that cannot become rows; waiting for one with a schema"
+                f"{self._topic} starts with records that cannot become rows; waiting for one with a schema"
                 f"{self._no_table}"
             )
         return self.table

@@ -59,7 +59,7 @@ def _one(find: Find, key: SchemaKey) -> Found:
 def check_same(find: Find, schema: RegisteredSchema) -> None:
     """See that the registry gives the same schema again; raises RetryableError where it does not."""
     if find(schema.id).text != schema.text:
-        raise RetryableError(f"the registry gave two different schemas for {schema.id}; it is asked again")
+        raise RetryableError(f"the registry gave two different schemas for {schema.id}; retrying")
 
 
 _CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # of Confluent's schema contexts, in front of a subject
@@ -90,7 +90,7 @@ def why_foreign(
     names = record_names(schema)
     if _has_one(registry, schema, [f"{topic}-{name}" for name in names] + names):
         return None
-    held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject that the registry tells of"
+    held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject known to the registry"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
     return (
         f"the schema {schema.id} is of {held}, and of none of this topic: {', '.join(sorted(first))}, or "

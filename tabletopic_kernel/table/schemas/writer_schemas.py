@@ -86,11 +86,12 @@ def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
     file = Path(path).expanduser()
     chosen = next((one for one in get_args(SchemaType) if one == (kind or "").upper()), None)
     if kind is not None and chosen is None:
-        raise UsageError(f"{kind!r} is no type of schema; write avro, protobuf or json")
+        raise UsageError(f"{kind!r} is not a schema type; write avro, protobuf or json")
     chosen = chosen or _BY_SUFFIX.get(file.suffix.lower())
     if chosen is None:
         raise UsageError(
-            f"{file.name}: {', '.join(_BY_SUFFIX)} say what a schema is; for another name give --schema-type"
+            f"{file.name}: {', '.join(_BY_SUFFIX)} determine the type of a schema; otherwise "
+            "give --schema-type"
         )
     try:
         return Candidate(file.name, chosen, file.read_text(encoding="utf-8"))
@@ -118,7 +119,7 @@ def candidate_writer(
         references = latest.references if latest else ()
         verdict = registry.verdict(subject, candidate.kind, candidate.text)
     except RetryableError as error:
-        verdict = f"the registry was not asked: {error}"
+        verdict = f"the registry was not consulted: {error}"
     return value_writer(replace(candidate, references=references), settings), verdict
 
 

@@ -26,7 +26,7 @@ def test_it_tells_what_became_of_the_files(run: Callable[..., Any], fake: Any) -
     assert "deleted" not in ended.out
     assert fake.asked[-1] == ("compact", ("clicks", "a > 7", 3.0))
     fake.told = [outcome(deleted_rows=3_000, delete_files=2)]
-    assert "3,000 deleted rows were left out, 2 delete files are gone" in run("compact", "clicks").out
+    assert "3,000 deleted rows dropped, 2 delete files removed" in run("compact", "clicks").out
     fake.told = [outcome(files_before=0, files=0)]
     assert "no small files" in run("compact", "clicks").out
 

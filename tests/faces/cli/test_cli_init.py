@@ -147,7 +147,7 @@ def test_a_further_catalog_is_added(
         ('[catalogs.prod]\ntype = "glue"\n', "prod", r"has \[catalogs.prod\]"),
         ('[catalog]\nname = "prod"\ntype = "glue"\n', "prod", "what .catalog. is called"),
         ("", "Prod!", "cannot name a catalog"),
-        ('catalogs = { lab = { type = "glue" } }\n', "prod", r"write this where(.|\n)*\[catalogs.prod\]"),
+        ('catalogs = { lab = { type = "glue" } }\n', "prod", r"add this to its(.|\n)*\[catalogs.prod\]"),
     ],
 )
 def test_where_a_catalog_cannot_be_added(

@@ -132,7 +132,7 @@ def test_up_offers_nothing_that_would_reach_a_kafka_of_ones_own(
     monkeypatch.setenv("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka.example:9092")
     text = " ".join(run("up", "--detach").out.split())
     assert "127.0.0.1:1 " not in text
-    assert "your own, as [kafka] of the settings says: none is started" in text
+    assert "yours, from [kafka] in the settings: not started" in text
     assert "http://127.0.0.1:2" in text
     assert "produce-clickstream" not in text
     assert "enable TOPIC" in text

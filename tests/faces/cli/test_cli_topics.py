@@ -97,7 +97,7 @@ def test_without_a_host_the_way_to_start_one_is_shown(run: Callable[..., Any], f
     """Where no host runs, enable says exactly which command starts one."""
     fake.live = []
     text = run("enable", "clicks", "--state-dir", "over there").out
-    assert "no host runs yet" in text
+    assert "no host is running" in text
     assert "tabletopic serve --state-dir 'over there'" in text
 
 
@@ -129,7 +129,7 @@ def test_a_wait_is_a_duration(run: Callable[..., Any], fake: Any) -> None:
     asked = list(fake.asked)
     ended = run("enable", "clicks", "--wait", "soon")
     assert ended.code == 2
-    assert "--wait: 'soon' is no duration; write for example 500ms, 5s, 2m or 1h" in ended.err
+    assert "--wait: 'soon' is not a duration; write for example 500ms, 5s, 2m or 1h" in ended.err
     assert fake.asked == asked
 
 

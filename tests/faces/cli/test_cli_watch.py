@@ -172,14 +172,14 @@ def test_a_wrong_since(run: Callable[..., Any]) -> None:
     """A span that is none is wrong use, with examples."""
     ended = run("events", "--since", "soon")
     assert ended.code == 2
-    assert "--since: 'soon' is no duration" in ended.err
+    assert "--since: 'soon' is not a duration" in ended.err
 
 
 def test_nothing_happened(run: Callable[..., Any]) -> None:
     """An empty log is said on stderr."""
     ended = run("events")
     assert (ended.code, ended.out) == (0, "")
-    assert "nothing happened in the last 1h" in ended.err
+    assert "no events in the last 1h" in ended.err
 
 
 _CAUSE = SchemaVersion(id=3, subject="clicks-value", version=2)
@@ -210,7 +210,7 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
             "1 rows in 2 files (5 B) in 0.2 s, snapshot 9",
         ),
         (events.CommitFailed(**_BASE, reason="conflict"), "conflict"),
-        (events.Failed(**_BASE, reason="broker down", waits=True), "broker down; waits and tries again"),
+        (events.Failed(**_BASE, reason="broker down", waits=True), "broker down; waiting to retry"),
         (events.Failed(**_BASE, reason="gap", waits=False), "gap"),
         (
             events.SchemaEvolved(
@@ -220,9 +220,12 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
         ),
         (events.SchemaRefused(**_BASE, refused={"n": "cannot narrow"}, cause=None), "n cannot narrow"),
         (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3 left out"),
-        (events.GapDetected(**_BASE, missing={2: (10, 50)}), "partition 2: next was 10, first is 50"),
+        (
+            events.GapDetected(**_BASE, missing={2: (10, 50)}),
+            "partition 2: next offset was 10, the first available is 50",
+        ),
         (events.Paused(**_BASE), ""),
-        (events.Stopped(**_BASE), "let go by h"),
+        (events.Stopped(**_BASE), "released by h"),
     ],
 )
 def test_every_kind_of_event_has_words(event: events.ControlEvent, text: str) -> None:

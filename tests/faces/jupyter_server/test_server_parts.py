@@ -279,7 +279,7 @@ def test_a_stack_that_stops_is_shown(in_force: SettingsInForce, fake_stack: type
     assert told["detail"].startswith("the local stack is stopping: ")
     assert fake_stack.done == []
     hosts_gone.set()
-    until(lambda: shown.look()["servers"]["detail"].endswith("broker and registry end"))
+    until(lambda: shown.look()["servers"]["detail"].endswith("broker and registry stop"))
     fake_stack.go.set()
     thread.join(240)
     assert shown.look()["servers"]["state"] == "none"

@@ -147,7 +147,7 @@ def test_what_to_do_first() -> None:
     assert "<code>tabletopic enable NAME</code>" in texts(page(empty))
     away = View(Record(), NOW, troubles={"servers": "start the local stack with `tabletopic up`"})
     assert "tabletopic up" in texts(page(away))
-    assert "Asking the broker" in texts(page(View(Record(), NOW)))
+    assert "Connecting to the broker" in texts(page(View(Record(), NOW)))
 
 
 def test_names_from_outside_are_escaped(record: Record) -> None:

@@ -61,10 +61,10 @@ def test_text_says_what_the_plots_show(view: View) -> None:
         "6 d 23 h",
         "add country string",
         "clicks-value version 2 (id 2)",
-        "15 records became no row; 15 wait in default.clicks__dead_letters.",
+        "15 records rejected; 15 stored in default.clicks__dead_letters.",
         "Skipped, as they ask for no row: 2,000 filtered.",
         "unknown_schema",
-        "replace (somebody else)",
+        "replace (external)",
         "vm-1 owns this topic",
         "taken over with epoch 3",
     ):
@@ -95,10 +95,10 @@ def test_before_the_first_commit_no_plot_is_empty(view: View) -> None:
         "Table health",
         "Snapshots",
         "Dead letters",
-        "Hosts and what happened",
+        "Hosts and events",
     ]
     html = texts(made)
-    assert "Rates, files and their sizes are drawn from the first commit on." in html
+    assert "Rates, files and file sizes appear after the first commit." in html
     assert "every record became a row" not in html.lower()
 
 
@@ -107,7 +107,7 @@ def test_a_topic_that_rests_has_no_plots_of_commits(view: View) -> None:
     view.now_ms = NOW + 3_600_000
     view.record.observe_ends(view.now_ms, {"clicks": {0: 36_040, 1: 24_000}})
     made = page(view, "clicks")
-    assert "No commit in the time shown" in texts(made)
+    assert "No commit in this time range" in texts(made)
     assert "Seconds since the last commit" in shown_titles(made)
     assert not {"Rows committed per second", "Data files per commit"} & set(shown_titles(made))
 
@@ -202,12 +202,12 @@ def test_many_partitions_share_a_line(view: View, record: Record) -> None:
 def test_what_to_do_next(view: View) -> None:
     """No host, not enabled, failed, and records about to be lost are told with the next step."""
     alone = texts(page(view, "views"))
-    assert "goes on where the table" in alone
+    assert "resumes at the table" in alone
     assert "<code>%topic host start</code> in a notebook or <code>tabletopic serve</code> in a term" in alone
     assert "<code>tabletopic enable nothing</code>" in texts(page(view, "nothing"))
     assert "partition 1, offset 77: no number" in texts(page(view, "orders"))
     view.retention = {"views": Retention(3_600_000 + 60_000, None, "delete")}
-    assert "retention in 1 m 0 s" in texts(page(view, "views"))
+    assert "not in the table in 1 m 0 s" in texts(page(view, "views"))
 
 
 def test_a_topic_that_is_not_there_has_no_cards(view: View) -> None:
@@ -222,7 +222,7 @@ def test_a_topic_that_is_not_there_has_no_cards(view: View) -> None:
 def test_retention_that_takes_nothing(view: View) -> None:
     """A topic that keeps its records, or is compacted, has no limit."""
     view.retention = {"clicks": Retention(-1, None, "delete")}
-    assert "kept for ever" in texts(page(view, "clicks"))
+    assert "kept forever" in texts(page(view, "clicks"))
     view.retention = {"clicks": Retention(1_000, None, "compact")}
     assert "compacted, not deleted" in texts(page(view, "clicks"))
 
@@ -245,7 +245,7 @@ def test_letters_can_be_tried_again(view: View) -> None:
     button.clicks += 1
     made.show(view)
     assert button.disabled
-    assert "tries them again" in texts(made.panel)
+    assert "replays them" in texts(made.panel)
     go_on.set()
     deadline = time.monotonic() + 240
     while "12 letters &lt;are&gt; rows" not in texts(made.panel):
@@ -264,7 +264,7 @@ def test_without_letters_there_is_nothing_to_try_again(view: View) -> None:
 
 def test_health_shows_sizes_deletes_and_what_comes_next(view: View) -> None:
     """Files by size with bars, rows that are deleted, and why maintenance does something or nothing."""
-    assert "a moment after the first commit" in cards.health(view, "clicks", UTC)
+    assert "shortly after the first commit" in cards.health(view, "clicks", UTC)
     sizes = [FileSizes(131_072, 30, 900_000), FileSizes(None, 10, 9_000_000_000)]
     nexts = [NextWork("compact", due=True, why="40 files of 30 KiB <b>can</b> be one")]
     found = health("clicks", sizes=sizes, files=40, small_files=30, deleted_rows=1_234, next_work=nexts)

@@ -236,7 +236,7 @@ def test_watch_updates_in_place(shell: InteractiveShell) -> None:
         ("%topic stats", "invalid choice: 'stats'"),
         ("%topic enable", "the following arguments are required: TOPIC (see %topic enable --help)"),
         ("%topic peek clicks -n many", "'many' is no number above 0"),
-        ("%topic wait clicks --timeout soon", "'soon' is no duration"),
+        ("%topic wait clicks --timeout soon", "'soon' is not a duration"),
         ("%topic enable clicks --start 'x", "No closing quotation"),
         ("%topic enable clicks --commit-interval 1ns", "commit_interval_ms"),
         ("%topic status clikcs", "clikcs is not enabled"),

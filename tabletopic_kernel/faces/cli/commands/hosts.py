@@ -138,7 +138,7 @@ def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> Non
     host.start()
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
-    manner.note(f"host {host.id} joins; Ctrl-C commits what is staged and leaves")
+    manner.note(f"host {host.id} joins; Ctrl-C commits staged files and leaves")
     if manner.tells_people:
         teller.start()
     try:
@@ -146,8 +146,8 @@ def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> Non
         while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(manner.with_parent):
             if host.waits_for != waited_for:
                 waited_for = host.waits_for
-                manner.note(f"waiting: {waited_for}" if waited_for else "the broker answers")
-        manner.note("leaving: committing what is staged …")
+                manner.note(f"waiting: {waited_for}" if waited_for else "the broker responds")
+        manner.note("leaving: committing staged files …")
     finally:
         host.stop()
         over.set()
@@ -246,7 +246,7 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
 def _hint_if_idle(call: Call) -> None:
     try:
         if not call.workbench.desired_topics():
-            screen.note(f"no table topics yet; make one: {call.command('enable', 'TOPIC')}")
+            screen.note(f"no table topics yet; enable one: {call.command('enable', 'TOPIC')}")
     except TableTopicError as error:
         logging.getLogger(__name__).warning("wishes: %s", error)
 
@@ -273,7 +273,7 @@ def dashboard(call: Call, port: int) -> None:
 
     def ready(url: str) -> None:
         screen.show(f"dashboard at [cyan]{screen.plain(url)}[/]")
-        screen.note("Ctrl-C ends it; hosts and tables go on")
+        screen.note("Ctrl-C ends it; hosts keep running")
 
     settings()  # a mistake in them is told here, not on the page
     serve(Place(port=port), ready=ready, load=settings)

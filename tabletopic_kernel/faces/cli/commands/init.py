@@ -42,7 +42,7 @@ def init(call: Call, file: Path | None, force: bool, catalog: str | None) -> Non
         return
     if file.exists() and not force:
         raise UsageError(
-            f"{file} is there; --force writes it anew, --file names another file, --catalog NAME adds a "
+            f"{file} exists; --force overwrites it, --file names another file, --catalog NAME adds a "
             "catalog to it"
         )
     sections, secrets_too = _answered(SERVERS)
@@ -57,13 +57,13 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
     from tabletopic_kernel.workbench.server_questions import further_catalog, section_lines
 
     if not file.is_file():
-        raise UsageError(f"{file} is not there; `tabletopic init` writes one, --file names another")
+        raise UsageError(f"{file} does not exist; `tabletopic init` writes one, --file names another")
     environ = {"TABLETOPIC_CONFIG": str(file.absolute())}
     settings = load_settings(environ=environ).settings
     if name in settings.catalogs:
-        raise UsageError(f"{file} has [catalogs.{name}]; change it there, or take another name")
+        raise UsageError(f"{file} has [catalogs.{name}]; change it there, or choose another name")
     if name == catalog_name(settings.catalog).lower():
-        raise UsageError(f"{name} is what [catalog] is called in SQL; take another name")
+        raise UsageError(f"{name} is the name of [catalog] in SQL; choose another name")
     load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is one
     server = further_catalog(name)
     sections, secrets_too = _answered((server,))
@@ -75,7 +75,7 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
     except tomllib.TOMLDecodeError as error:
         own = "\n".join(section_lines(server, sections[server.section], secrets_too=False))
         raise UsageError(
-            f"{file} takes no section at its end ({error}); write this where it has its catalogs:\n{own}"
+            f"{file} cannot take a section at its end ({error}); add this to its catalogs:\n{own}"
         ) from error
     with _writing(file):
         if secrets_too:
@@ -93,7 +93,7 @@ def _answered(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
         sections = {server.section: _server(server) for server in servers}
         secrets = [name for answers in sections.values() for name in secrets_of(answers)]
         secrets_too = bool(secrets) and _confirm(
-            f"Write {', '.join(secrets)} into the file, which you alone can read? Otherwise set variables",
+            f"Write {', '.join(secrets)} into the file, which only you can read? Otherwise set variables",
             default=False,
         )
     except (KeyboardInterrupt, EOFError):
@@ -129,7 +129,7 @@ def _server(server: Server) -> Answers:
         answers = answer_way(_choose("", server.ways), partial(_ask, before=answers), _choose)
         if not answers:
             return answers
-        screen.note("trying …")
+        screen.note("checking …")
         failed = False
         for check in check_server(server.section, answers):
             screen.side().print(check_line(check))
@@ -195,9 +195,9 @@ def _show_next(
                 screen.show(f"  [cyan]export {PREFIX}{variable_name(section, key)}=…[/]")
     commands = {}
     if not all(sections.values()):
-        commands[call.command("up", "--detach")] = "starts what the file leaves out"
-    commands[call.command("doctor")] = "tries everything"
+        commands[call.command("up", "--detach")] = "starts what the file does not name"
+    commands[call.command("doctor")] = "checks everything"
     there = ("--catalog", catalog) if catalog else ()
-    commands[call.command("enable", "TOPIC", *there)] = "makes a topic a table"
-    commands[call.command("serve")] = f"runs the table topics{'; a host that runs starts anew' * bool(there)}"
+    commands[call.command("enable", "TOPIC", *there)] = "makes a topic a table topic"
+    commands[call.command("serve")] = f"runs the table topics{'; restart a running host' * bool(there)}"
     screen.console().print(screen.steps(commands))

@@ -42,4 +42,4 @@ def pack(call: Call, file: Path | None, force: bool, uncompressed: bool, as_json
     )
     screen.note("In tabletopic.toml:")
     screen.show_text(packed.settings)
-    screen.note(f"then {call.command('doctor')} tries it on the cluster")
+    screen.note(f"then {call.command('doctor')} checks it on the cluster")

@@ -62,7 +62,7 @@ def _addresses(running: StackInfo, own: list[str]) -> dict[str, Any]:
 
 def _show_stack(call: Call, running: StackInfo, own: list[str], stays: bool) -> None:
     out = screen.console()
-    yours = "your own, as [{}] of the settings says: none is started"
+    yours = "yours, from [{}] in the settings: not started"
     catalog = f"{running.catalog['name']} ({running.catalog['uri']})"
     facts = {
         "Kafka": yours.format("kafka") if "kafka" in own else running.bootstrap_servers,
@@ -80,17 +80,17 @@ def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
     """Commands and what they do. Nobody's own Kafka is offered events to try it with."""
     topic = "TOPIC" if "kafka" in own else "clicks"
     steps = {
-        call.command("enable", topic): "make the topic a table",
+        call.command("enable", topic): "make the topic a table topic",
         call.command("serve"): "run it, in a terminal of its own",
-        call.command("query", f"SELECT count(*) FROM {topic}"): "ask the table",
+        call.command("query", f"SELECT count(*) FROM {topic}"): "query the table",
     }
     if "kafka" not in own:
         sample = call.command("produce-clickstream", "--topic", topic)
-        steps = {sample: "some events to try it with", **steps}
+        steps = {sample: "some sample events", **steps}
     if not {"kafka", "registry"} <= set(own):
         end = "Ctrl-C here" if stays else call.command("down")
         steps[end] = (
-            f"stop {'the server' if 'kafka' in own or 'registry' in own else 'the servers'}; the data stay"
+            f"stop {'the server' if 'kafka' in own or 'registry' in own else 'the servers'}; the data stays"
         )
     return steps
 
@@ -101,7 +101,7 @@ def _stay(stack: LocalStack) -> None:
         while not asked.wait(_POLL_S):
             if stack.info() is None:
                 stack.down()
-                raise StackError(f"a server has ended; the logs are in {stack.state_dir / 'logs'}")
+                raise StackError(f"a server has ended; see the logs in {stack.state_dir / 'logs'}")
         stack.down()
 
 
@@ -143,7 +143,7 @@ def down(call: Call, as_json: bool) -> None:
     elif not stopped and not hosts:
         screen.note(f"nothing was running in {call.loaded.settings.state_dir}")
     for host in left:
-        screen.note(f"host {host} still runs and waits for the servers; end it with Ctrl-C where it runs")
+        screen.note(f"host {host} is still running and waits for the servers; end it with Ctrl-C there")
 
 
 def info(call: Call, as_json: bool) -> None:
@@ -203,7 +203,7 @@ def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
 
 def _host_list(call: Call, hosts: list[str] | None) -> str:
     if hosts is None:
-        return "not known, as the broker does not answer"
+        return "unknown, as the broker does not respond"
     return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
 
 

@@ -63,8 +63,8 @@ def alter(call: Call, topic: str, settings: dict[str, Any], as_json: bool) -> No
 
 def _who_runs(topic: str, hosts: list[str] | None) -> Message:
     if hosts:
-        return Message("  a host runs and takes it; see `tabletopic status {name}`", {"name": topic})
-    return Message("no host runs yet: start one, in a terminal of its own, with `tabletopic serve`")
+        return Message("  a running host takes it; see `tabletopic status {name}`", {"name": topic})
+    return Message("no host is running: start one in another terminal with `tabletopic serve`")
 
 
 def _wait_until_running(call: Call, topic: str, seconds: float) -> TopicStatus:
@@ -138,7 +138,7 @@ def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableTyp
     try:
         return _page(call, call.workbench.status(topic), topic, out)
     except RetryableError as error:
-        return Text(f"{error}; trying again …", style="yellow")
+        return Text(f"{error}; retrying …", style="yellow")
 
 
 def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
@@ -153,7 +153,7 @@ def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: C
         overflow="fold",
     )
     if not statuses:
-        hint = f"no table topics yet; make one: {call.command('enable', 'TOPIC')}"
+        hint = f"no table topics yet; enable one: {call.command('enable', 'TOPIC')}"
         return Group(Text(hint), Text(), footer)
     if topic is not None:
         return Group(detail(statuses[0]), Text(), footer)
@@ -283,7 +283,7 @@ def events(call: Call, topic: str | None, follow: bool, since: str, everything: 
         else:
             out.print(event_line(event))
     if not seen and not as_json:
-        screen.note(f"nothing happened in the last {since}" if since != "all" else "nothing happened so far")
+        screen.note(f"no events in the last {since}" if since != "all" else "no events yet")
 
 
 def _since_ms(text: str) -> int | None:

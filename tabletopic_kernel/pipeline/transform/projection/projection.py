@@ -65,7 +65,7 @@ class SqlProjection:
         except LimitError as error:
             raise _too_much(error) from error
         except duckdb.Error as error:
-            together = "an expression puts rows together, and each record is a row by itself"
+            together = "an expression combines rows, but each record is a row of its own"
             is_together = ROW in str(error) and "GROUP BY" in str(error)
             raise ProjectionError(together if is_together else _message(error)) from error
         # A * has the hidden column too; the one that counts is the last.

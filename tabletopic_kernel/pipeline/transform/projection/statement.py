@@ -146,7 +146,7 @@ def _check_clauses(node: _Node, whole: _Node) -> None:
     if whole["named_param_map"]:
         found.append("a parameter")
     if found:
-        raise ProjectionError(f"{_ONLY}; it has {', '.join(found)}, and each record must be a row by itself")
+        raise ProjectionError(f"{_ONLY}; it has {', '.join(found)}, but each record must become one row")
 
 
 def _check_output(output: _Node, alias: str) -> None:
@@ -163,9 +163,9 @@ def _check_expressions(tree: _Node, alias: str) -> None:
     for node in _nodes(tree):
         kind = node["class"]
         if kind in _REFUSED_CLASSES:
-            raise ProjectionError(f"{_REFUSED_CLASSES[kind]} is not allowed: each record is a row by itself")
+            raise ProjectionError(f"{_REFUSED_CLASSES[kind]} is not allowed: each record must become one row")
         if kind == "STAR":
-            raise ProjectionError("* stands alone, and COLUMNS is not allowed: name the columns")
+            raise ProjectionError("* must stand alone, and COLUMNS is not allowed: name the columns")
         if kind == "COLUMN_REF" and len(node["column_names"]) == 1:
             _check_name(node["column_names"][0], alias)
         if kind == "FUNCTION":
@@ -181,14 +181,14 @@ def _check_name(name: str, alias: str) -> None:
 
 def _check_function(name: str, arguments: int) -> None:
     if name.lower() in _OUTSIDE:
-        raise ProjectionError(f"{name}() reads what is not in the record")
+        raise ProjectionError(f"{name}() reads data outside the record")
     if name.lower() == "age" and arguments == 1:
         raise ProjectionError("age() of one time counts from today, which varies: give it two times")
     kinds = _functions().get(name.lower(), frozenset())
     if "aggregate" in kinds:
-        raise ProjectionError(f"{name}() puts rows together, and each record is a row by itself")
+        raise ProjectionError(f"{name}() combines rows, but each record must become one row")
     if name.lower() in ("unnest", "unlist", "generate_subscripts"):
-        raise ProjectionError(f"{name}() makes several rows of one, and each record is a row by itself")
+        raise ProjectionError(f"{name}() makes several rows, but each record must become one row")
     if "varies" in kinds:
         raise ProjectionError(f"{name}() varies: the same record must always become the same row")
 
