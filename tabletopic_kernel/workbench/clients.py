@@ -50,7 +50,7 @@ class Away:
 
     def __str__(self) -> str:
         """What is away, and what to do; empty if nothing is."""
-        return self.message("start them again with `tabletopic up`; the logs are in")
+        return self.message("`tabletopic up` starts what is missing; the logs are in")
 
     def message(self, next_step: str = "the logs are in") -> str:
         """What is away, for who has a button beside it; empty if nothing is."""

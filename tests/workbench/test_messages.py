@@ -44,7 +44,7 @@ from tests.workbench.complaints import complaint
         ),
         (
             "[catalogs.lab]",
-            "tabletopic.toml:1: [catalogs.lab]: names no catalog: set type, uri, warehouse… as in [catalog]",
+            "tabletopic.toml:1: [catalogs.lab]: does not define a catalog: set type, uri, warehouse… as in [catalog]",
         ),
         (
             "[catalogs]\nlab = 'x'",
@@ -126,9 +126,9 @@ def test_messages_about_options(load) -> None:
     assert complaint(load, overrides={"spark.mastr": 1}).startswith(
         "--spark.mastr: unknown setting spark.mastr;"
     )
-    assert complaint(load, overrides={"a b": 1}).startswith("--a b: no name of a setting")
+    assert complaint(load, overrides={"a b": 1}).startswith("--a b: not the name of a setting")
     message = complaint(load, overrides={"kafka.sasl.password=hunter2": "x"})
-    assert message.startswith("--kafka.sasl.password: no name of a setting")
+    assert message.startswith("--kafka.sasl.password: not the name of a setting")
     assert "hunter2" not in message
 
 

@@ -63,4 +63,4 @@ def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any)
     fake.told = []
     ended = run("compact", "clicks", "--wait", "0")
     assert ended.code == 1
-    assert "still runs" in ended.err
+    assert "still running" in ended.err

@@ -23,7 +23,7 @@ def test_it_tells_what_went(run: Callable[..., Any], fake: Any) -> None:
     ended = run("expire", "clicks", "--orphans", "--wait", "3s")
     assert ended.code == 0
     assert "1 snapshots of the dead-letter table" in ended.out
-    assert "700 snapshots expired, 20 are kept; removed 1,400 files, 3.8 MiB" in ended.out
+    assert "700 snapshots expired, 20 kept; removed 1,400 files, 3.8 MiB" in ended.out
     assert "1,000 are kept, 2 h 47 m back; removed" in ended.out
     assert "3 files, 4.9 KiB that no snapshot needs" in ended.out
     assert fake.asked[-1] == ("expire", ("clicks", True, 3.0))
@@ -44,7 +44,7 @@ def test_json(run: Callable[..., Any], fake: Any) -> None:
 def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
     """With --dry-run nobody is asked to expire."""
     ended = run("expire", "clicks", "--dry-run", "--orphans")
-    assert "default.clicks: 2 snapshots would expire, 20 stay; 2 files, 2.9 KiB would go" in ended.out
+    assert "default.clicks: 2 snapshots would expire, 20 would stay; 2 files, 2.9 KiB would be removed" in ended.out
     assert "time travel would reach back to " in ended.out
     assert "3 files stay, as they lie in no folder" in ended.out
     assert "1 orphans, 5 B would go" in ended.out
@@ -63,4 +63,4 @@ def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any)
     fake.told = []
     ended = run("expire", "clicks", "--wait", "0")
     assert ended.code == 1
-    assert "still runs" in ended.err
+    assert "still running" in ended.err

@@ -143,9 +143,9 @@ def test_a_further_catalog_is_added(
 @pytest.mark.parametrize(
     ("text", "name", "reason"),
     [
-        (None, "prod", "is not there"),
+        (None, "prod", "does not exist"),
         ('[catalogs.prod]\ntype = "glue"\n', "prod", r"has \[catalogs.prod\]"),
-        ('[catalog]\nname = "prod"\ntype = "glue"\n', "prod", "what .catalog. is called"),
+        ('[catalog]\nname = "prod"\ntype = "glue"\n', "prod", "is the name of .catalog."),
         ("", "Prod!", "cannot name a catalog"),
         ('catalogs = { lab = { type = "glue" } }\n', "prod", r"add this to its(.|\n)*\[catalogs.prod\]"),
     ],

@@ -185,7 +185,7 @@ def test_hosts_are_not_denied_where_nobody_can_say(
     """Without a broker nobody knows them, and they wait for it."""
     monkeypatch.setattr(Call, "hosts", lambda _: None)
     told = run("info").out
-    assert "not known, as the broker does not answer" in told
+    assert "unknown, as the broker does not respond" in told
     assert "start one" not in told
     assert run("info", "--json").json["hosts"] == []
 
@@ -207,7 +207,7 @@ def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: 
         state.save(tmp_path, here)
         assert "free" in doctor._ports(tmp_path, ("kafka", "registry"))
         state.save(tmp_path, here | {"registry": ServerRecord({"http": taken}, gone, True)})
-        with pytest.raises(doctor._Trouble, match="taken by another program"):
+        with pytest.raises(doctor._Trouble, match="in use by another program"):
             doctor._ports(tmp_path, ("kafka", "registry"))
 
 

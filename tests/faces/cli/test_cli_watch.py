@@ -191,7 +191,7 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
     [
         (
             events.Enabled(**_BASE, epoch=2, next_offsets={0: 5, 1: 6}),
-            "taken by h, epoch 2, at offset 11 over 2 partitions",
+            "taken over by h, epoch 2, at offset 11 over 2 partitions",
         ),
         (
             events.FilesStaged(**_BASE, rows=1000, files=1, bytes=2048, seconds=0.5),
@@ -219,7 +219,7 @@ _BASE: dict[str, Any] = {"topic": "clicks", "at_ms": 1, "host": "h"}
             "add city string; widen n (by clicks-value v2, id 3)",
         ),
         (events.SchemaRefused(**_BASE, refused={"n": "cannot narrow"}, cause=None), "n cannot narrow"),
-        (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3 left out"),
+        (events.DeadLettered(**_BASE, counts={"bad bytes": 3}), "bad bytes: 3 skipped"),
         (
             events.GapDetected(**_BASE, missing={2: (10, 50)}),
             "partition 2: next offset was 10, the first available is 50",

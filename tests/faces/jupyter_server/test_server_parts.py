@@ -70,7 +70,7 @@ def test_hosts_of_others_are_told_apart(
     assert host.status([])["state"] == "starting"
     assert host.status([own, "box-1-ab"]) == {
         "state": "running",
-        "detail": "runs beside this Jupyter server, and stops with it",
+        "detail": "runs beside this Jupyter server and stops with it",
         "ids": [own, "box-1-ab"],
     }
     os.kill(host.child.pid or 0, signal.SIGKILL)
@@ -275,7 +275,7 @@ def test_a_stack_that_stops_is_shown(in_force: SettingsInForce, fake_stack: type
     thread = threading.Thread(target=shown.servers.stop, args=(lambda: hosts_gone.wait(240),))
     thread.start()
     told = until(lambda: (found := shown.look()["servers"])["state"] == "stopping" and found)
-    until(lambda: shown.look()["servers"]["detail"].endswith("hosts commit what is staged"))
+    until(lambda: shown.look()["servers"]["detail"].endswith("hosts commit staged files"))
     assert told["detail"].startswith("the local stack is stopping: ")
     assert fake_stack.done == []
     hosts_gone.set()

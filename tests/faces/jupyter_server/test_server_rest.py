@@ -182,7 +182,7 @@ def test_a_foreign_page_cannot_change_anything(live: LiveServer, bench: FakeWork
 @pytest.mark.parametrize(
     ("verb", "path", "body", "code", "told"),
     [
-        ("POST", "topics/clicks/plan", b"{", 400, "no JSON"),
+        ("POST", "topics/clicks/plan", b"{", 400, "not JSON"),
         ("POST", "topics/clicks/plan", [], 400, "body: Input should be"),
         ("PUT", "topics/clicks", {"setings": {}}, 400, "setings: Extra inputs"),
         ("PUT", "topics/clicks", {"settings": 3}, 400, "settings: Input should be"),

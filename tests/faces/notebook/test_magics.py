@@ -183,9 +183,9 @@ def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWor
 def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
     """A topic that nobody lets go on does not get there."""
     bench.found = [status(state="paused")]
-    told = "clicks is paused; go on with `%topic resume clicks`"
+    told = "clicks is paused; resume it with `%topic resume clicks`"
     assert fail("%topic wait clicks --timeout 60s").startswith(f"ActionNeeded: {told}\n")
-    with pytest.raises(ActionNeededError, match="clicks is paused; go on with `tabletopic resume clicks`"):
+    with pytest.raises(ActionNeededError, match="clicks is paused; resume it with `tabletopic resume clicks`"):
         bench.topic("clicks").wait(60)
 
 
@@ -235,12 +235,12 @@ def test_watch_updates_in_place(shell: InteractiveShell) -> None:
     [
         ("%topic stats", "invalid choice: 'stats'"),
         ("%topic enable", "the following arguments are required: TOPIC (see %topic enable --help)"),
-        ("%topic peek clicks -n many", "'many' is no number above 0"),
+        ("%topic peek clicks -n many", "'many' is not a number above 0"),
         ("%topic wait clicks --timeout soon", "'soon' is not a duration"),
         ("%topic enable clicks --start 'x", "No closing quotation"),
         ("%topic enable clicks --commit-interval 1ns", "commit_interval_ms"),
         ("%topic status clikcs", "clikcs is not enabled"),
-        ("%lake", "there is no SQL"),
+        ("%lake", "no SQL"),
         ("%lake --engine oracle SELECT 1", "invalid choice: 'oracle'"),
         ("%lake --in SELECT 1", "unrecognized arguments"),
         ("%lake SELECT $nobody", "the query names $nobody"),
