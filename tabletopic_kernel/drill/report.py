@@ -197,52 +197,53 @@ def when(at_s: float) -> str:
 _ABOUT = """\
 # The drill
 
-`tabletopic drill` breaks everything on purpose, then compares every record with the tables. This page is
-what one long run wrote: `{command} --report docs/drill.md`.
+`tabletopic drill` injects faults, then compares every record with the tables. One long run wrote this
+page: `{command} --report docs/drill.md`.
 
 ## What it does
 
-It starts a broker, a registry, a catalog and two hosts in a folder of its own, and sends to three topics:
-Avro without transactions, Protobuf in transactions of which every fifth is aborted, JSON without a schema;
-with poison, records without a value, several versions of a schema at once, and records whose schema is
-registered only later, so that a replay makes rows of their dead letters. The tables commit every half second,
-so that faults fall into commits. A round does
+It starts a broker, a registry, a catalog and two hosts in a temporary folder, and sends to three topics:
+Avro without transactions, Protobuf in transactions of which every fifth is aborted, and JSON without a
+schema. They include invalid records, records without a value, several versions of a schema at once, and
+records whose schema is registered later, so that a replay turns their dead letters into rows. The tables
+commit every half second, so that faults hit commits. A round consists of
 
-- one thing at a named step of the protocol: the process that gets there is killed, frozen, asked to stop,
-  fails, or is held while something else happens to the others; next is always one of the steps that were
-  reached least,
-- three to six more faults at random moments of three seconds, on a random topic.
+- one fault at a named step of the protocol: the process that reaches it is killed, frozen, terminated,
+  fails, or is held while something else happens to the others; the steps that were reached least come
+  next,
+- three to six more faults at random moments within three seconds, on a random topic.
 
-Every {every}th round ends one host alone, by `kill -9` and SIGTERM in turns, while the other stands by, and
-times the next owner; `--hand-overs` does nothing else. `--short` makes rounds of half the length, of which no
-other ends a host: `make test` runs 30 of them. Rounds overlap: the next one begins while topics get over the
-last four. The seed makes the schedule; a step that no process reached in time comes again sooner,
-and what each process does meanwhile follows from the machine.
+Every {every}th round ends one host alone, by `kill -9` and SIGTERM in turns, while the other is on
+standby, and times the next owner; `--hand-overs` does nothing else. `--short` makes rounds half as long,
+and only every {every}th of them ends a host: `make test` runs 30 of them. Rounds overlap: the next one
+starts while topics recover from the last four. The seed determines the schedule, and the machine what
+each process does meanwhile; a step that no process reached in time is repeated sooner.
 
-A topic that asks for a person, as it must after somebody rolled its table back, is resumed. One that fails
-without such a cause, or does not commit for {limit:.0f} s, is a difference; where more programs want the
-processors than there are, a second counts less by that. The drill's own rollbacks take no rows of a replay
-back: their dead letters are gone, and no host could help that.
+The drill resumes a topic that rightly needs the user, for example after a rollback of its table. A topic
+that fails without such a cause, or does not commit for {limit:.0f} s, counts as a difference; on an
+overloaded machine the seconds count proportionally less. The drill's own rollbacks do not undo replays:
+their dead letters are gone, and no host could recover them.
 
-With `--topic TOPIC` the records are a person's own: the newest of the topic are copied to the drill's broker,
-with the topic's settings and the person's registry; servers of the person's are only read. The first copies
-are committed in peace. Then they are sent again and again while hosts, workers, JVMs and the drill's servers
-die, and each must become what its first copy became: a row with the same values, a dead letter, or nothing,
-as often as the ledger counts. Schemas are left alone, so the steps that need a new one are left out.
+With `--topic TOPIC` the drill uses your own records: it copies the topic's newest ones to its broker,
+with the topic's settings and your registry; your servers are only read. The first copies are committed
+undisturbed. Then they are sent again and again while hosts, workers, JVMs and the drill's servers die,
+and each must become what its first copy became: a row with the same values, a dead letter, or nothing, as
+often as the ledger counts. Schemas are not changed, so steps that need a new one are left out.
 
 ## How to read it
 
-At the end each record that the broker acknowledged must be once a row or once a dead letter, with the value
-that was sent; one whose schema came later must be a row, after a last replay. The ledger must be at the
-topic's end; each file that a snapshot names must be there, and no file beside them that the product wrote.
-*Lost*, *twice*, *changed* and *orphans* count what is otherwise; the exit code is 1 then.
-*Skipped* are records that retention took before they were read, of the topic whose settings say to go on
-behind a gap; they must be as many as its ledger counts.
+At the end each record that the broker acknowledged must be exactly once a row or a dead letter, with the
+value that was sent; one whose schema was registered later must be a row, after a last replay. The ledger
+must be at the topic's end; each file that a snapshot refers to must exist, and no other file that the
+product wrote.
+*Lost*, *twice*, *changed* and *orphans* count violations; the exit code is then 1.
+*Skipped* are records that retention deleted before they were read, in the topic with `on_gap = go_on`;
+their number must match its ledger.
 
-A time to recover is measured from the fault to the first commit of records of the topic that took longest,
-in a sample of the catalog ten times a second. Among other faults it contains theirs. A host that ended
-alone is measured to the first commit of records by the next owner of each of its topics: that is how long
-people wait for fresh rows.
+Recovery time is measured from the fault to the first commit of records of the slowest topic, sampled from
+the catalog ten times a second; it includes the time of overlapping faults. If a host ended alone, it is
+measured to the first commit of records by the next owner of each of its topics: that is how long users
+wait for fresh rows.
 """
 
 

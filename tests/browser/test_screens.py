@@ -86,7 +86,7 @@ def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> N
 
 def test_servers_that_stop_are_not_offered_to_be_started(page: LabPage, api: FakeApi) -> None:
     """Until they are gone; then they are."""
-    api.servers, api.detail = "stopping", "the local stack is stopping: hosts commit what is staged"
+    api.servers, api.detail = "stopping", "the local stack is stopping: hosts commit staged files"
     page.open()
     expect(page.sidebar).to_contain_text("Stopping the servers")
     expect(page.sidebar).to_contain_text(api.detail)
@@ -188,7 +188,7 @@ def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: Fa
     asked = ("POST", "topics/clicks/expire", None)
     page.menu("clicks", "Expire Old Snapshots")
     dialog = page.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("no query can go back to them")
+    expect(dialog).to_contain_text("queries can no longer go back to them")
     page.shot("expire")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_be_hidden()
@@ -238,7 +238,7 @@ def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> Non
     page.open()
     page.menu("orders", "Settings and Plan")
     form, plan = page.page.get_by_role("form"), page.page.locator(".jp-TableTopic-plan")
-    expect(plan).to_contain_text("default.orders, made anew")
+    expect(plan).to_contain_text("default.orders (new)")
     expect(plan).to_contain_text("order_id")
     expect(plan).to_contain_text("Sorted byplaced_at desc nulls last")
     page.shot("settings-and-plan")

@@ -83,7 +83,7 @@ def test_packages_are_those_that_executors_need(installed: Installed) -> None:
 def test_a_package_that_is_missing_is_named(installed: Installed) -> None:
     """Executors would fail later, and elsewhere."""
     installed("tabletopic", "pyarrow")
-    with pytest.raises(UsageError, match="pyarrow is needed and not installed"):
+    with pytest.raises(UsageError, match="pyarrow is required but not installed"):
         names()
 
 

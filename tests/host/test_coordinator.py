@@ -248,7 +248,7 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"topic_id": "another"}, "made anew"),
+        ({"topic_id": "another"}, "re-created"),
         ({"cluster_id": "another"}, "another cluster"),
         ({"first": {0: 10, 1: 0}}, "deleted by retention"),
         ({"end": {0: 2, 1: 100}}, "ahead of"),
@@ -275,7 +275,7 @@ def test_a_batch_of_a_topic_made_anew_is_not_taken(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms")
     read = batch(rig.table, 0, 4)
     rig.broker.change(topic_id="another")
-    with pytest.raises(ActionNeededError, match="made anew"):
+    with pytest.raises(ActionNeededError, match="re-created"):
         rig.worker.listener.staged(read)
     assert not Path(read.files[0].file_path.removeprefix("file://")).exists()
     drain(coordinator)

@@ -75,7 +75,7 @@ def test_tables_of_one_name_are_two(
 def test_where_a_table_lies_is_settled(bench: Workbench, pair: tuple[Sender, Sender, str]) -> None:
     """Another catalog is another table: alter says so, and a name that the settings lack is an error."""
     ours, theirs, table = pair
-    with pytest.raises(UsageError, match=f"catalog cannot change.*enable {ours.topic} --catalog prod"):
+    with pytest.raises(UsageError, match=f"catalog cannot be changed.*enable {ours.topic} --catalog prod"):
         bench.alter(ours.topic, {"catalog": "prod"})
     assert bench.alter(ours.topic, {"catalog": "lake"}).settings.catalog is None
     with pytest.raises(UsageError, match=r"\[catalogs.nope\] is not in the settings here; there are: prod"):

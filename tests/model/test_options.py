@@ -40,7 +40,7 @@ def test_what_a_table_is_made_of_cannot_change(given: dict[str, Any]) -> None:
     """The error names the setting and the way there is; the same value is no change."""
     (name,) = given
     assert name in FIXED_SETTINGS
-    with pytest.raises(UsageError, match=rf"{name} cannot change.*enable clicks --table"):
+    with pytest.raises(UsageError, match=rf"{name} cannot be changed.*enable clicks --table"):
         altered("clicks", NOW, given)
     assert altered("clicks", NOW, {name: getattr(NOW, name)}) == NOW
 

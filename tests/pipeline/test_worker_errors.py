@@ -71,7 +71,7 @@ def test_it_says_which_records_no_table_comes_from() -> None:
     assert explain_no_table("clicks", result) == (
         "clicks has no table yet, since its first 1,007 records define no columns: "
         "1,000 without a field (no value, or an empty object); "
-        "4 that ask for no row (filtered, tombstone); "
+        "4 that were skipped (filtered, tombstone); "
         "3 that cannot be rows: clicks partition 0 offset 4: invalid: x (and 2 more in this batch). "
         "They wait; the first record with a field creates the table"
     )
@@ -137,7 +137,7 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        ("TopicAuthorizationException: Not authorized to access topics: [t]", "what it may do"),
+        ("TopicAuthorizationException: Not authorized to access topics: [t]", "its permissions"),
         ("OSError: [Errno 28] No space left on device", "make room"),
         ("SparkException: Python worker exited unexpectedly (crashed)", "memory"),
         (

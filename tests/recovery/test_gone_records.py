@@ -84,7 +84,7 @@ def test_a_topic_made_anew(
     new.send(150)
     if not swift:
         bench.resume(old.topic)
-    told = wait_until("it says why", lambda: "made anew" in str(failed(bench, old.topic).error))
+    told = wait_until("it says why", lambda: "re-created" in str(failed(bench, old.topic).error))
     assert told
     check_untouched(bench, old)
     wait_for_commits(bench, bystander.topic)

@@ -44,7 +44,8 @@ from tests.workbench.complaints import complaint
         ),
         (
             "[catalogs.lab]",
-            "tabletopic.toml:1: [catalogs.lab]: does not define a catalog: set type, uri, warehouse… as in [catalog]",
+            "tabletopic.toml:1: [catalogs.lab]: does not define a catalog: set type, uri, warehouse… as in "
+            "[catalog]",
         ),
         (
             "[catalogs]\nlab = 'x'",

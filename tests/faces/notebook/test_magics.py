@@ -185,7 +185,7 @@ def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], ben
     bench.found = [status(state="paused")]
     told = "clicks is paused; resume it with `%topic resume clicks`"
     assert fail("%topic wait clicks --timeout 60s").startswith(f"ActionNeeded: {told}\n")
-    with pytest.raises(ActionNeededError, match="clicks is paused; resume it with `tabletopic resume clicks`"):
+    with pytest.raises(ActionNeededError, match="is paused; resume it with `tabletopic resume clicks`"):
         bench.topic("clicks").wait(60)
 
 
