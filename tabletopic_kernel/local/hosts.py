@@ -112,7 +112,7 @@ class HostProcess:
         if not self.ending and self._process.poll() is not None:
             lines = tail(self._log, 15) or "(none)"
             raise StackError(
-                f"{self} ended by itself with exit code {self._process.returncode}. Its last lines, "
+                f"{self} exited unexpectedly with code {self._process.returncode}. Its last lines, "
                 f"all of them in {self._log}:\n{lines}"
             )
 

@@ -268,8 +268,8 @@ class LocalStack:
             demanded, kept = self._demanded.get((name, use)), records[name].ports.get(use)
             if demanded and not machine.is_free_port(demanded):
                 raise StackError(
-                    f"Port {demanded}, set for the {name} server, is not free: end the program that has it, "
-                    "set another port, or set none and a free one is chosen."
+                    f"Port {demanded}, set for the {name} server, is in use: stop the program that uses it, "
+                    "set another port, or set none to have a free one chosen."
                 )
             usable = kept if kept and kept not in chosen.values() and machine.is_free_port(kept) else None
             port = demanded or usable or machine.free_port(taken)
@@ -325,7 +325,7 @@ class LocalStack:
         try:
             processes.stop({found for _, found in alive}, _STOP_LIMIT_S)
         except psutil.AccessDenied as error:
-            raise StackError(f"Process {error.pid} is another user's: only that user can stop it.") from error
+            raise StackError(f"Process {error.pid} is another user's: only they can stop it.") from error
         if self.state_dir.is_dir():
             state.save(self.state_dir, records)
         ran = {name for name, _ in alive}

@@ -29,7 +29,7 @@ def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) 
     try:
         host = hosts.HostProcess(tmp_path, 1, watchdog)
         host.wait()
-        with pytest.raises(StackError, match=r"host 1 .* ended by itself") as caught:
+        with pytest.raises(StackError, match=r"host 1 .* exited unexpectedly") as caught:
             host.check()
         assert "no servers" in str(caught.value)
         assert str(tmp_path / "logs") in str(caught.value)

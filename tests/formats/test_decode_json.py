@@ -425,7 +425,7 @@ def test_references_are_resolved_across_documents() -> None:
 
 def test_a_missing_reference_says_so() -> None:
     """A schema that nothing defines is an error that names it."""
-    with pytest.raises(JsonSchemaError, match=r"'other\.json' names no schema"):
+    with pytest.raises(JsonSchemaError, match=r"'other\.json' refers to no schema"):
         JsonSchemaDecoder(object_schema(p={"$ref": "other.json"}))
 
 

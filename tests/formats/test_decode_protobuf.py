@@ -232,7 +232,7 @@ def test_a_required_field_that_is_missing_is_refused() -> None:
         ]
         assert plain_rows(batch) == good_rows * many
         assert [(r.index, r.reason) for r in refused[:3]] == [(i, "protobuf_required") for i in (3, 4, 5)]
-        assert refused[0].message == "part.a: a required field is not there"
+        assert refused[0].message == "part.a: a required field is missing"
         structs = batch.column(0)
         assert [structs.field(i).null_count for i in range(2)] == [0, 0]  # Parquet's writer insists
 

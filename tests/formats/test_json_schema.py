@@ -185,14 +185,14 @@ def test_levels_beyond_a_table_are_text() -> None:
     ("text", "message"),
     [
         ("{", "not JSON"),
-        ('{"type": 3}', "a type is a word"),
+        ('{"type": 3}', "a type is a string"),
         ('{"type": "whole"}', "no type 'whole'"),
         ("[]", "a schema is an object"),
         ('{"properties": []}', "properties is an object"),
         ('{"allOf": {}}', "allOf is a list"),
         ('{"$ref": "gone.json"}', r"register it as a reference named 'gone\.json'"),
-        ('{"$ref": "#/definitions/gone"}', "leads nowhere"),
-        ('{"$ref": "#gone"}', "an anchor that nothing defines"),
+        ('{"$ref": "#/definitions/gone"}', "cannot be resolved"),
+        ('{"$ref": "#gone"}', "an undefined anchor"),
         ('{"properties": {"_kafka_value_rest": {}}}', "rename it"),
     ],
 )

@@ -82,7 +82,7 @@ def test_where_a_table_lies_is_settled(bench: Workbench, pair: tuple[Sender, Sen
         bench.plan(ours.topic, {"catalog": "nope"})
     plan = bench.plan(ours.topic, {"catalog": "prod", "table": table})
     assert plan.refused == [
-        f"the table prod.default.{table} is that of the topic '{theirs.topic}'; choose another name with "
+        f"the table prod.default.{table} belongs to the topic '{theirs.topic}'; choose another name with "
         "--table or --namespace"
     ]
 

@@ -43,7 +43,7 @@ def test_a_jdk_that_was_set_is_used(version: str, monkeypatch: pytest.MonkeyPatc
         ("echo 'openjdk version \"1.8.0_402\"' >&2", "is Java 8, but at least 17"),
         ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11, but at least 17"),
         ("exit 3", "does not run"),
-        ("echo hello", "tells no version"),
+        ("echo hello", "reports no version"),
     ],
 )
 def test_a_wrong_java_is_refused(

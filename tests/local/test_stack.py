@@ -181,7 +181,7 @@ def test_a_demanded_port_that_is_taken_is_an_error(setting: str, tmp_path: Path)
     """Who sets a port wants that one; the message names it."""
     with socket.create_server((machine.LOOPBACK, 0)) as server:
         taken = server.getsockname()[1]
-        with pytest.raises(StackError, match=rf"Port {taken}, .*not free.*set another"):
+        with pytest.raises(StackError, match=rf"Port {taken}, .*in use.*set another"):
             LocalStack(tmp_path, **{setting: taken}).up()
 
 

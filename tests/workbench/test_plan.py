@@ -136,9 +136,9 @@ def test_a_table_that_is_there_says_what_changes(catalog: Catalog) -> None:
     ("text", "settings", "reason"),
     [
         (V1, {"partition_by": ("hour(url)",)}, "cannot take url"),
-        (V1, {"partition_by": ("day_of(url)",)}, "is not understood"),
+        (V1, {"partition_by": ("day_of(url)",)}, "cannot be parsed"),
         ('{"type":"nonsense"}', {}, "nonsense"),
-        (V1, {"table": "a_b"}, "the table default.a_b is that of the topic 'a.b'"),
+        (V1, {"table": "a_b"}, "the table default.a_b belongs to the topic 'a.b'"),
         (BAD, {"on_incompatible": "stop", "table": None}, ""),
     ],
 )

@@ -116,14 +116,14 @@ _HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 def uuids(array: pa.Array) -> pa.Array:
     """UUIDs out of their text, 8-4-4-4-12 hexadecimal digits (RFC 4122)."""
     if len(array) and not pc.all(pc.equal(pc.binary_length(array), 36)).as_py():
-        raise NotRows("a text that is no UUID")
+        raise NotRows("text that is not a UUID")
     start = array.offset * 36
     data = array.buffers()[2]
     text = np.frombuffer(data, np.uint8, len(array) * 36, start) if len(array) else np.empty(0, np.uint8)
     text = text.reshape(-1, 36)
     nibbles = _HEX[text[:, _DIGITS]]
     if (nibbles == 255).any() or (text[:, _HYPHENS] != ord("-")).any():
-        raise NotRows("a text that is no UUID")
+        raise NotRows("text that is not a UUID")
     raw = nibbles[:, 0::2] << 4 | nibbles[:, 1::2]
     storage = pa.Array.from_buffers(pa.binary(16), len(array), [None, pa.py_buffer(raw.tobytes())])
     return pa.ExtensionArray.from_storage(pa.uuid(), storage)

@@ -94,7 +94,7 @@ def parse_json_schema(text: str, references: Mapping[str, str] | None = None) ->
     if not isinstance(node, Struct):
         return JsonSchema(Struct((Field(VALUE, VALUE, node, nullable),), open=False), whole=True)
     if any(one.name.lower() == REST for one in node.fields):
-        raise JsonSchemaError(f"a property is called {REST}, which is the column of what has none; rename it")
+        raise JsonSchemaError(f"a property is called {REST}, the column of unmapped values; rename it")
     if nullable:  # a record that is null has none of its columns
         optional = (Field(f.key, f.name, f.type, True, f.doc) for f in node.fields)
         node = Struct(tuple(optional), node.open)
@@ -143,7 +143,7 @@ class _Reader:
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
-            raise JsonSchemaError(f"a schema is an object, not {str(schema)[:60]!r}")
+            raise JsonSchemaError(f"a schema must be an object, not {str(schema)[:60]!r}")
         if subschema.key in both.entered:
             return  # by another way, or by a reference to itself: it says nothing new
         if subschema.key in self._open:

@@ -88,7 +88,9 @@ def note(subschema: Subschema, both: Keywords) -> None:
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if not kinds or not all(isinstance(kind, str) for kind in kinds):
-            raise JsonSchemaError(f"a type is a word or a list of words, not {str(schema['type'])[:60]!r}")
+            raise JsonSchemaError(
+                f"a type is a string or a list of strings, not {str(schema['type'])[:60]!r}"
+            )
         both.types = _both_types(both.types, set(kinds))
     both.nullable |= schema.get("nullable") is True
     both.unreadable |= "$dynamicRef" in schema or "$recursiveRef" in schema
@@ -176,7 +178,7 @@ def doc_of(schema: Any) -> str | None:
 def _dict(schema: dict[str, Any], keyword: str) -> Iterator[tuple[str, Any]]:
     found = schema.get(keyword, {})
     if not isinstance(found, dict):
-        raise JsonSchemaError(f"{keyword} is an object, not {str(found)[:60]!r}")
+        raise JsonSchemaError(f"{keyword} must be an object, not {str(found)[:60]!r}")
     yield from found.items()
 
 

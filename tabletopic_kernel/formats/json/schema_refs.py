@@ -61,7 +61,7 @@ class Documents:
         found = self._document(target, subschema)
         if found is None:
             raise JsonSchemaError(
-                f"$ref {ref!r} names no schema; register it as a reference named {target!r}"
+                f"$ref {ref!r} refers to no schema; register it as a reference named {target!r}"
             )
         if fragment and not fragment.startswith("/"):
             return self._anchor(f"{found.base}#{fragment}", ref)
@@ -78,7 +78,7 @@ class Documents:
 
     def _anchor(self, uri: str, ref: str) -> Subschema:
         if uri not in self._by_uri:
-            raise JsonSchemaError(f"$ref {ref!r} names an anchor that nothing defines")
+            raise JsonSchemaError(f"$ref {ref!r} refers to an undefined anchor")
         return self._by_uri[uri]
 
 
@@ -116,4 +116,4 @@ def _step(schema: Any, part: str, ref: str) -> Any:
         return schema[part]
     if isinstance(schema, list) and part.isdecimal() and int(part) < len(schema):
         return schema[int(part)]
-    raise JsonSchemaError(f"$ref {ref!r} leads nowhere: there is no {part!r}")
+    raise JsonSchemaError(f"$ref {ref!r} cannot be resolved: there is no {part!r}")

@@ -68,7 +68,7 @@ def parse(value: bytes) -> Any:
         try:
             json_text(found).encode()
         except UnicodeEncodeError:
-            raise JsonTextError("json_surrogate", "half of a surrogate pair is no character") from None
+            raise JsonTextError("json_surrogate", "an unpaired surrogate is not a character") from None
     return found
 
 
@@ -98,7 +98,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise JsonTextError("json_duplicate_key", f"the name {shortened(twice)} stands twice in one object")
+        raise JsonTextError("json_duplicate_key", f"the name {shortened(twice)} occurs twice in one object")
     return found
 
 

@@ -94,7 +94,7 @@ def _integer(limit: int, bits: int) -> Read:
             raise mismatch("an integer", value)
         found = integer_of(value, limit)
         if found is None:
-            raise Refusal("json_out_of_range", f"{value[:80]} is no integer of {bits} bits")
+            raise Refusal("json_out_of_range", f"{value[:80]} is not a {bits}-bit integer")
         return found
 
     return read
@@ -130,7 +130,7 @@ def decimal_reader(precision: int, scale: int) -> Read:
         exact = decimal_of(value)
         steps = exact and exact.scaleb(scale, _CONTEXT)
         if steps is None or steps != steps.to_integral_value(context=_CONTEXT) or steps.copy_abs() >= limit:
-            raise Refusal("json_out_of_range", f"{value[:80]} is no decimal({precision}, {scale})")
+            raise Refusal("json_out_of_range", f"{value[:80]} is not a decimal({precision}, {scale})")
         return Decimal(int(steps)).scaleb(-scale, _CONTEXT)
 
     return read
@@ -184,7 +184,7 @@ def _day(match: re.Match[str], value: str) -> int:
     try:
         return datetime.date(int(match[1]), int(match[2]), int(match[3])).toordinal() - _ORDINAL_OF_1970
     except ValueError:
-        raise Refusal("json_format", f"{shortened(value)} is no day of the calendar") from None
+        raise Refusal("json_format", f"{shortened(value)} is not a calendar date") from None
 
 
 def _clock(parts: tuple[str | None, ...], value: str, floor: bool) -> tuple[int, int | None]:
@@ -192,9 +192,9 @@ def _clock(parts: tuple[str | None, ...], value: str, floor: bool) -> tuple[int,
     hours, minutes, seconds = (int(part or 0) for part in parts[:3])
     fraction, zone = parts[3] or "", parts[4]
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise Refusal("json_format", f"{shortened(value)} is no time of a day")
+        raise Refusal("json_format", f"{shortened(value)} is not a time of day")
     if fraction[6:].strip("0") and not floor:
-        problem = "is finer than a microsecond; the setting value_nanos = floor cuts it"
+        problem = "is finer than a microsecond; the setting value_nanos = floor truncates it"
         raise Refusal("json_out_of_range", f"{shortened(value)} {problem}")
     micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
     if zone is None or zone in "Zz":

@@ -112,7 +112,7 @@ class _Compiler:
             if message.HasField(name):
                 return convert(getattr(message, name))
             if required:
-                raise Refusal("protobuf_required", "a required field is not there")
+                raise Refusal("protobuf_required", "a required field is missing")
             return None
 
         return read

@@ -58,7 +58,7 @@ def _micros(seconds: int, nanos: int, sub_micros: SubMicros) -> int:
     if nanos % 1000 and sub_micros == "refuse":
         raise Refusal(
             "protobuf_sub_micros",
-            f"{nanos} ns is finer than the table's microseconds; the setting value_nanos = floor cuts it",
+            f"{nanos} ns is finer than the table's microseconds; value_nanos = floor truncates it",
         )
     return seconds * 1_000_000 + nanos // 1000
 

@@ -100,7 +100,7 @@ def _look(file: Path) -> tuple[Path, int, int]:
 def _make(java: Path, archive: Path, report: Report) -> None:
     """Make the archive; an empty file where that fails, so that it is not tried at every start."""
     began = time.monotonic()
-    report(Step(_STEP, "started", detail="once, for faster starts of Spark"))
+    report(Step(_STEP, "started", detail="once, for faster Spark startup"))
     for left in archive.parent.glob(f"{_WORK}*"):  # by one that was killed; we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=_WORK, dir=archive.parent))

@@ -98,7 +98,8 @@ def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> 
     with stack_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)
         with file_lock(
-            cache / "lock", lambda: report(Step(_STEP, "started", detail="another process is fetching them"))
+            cache / "lock",
+            lambda: report(Step(_STEP, "started", detail="another process downloads them")),
         ):
             if not _is_complete(target):
                 need_space(cache, wanted.install_bytes, "The download of the Java libraries")
@@ -207,7 +208,7 @@ def _why_not(log: Path, wanted: JarSet) -> str:
         f"The Java libraries could not be fetched (about {wanted.download_bytes // 10**6} MB, only on the "
         f"first start): {cause}. Check the network and try again; behind "
         "a proxy set JAVA_TOOL_OPTIONS to '-Dhttps.proxyHost=… -Dhttps.proxyPort=…'. "
-        f"Ivy's own words: {log}"
+        f"Ivy's output: {log}"
     )
 
 
@@ -239,7 +240,7 @@ def check(folder: Path, wanted: JarSet) -> None:
         raise StackError(
             f"{len(wrong)} of {len(expected)} Java libraries are not the expected files "
             f"({', '.join(wrong[:5])}): something between here and the repository changes or cuts downloads. "
-            "They were thrown away; try again."
+            "They were deleted; try again."
         )
 
 

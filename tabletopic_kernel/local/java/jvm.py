@@ -85,7 +85,7 @@ def _major_version(program: Path) -> int:
         ) from error
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if found is None:
-        raise StackError(f"{program} tells no version: set {JAVA_HOME_VARIABLE} to a JDK or unset it.")
+        raise StackError(f"{program} reports no version: set {JAVA_HOME_VARIABLE} to a JDK or unset it.")
     return int(found[1])
 
 
