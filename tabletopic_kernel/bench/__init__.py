@@ -1,1 +1,1 @@
-"""How fast it is on this machine: ``make bench``."""
+"""The benchmark: ``make bench``."""

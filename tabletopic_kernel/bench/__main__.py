@@ -1,4 +1,4 @@
-"""``make bench``: CPU per record of the whole path beside its floor, and freshness at a quiet rate.
+"""``make bench``: CPU per record of the whole path and of its lower bound, and freshness at a low rate.
 
 Instead, with and without maintenance: ``--commits``: how a table ages; ``--day``: what a record costs.
 """

@@ -1,4 +1,4 @@
-"""How a table ages: thousands of small commits, with maintenance and without, and what they come to cost.
+"""How a table ages: thousands of small commits, with and without maintenance, and their cost.
 
 In one process, without a broker and without Spark: files are written by the workers' writer, and committed,
 compacted and expired by the functions of their owner. CPU time is counted, not the clock's.

@@ -1,4 +1,4 @@
-"""The clickstream in the formats that are measured: 13 fields, the same events in each."""
+"""The clickstream in the benchmarked formats: 13 fields, the same events in each."""
 
 from __future__ import annotations
 

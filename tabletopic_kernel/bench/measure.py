@@ -1,4 +1,4 @@
-"""What is measured: CPU per record of the path and of its floor, small batches, and freshness.
+"""The measurements: CPU per record of the path and of its lower bound, small batches, and freshness.
 
 CPU time of the host's process tree is counted, not the clock's: machines are busy with other things. The
 broker and the registry are not counted.

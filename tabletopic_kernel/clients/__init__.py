@@ -1,1 +1,1 @@
-"""One foreign system a file, with its errors sorted: wait, act, or a bug of ours."""
+"""One external system per module, with its errors classified: wait, act, or a bug."""

@@ -1,4 +1,4 @@
-"""Keeps a client from trying a refused login again and again: many servers lock the account after a few."""
+"""Prevents repeated logins after a refusal: many servers lock the account after a few."""
 
 from __future__ import annotations
 

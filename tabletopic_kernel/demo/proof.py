@@ -1,4 +1,4 @@
-"""The questions and checks of the demo: what was found, what it must be, whether they agree.
+"""The queries and checks of the demo: actual and expected results.
 
 Everything found comes from DuckDB over the Iceberg table, from the table's own metadata, or from the broker;
 everything expected from the generator, which counted while it made the events. What the table tells of its

@@ -1,4 +1,4 @@
-"""What the demo found: one record, which ``--json`` prints, and its pages as rich renderables."""
+"""The results of the demo: one record, printed by ``--json``, and rendered with rich."""
 
 from __future__ import annotations
 

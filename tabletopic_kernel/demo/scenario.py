@@ -1,4 +1,4 @@
-"""The demo from its first line to its last: the scenes in order, with what people read beside them."""
+"""The demo from start to end: its scenes in order, with their texts."""
 
 from __future__ import annotations
 

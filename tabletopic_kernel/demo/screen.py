@@ -1,4 +1,4 @@
-"""Where the demo speaks: headings, steps, and the story of the stream."""
+"""The demo's output: headings, steps, and the story of the stream."""
 
 from __future__ import annotations
 

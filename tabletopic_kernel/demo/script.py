@@ -1,4 +1,4 @@
-"""What happens when, and what people read beside it: the demo's numbers and texts, without any doing."""
+"""The demo's schedule, numbers and texts, without any actions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the demo runs on: a folder, its servers and hosts, all ended together; and a look at what the host
-does.
-"""
+"""The servers of the demo: a folder, its servers and hosts, all stopped together, and reports of the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scene in the middle: events flow, the schema changes, the host is killed and replaced."""
+"""The main scene: events flow, the schema changes, the host is killed and replaced."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Whatever people look at: terminal, notebook, JupyterLab, dashboard."""
+"""The user interfaces: terminal, notebook, JupyterLab, dashboard."""

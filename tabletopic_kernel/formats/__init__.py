@@ -1,4 +1,4 @@
-"""From the bytes of records to Arrow columns: a folder for each format, one shape of decoder for all."""
+"""From the bytes of records to Arrow columns: a folder per format, one decoder interface for all."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Views of Arrow's arrays that every format needs."""
+"""Views of Arrow arrays that all formats use."""
 
 from __future__ import annotations
 

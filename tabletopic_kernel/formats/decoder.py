@@ -1,4 +1,4 @@
-"""The decoder of a writer schema: one for each format, all of one shape; and those of values without a
+"""The decoder of a writer schema: one per format, all with one interface; and decoders of values without a
 format.
 """
 

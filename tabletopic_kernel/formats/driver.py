@@ -1,4 +1,4 @@
-"""Decodes the records of one schema with two engines, for every format alike.
+"""Decodes the records of one schema with two engines, for all formats.
 
 The fast engine takes a group of records or refuses it. The rows that it gives count, but for those of its
 suspects; a group that it refuses is tried again without the records that are to blame, where these are known,

@@ -1,4 +1,4 @@
-"""Values in the frame of AWS Glue's serializers, told apart by schema, with array operations.
+"""Values in the frame of AWS Glue's serializers, split by schema with array operations.
 
 The frame is said in ``formats/wire.py``. What leaves here has the prefix in front that decoders expect.
 """

@@ -1,4 +1,4 @@
-"""Records that are not taken: what the engines say of them, and whose fault an exception is.
+"""Rejected records: the engines' reasons, and whose fault an exception is.
 
 Whatever a record or a schema holds ends in a row or a dead letter, so an exception that nobody foresaw is its
 fault, unless it says that a resource or a dependency is in trouble: that is waited out (I9). A step works on

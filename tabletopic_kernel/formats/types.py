@@ -1,4 +1,4 @@
-"""Types that all formats share: an Iceberg schema as Arrow's, and the dates that tables hold.
+"""Types that all formats share: an Iceberg schema as Arrow's, and the dates that tables can hold.
 
 Which types the fields of a schema have, each format says: ``avro/types.py``, ``json/types.py``,
 ``protobuf/schema/types.py``.

@@ -1,4 +1,4 @@
-"""The Confluent wire format: how a record says which schema it was written with; and that schema.
+"""The Confluent wire format: how a record names its schema; and that schema.
 
 In front of the body stand a magic byte 0 and a schema id in 4 bytes big-endian. Or a header has them, and the
 body stands alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may name the

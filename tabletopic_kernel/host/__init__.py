@@ -1,1 +1,1 @@
-"""The process that runs topics: one coordinator for each, and what it owns, plans and reports."""
+"""The process that runs topics: a coordinator for each, ownership, plans and reports."""

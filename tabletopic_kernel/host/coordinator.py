@@ -1,4 +1,4 @@
-"""The coordinator of one table topic: owns the table, commits what the worker stages.
+"""The coordinator of one table topic: owns the table, and commits what the worker stages.
 
 Longer than other modules, as the loop that makes every change of a table is to be read in one place.
 

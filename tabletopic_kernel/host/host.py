@@ -1,4 +1,4 @@
-"""A host: a member of the hosts' group that runs the table topics of the settings partitions it holds.
+"""A host: a member of the hosts' group that runs the table topics of its settings partitions.
 
 Longer than other modules, as what changes the set of running topics is to be read in one place, under one
 lock.

@@ -1,4 +1,4 @@
-"""What the owner of a table topic holds: the table, its dead letters, the ledger and the commit under way.
+"""The state of a table topic's owner: the table, its dead letters, the ledger and the pending commit.
 
 Longer than other modules, as a commit is to be read in one place, from its plan to its end.
 

@@ -1,4 +1,4 @@
-"""What people are told: by a coordinator of its topic, by a host of itself."""
+"""Reports to users: by a coordinator about its topic, by a host about itself."""
 
 from __future__ import annotations
 

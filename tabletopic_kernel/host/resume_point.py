@@ -1,4 +1,4 @@
-"""Where a table topic resumes: the first ledger, and the checks before an old one is believed (I8).
+"""Where a table topic resumes: the first ledger, and the checks before an existing one is trusted (I8).
 
 Why this is safe: offsets mean nothing by themselves. A ledger is believed only for the cluster id and topic
 id that it was written for, and only where the topic still has the records that come next. Less than that

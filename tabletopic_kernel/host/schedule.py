@@ -1,4 +1,4 @@
-"""When a coordinator acts though nobody asks it to: commits, and tries again."""
+"""When a coordinator acts on its own: commits and retries."""
 
 from __future__ import annotations
 

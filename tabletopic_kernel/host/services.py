@@ -1,4 +1,4 @@
-"""What a coordinator works with."""
+"""The services that a coordinator uses."""
 
 from __future__ import annotations
 

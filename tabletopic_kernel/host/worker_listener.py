@@ -1,6 +1,4 @@
-"""What a worker's threads tell the coordinator and ask of it, and the staged batches that wait for their
-commit.
-"""
+"""The interface of a worker's threads to the coordinator, and the staged batches to be committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka: one KRaft node that is broker and controller, for this machine only."""
+"""Kafka: one KRaft node as broker and controller, for this machine only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orders of a drill to the processes that it tries: at this step, die, stand still, fail or wait.
+"""A drill's orders to the processes it tests: at this step, die, freeze, fail or wait.
 
 An order is a file ``armed-<step>`` in the folder that ``$TABLETOPIC_DRILL`` names. The first process that
 reaches the step takes it by renaming it to ``hit-<round>``, so each order is carried out once.

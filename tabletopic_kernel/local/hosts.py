@@ -1,5 +1,5 @@
-"""Hosts in processes of their own: those in the background, and those of a demo or drill, to be killed and
-started again.
+"""Hosts in their own processes: background hosts, and those of a demo or drill, which are killed and
+restarted.
 
 Hosts in the background, where no Ctrl-C reaches them, are found by the mark on their command line, as the
 servers are; a host that a program started for its own time (``--with-parent``) by the state folder there.

@@ -1,4 +1,4 @@
-"""This machine: its clock, free ports, file locks, room on the disk, and what the system's errors mean."""
+"""This machine: its clock, free ports, file locks, disk space, and the meaning of system errors."""
 
 from __future__ import annotations
 

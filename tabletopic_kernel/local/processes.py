@@ -1,5 +1,4 @@
-"""Processes: those that outlive whoever started them, started, recognised and stopped; and what memory a tree
-of them takes.
+"""Processes that outlive their parent: started, recognised and stopped; and the memory of a process tree.
 
 A process is known by pid and start time, so that a reused pid is never taken for it. Every command also
 carries a mark that names its state folder: a process whose starter died before it could write the pid down is

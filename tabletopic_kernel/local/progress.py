@@ -1,4 +1,4 @@
-"""What the embedded stack tells while it works.
+"""Progress reports of the embedded stack.
 
 The stack prints nothing: it calls a ``Report`` with one ``Step`` after another and a face renders
 them. ``TerminalReport`` is the ready-made face for a terminal or a log; ``CountBar`` is that of a count.

@@ -1,4 +1,4 @@
-"""Apicurio Registry with its Confluent-compatible interface, for this machine only.
+"""Apicurio Registry with its Confluent-compatible API, for this machine only.
 
 Where 3.3.3 differs from Confluent's: ids have holes, for a refused schema uses one up; Avro comes back in
 another spelling (order and spaces) with the same meaning; answers carry no GUID; a subject without a level of

@@ -1,4 +1,4 @@
-"""Broker, registry and catalog of a state folder: one call up, one call down.
+"""Broker, registry and catalog of a state folder: one call to start, one to stop.
 
 Longer than other modules, as up, down and what is known of the servers guard each other.
 

@@ -1,4 +1,4 @@
-"""What a state folder holds of its servers: their records in ``stack.json``, and the login to them.
+"""A state folder's records of its servers, in ``stack.json``, and their login.
 
 The login is one user, whose password lies in the folder. Without it every user of the machine may read and
 write topics and schemas, and whoever writes the settings topic decides what hosts run. Broker and registry

@@ -1,4 +1,4 @@
-"""Small processes that end what others started when these are gone, however they ended.
+"""Small processes that stop what others started, however those ended.
 
 Processes of their own, for nothing runs in a process that was killed. Each is this module, run with its name:
 

@@ -1,1 +1,1 @@
-"""What things are, and the rules between them: no I/O, no clock, no threads."""
+"""Pure types and rules: no I/O, no clock, no threads."""

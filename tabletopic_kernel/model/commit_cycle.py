@@ -224,7 +224,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
 
 
 class Goal(StrEnum):
-    """What follows once a topic is closed; a later one outweighs an earlier one as listed."""
+    """What follows once a topic is closed; later ones in this list outweigh earlier ones."""
 
     RETRY = "retry"
     PAUSE = "pause"
@@ -256,7 +256,7 @@ CLOSED_EVENT = {
 
 
 def next_goal(goal: Goal, event: Event) -> Goal:
-    """The goal after ``event``: a person's resume takes everything back, else the heavier one stays."""
+    """The goal after ``event``: a user's resume cancels everything, otherwise the heavier one wins."""
     if event in (E.RESUME, E.START):
         return Goal.RETRY
     new = _GOAL_OF.get(event)
@@ -264,7 +264,7 @@ def next_goal(goal: Goal, event: Event) -> Goal:
 
 
 def event_of(error: Exception) -> Event:
-    """The event that an error of an action stands for; an error that none stands for is raised again."""
+    """The event for an error of an action; an error without an event is raised again."""
     for kinds, event in _EVENT_OF_ERROR:
         if isinstance(error, kinds):
             return event

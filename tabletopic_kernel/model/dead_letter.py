@@ -1,4 +1,4 @@
-"""Dead letters: the columns of their tables, and the reasons that are not a decoder's.
+"""Dead letters: the columns of their tables, and the reasons that no decoder gives.
 
 A dead letter is the whole record as Kafka gave it, with where it was, why it is no row, and when that
 was found. Its table has the name of the topic's table and a suffix.

@@ -16,22 +16,22 @@ class TableTopicError(Exception):
 
 
 class RetryableError(TableTopicError):
-    """A dependency is down or busy: wait with backoff and try again (invariant I9)."""
+    """A dependency is down or busy: retry with backoff (invariant I9)."""
 
 
 class LoginRefusedError(RetryableError):
-    """A server refuses the login or the certificate: say so at once, and try again after a minute.
+    """A server refuses the login or the certificate: report it at once, and retry after a minute.
 
     It may be a password that was changed on one side only; asking every second would lock the account.
     """
 
 
 class OutcomeUnknownError(TableTopicError):
-    """A commit was sent and no answer came: look into the table before anything else (I4)."""
+    """A commit was sent but not answered: look into the table before anything else (I4)."""
 
 
 class UsageError(TableTopicError):
-    """The person's request cannot be done as given: wrong option, missing topic, bad setting."""
+    """The request cannot be fulfilled as given: wrong option, missing topic, bad setting."""
 
 
 class UnknownTopicError(UsageError):
@@ -43,7 +43,7 @@ class SettingsError(UsageError):
 
 
 class ProjectionError(UsageError):
-    """A projection that cannot be used: its shape is not allowed, or it does not go with the columns."""
+    """An unusable projection: its form is not allowed, or it does not match the columns."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the projection cannot be used: {why}")
@@ -51,7 +51,7 @@ class ProjectionError(UsageError):
 
 
 class ActionNeededError(TableTopicError):
-    """Work stopped and a person must decide: foreign table, gap, re-created topic, bad record."""
+    """Work stopped and the user must decide: foreign table, gap, re-created topic, bad record."""
 
 
 class BadRecordError(ActionNeededError):
@@ -59,7 +59,7 @@ class BadRecordError(ActionNeededError):
 
 
 class GapError(ActionNeededError):
-    """Records were gone before they were read; ``missing``: partition → (next, first there is)."""
+    """Records were deleted before they were read; ``missing``: partition → (next, first available)."""
 
     def __init__(self, missing: dict[int, tuple[int, int]], message: str) -> None:
         super().__init__(message)
@@ -75,11 +75,11 @@ class HeadMovedError(TableTopicError):
 
 
 class OutdatedError(TableTopicError):
-    """What files were made from is no longer what the table has: they are given up and made again later."""
+    """The table no longer has what the files were made from: discard them and make them again later."""
 
 
 class StartOverError(TableTopicError):
-    """What was staged no longer fits the table: drop it and go on from the table (I6)."""
+    """Staged files no longer fit the table: discard them and resume from the table (I6)."""
 
 
 class LostOwnershipError(StartOverError):
@@ -91,4 +91,4 @@ class UnreadableFilesError(StartOverError):
 
 
 class InternalError(TableTopicError):
-    """A state that the rules exclude: our bug."""
+    """A state that the rules exclude: a bug."""

@@ -47,7 +47,7 @@ class Ledger:
 
     @property
     def watermark_ms(self) -> int | None:
-        """Smallest over partitions of the newest committed record timestamp, in ms; None when empty."""
+        """The minimum over partitions of the newest committed record timestamp, in ms; None if empty."""
         return min(self.newest_ms.values(), default=None)
 
     def to_summary(self) -> dict[str, str]:
@@ -76,7 +76,7 @@ class Ledger:
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, str]) -> Ledger | None:
-        """The ledger in a snapshot summary; None where another writer made the snapshot."""
+        """The ledger in a snapshot summary; None if another writer made the snapshot."""
         if f"{PREFIX}offsets" not in summary:
             return None
         return cls(
@@ -126,7 +126,7 @@ class Ledger:
         )
 
     def skipping(self, missing: Mapping[int, tuple[int, int]], commit_id: str) -> Ledger:
-        """This ledger behind records that are gone: partition → (next offset, first there is) (I8)."""
+        """This ledger after a gap: partition → (next offset, first available) (I8)."""
         gone = {p: first - offset + self.lost.get(p, 0) for p, (offset, first) in missing.items()}
         firsts = {p: first for p, (_, first) in missing.items()}
         return replace(
@@ -143,7 +143,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class StagedOffsets:
-    """Which records staged files stand for: ``start`` inclusive, ``end`` exclusive, by partition."""
+    """The records in staged files: ``start`` inclusive, ``end`` exclusive, by partition."""
 
     start: Offsets
     end: Offsets
@@ -165,7 +165,7 @@ class StagedOffsets:
 
 
 def check_contiguous(ends: Offsets, starts: Offsets) -> None:
-    """Every partition known to both goes on exactly where it ended.
+    """Check that every partition known to both continues exactly where it ended.
 
     Raises:
         InternalError: with the partitions that do not.
@@ -176,7 +176,7 @@ def check_contiguous(ends: Offsets, starts: Offsets) -> None:
 
 
 def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Counts of both together, by reason.
+    """The sums of both counts, by reason.
 
     >>> added({"a": 1}, {"a": 2, "b": 3})
     {'a': 3, 'b': 3}

@@ -1,4 +1,4 @@
-"""Where the rows of a file are after a compaction has put them together with others."""
+"""The positions of a file's rows after a compaction."""
 
 from __future__ import annotations
 

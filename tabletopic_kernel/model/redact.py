@@ -1,4 +1,4 @@
-"""Which settings are secrets, and what is shown instead.
+"""Which settings are secrets, and what is displayed instead.
 
 ``mask`` and ``mask_property`` are for a setting's own value. ``redact`` is the net below everything else
 that is written: texts of errors and events, log records, terminals. It knows the secrets of the settings in
@@ -72,7 +72,7 @@ def is_secret(name: str) -> bool:
 
 
 def mask(text: str) -> str:
-    """The text without the credentials that its URLs, headers and ``key=value`` pairs hold.
+    """The text without the credentials in URLs, headers and ``key=value`` pairs.
 
     >>> mask("postgresql://me:s3cret@db/lake?sslmode=on")
     'postgresql://***@db/lake?sslmode=on'
@@ -87,7 +87,7 @@ def mask(text: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """The URL as others may use it: user and password left out.
+    """The URL without user and password.
 
     >>> without_login("https://me:s3cret@registry.example/v7")
     'https://registry.example/v7'
@@ -96,14 +96,14 @@ def without_login(url: str) -> str:
 
 
 def mask_property(name: str, value: str) -> str:
-    """What may be printed of the property ``name``: nothing of a secret, the rest without credentials."""
+    """The printable value of the property ``name``: nothing of a secret, the rest without credentials."""
     if not value:
         return value
     return HIDDEN if is_secret(name) else mask(value)
 
 
 class Net:
-    """Hides what it has learned to be secret, and what looks like it. May be used by several threads."""
+    """Masks known secrets, and what looks like secrets. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[str, None] = {}
@@ -119,11 +119,11 @@ class Net:
             self._pattern = _pattern(self._known)
 
     def forget(self) -> None:
-        """Know no secrets any more."""
+        """Forget all secrets."""
         self._known, self._pattern = {}, None
 
     def redact(self, text: str) -> str:
-        """The text without secrets; what is left can be read on."""
+        """The text with secrets masked; the rest stays readable."""
         if (known := self._pattern) is not None:
             text = known.sub(HIDDEN, text)
         if "PRIVATE KEY" in text:
@@ -138,7 +138,7 @@ class Net:
 
 
 def secrets_in(name: str, value: str) -> Iterator[str]:
-    """What a property holds that nobody may see: all of it by its name, or the credentials inside.
+    """The secrets in a property: the whole value, by its name, or the credentials inside.
 
     >>> list(secrets_in("basic.auth.user.info", "me:s3cret"))
     ['me:s3cret', 's3cret']
@@ -163,13 +163,13 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
 
 
 def _pattern(known: Iterable[str]) -> re.Pattern[str]:
-    """Every spelling of these, the longest first, so that no rest of one is left."""
+    """All spellings of these, the longest first, so that no remainder is left."""
     spelt = sorted({form for one in known for form in _spellings(one)}, key=lambda form: (-len(form), form))
     return re.compile("|".join(map(_alone, spelt)))
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """As it stands in settings, in URLs, in headers, in JSON, in Python's and JAAS's quotes."""
+    """Its spellings in settings, URLs, headers, JSON, and Python's and JAAS's quotes."""
     plain = unquote(secret)
     for text in {secret, plain}:
         yield from (text, quote(text, safe=""), quote(text), quote_plus(text), html.escape(text))
@@ -180,7 +180,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _alone(form: str) -> str:
-    """The pattern of one spelling; one that is short is hidden only where it cannot be a part of a word."""
+    """The pattern of one spelling; a short one is masked only if it cannot be part of a word."""
     found = re.escape(form)
     if len(form) < _TELLING or _COMMON.fullmatch(form):
         return rf"(?<=[:=]){found}(?=[@&\s]|$)"

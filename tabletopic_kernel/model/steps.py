@@ -1,4 +1,4 @@
-"""The named steps of the protocol, at which a drill or a simulation may interfere.
+"""The named steps of the protocol, at which a drill or a simulation may inject faults.
 
 The code that keeps the invariants calls ``reach`` between any two things that another process could see.
 Without a handler, as in all normal use, that does nothing.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """A moment at which a process may die, stand still or be refused, in the order of a record's way."""
+    """A step at which a process may die, freeze or be refused, in the order of a record's path."""
 
     TAKE_OVER = "take_over"  # a host was given the topic and has read nothing yet
     CLAIM = "claim"  # the ledger and the topic were compared, the higher epoch is not in the table yet
@@ -47,12 +47,12 @@ _handlers: list[Handler] = []
 
 
 def reach(step: Step) -> None:
-    """Say that this process has got to ``step``; raises whatever a handler raises."""
+    """Report that this process has reached ``step``; raises whatever a handler raises."""
     for handler in _handlers:
         handler(step)
 
 
 def install(handler: Handler) -> Callable[[], None]:
-    """Call ``handler`` at every step of this process from now on; returns what ends that."""
+    """Call ``handler`` at every step of this process from now on; returns the function that stops it."""
     _handlers.append(handler)
     return lambda: _handlers.remove(handler)

@@ -1,4 +1,4 @@
-"""Names of Kafka topics: which there can be, and which belong to programs and hold no events."""
+"""Names of Kafka topics: which are valid, and which are internal topics of programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PATTERNS: Final = {owner: re.compile(pattern) for owner, pattern in _INTERNAL.i
 
 
 def check_topic_name(name: str) -> None:
-    """See that Kafka can have a topic of this name; raises UsageError.
+    """Check that the name is valid in Kafka; raises UsageError.
 
     >>> check_topic_name("a b")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def check_topic_name(name: str) -> None:
 
 
 def internal_owner(name: str) -> str | None:
-    """Whose internal topic it is, in words; None for a topic of people's events.
+    """The owner of an internal topic, in words; None for a regular topic.
 
     >>> internal_owner("__consumer_offsets"), internal_owner("clicks")
     ("Kafka's own", None)
@@ -60,7 +60,7 @@ def internal_owner(name: str) -> str | None:
 
 
 def check_table_topic(name: str) -> None:
-    """See that a topic of this name may be a table topic; raises UsageError if it cannot, or is internal."""
+    """Check that the topic may be a table topic; raises UsageError if the name is invalid or internal."""
     check_topic_name(name)
     if (owner := internal_owner(name)) is not None:
         raise UsageError(not_a_table_topic(name, owner))

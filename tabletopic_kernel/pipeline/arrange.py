@@ -1,4 +1,4 @@
-"""Which file a row goes to and where it stands in it: rows by the partitions and the sort order of a table.
+"""Which file a row goes to, and its position: rows by the partitions and the sort order of a table.
 
 Partition values are those that manifests hold (Iceberg spec, "Partition Transforms"): times are numbers,
 decimals and uuids are themselves. So any column can be the source of several fields, and files that are put

@@ -1,4 +1,4 @@
-"""Fit decoded columns to the table's schema, by name, without losing anything; and the ``_kafka_*`` columns.
+"""Fits decoded columns to the table's schema, by name, without loss; and adds the ``_kafka_*`` columns.
 
 Fields take the names of the columns that hold them, missing columns become nulls, narrower types are widened
 by safe casts. ``model/columns/evolution.py`` has made sure beforehand that nothing else is needed.

@@ -1,4 +1,4 @@
-"""The records of one schema become rows of the table: decode, transform, project, conform.
+"""Turns the records of one schema into rows of the table: decode, transform, project, conform.
 
 What a task makes of its plan for that (writers, decoders, transforms) is kept for the next task. Of records
 nothing is kept, so that the same ones can be tried again in smaller parts (``formats/rejection.py``).

@@ -1,4 +1,4 @@
-"""Keys: read as ``key_format`` says, beside the values of the same records.
+"""Keys: decoded according to ``key_format``, alongside the values of the same records.
 
 Keys that name their schema are split, decoded and fitted as values are. What they become is one column
 (``_kafka_key``), or another one beside it where a schema does not fit that; a record whose key cannot be

@@ -1,4 +1,4 @@
-"""What is handed over: the coordinator's plan to a task, its result back, and a worker's staged batches.
+"""What is passed around: the coordinator's plan to a task, its result, and a worker's staged batches.
 
 Longer than other modules, as these values name each other.
 """

@@ -1,4 +1,4 @@
-"""Small data files of one partition as few larger ones, on an executor: the rows as they lie there.
+"""Merges small data files of one partition into few larger ones, on an executor, keeping the rows' order.
 
 Longer than other modules, as what keeps every row is to be read in one place.
 

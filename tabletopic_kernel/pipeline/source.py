@@ -1,4 +1,4 @@
-"""Spark's Kafka source: which options, where to begin, how much in a batch."""
+"""Spark's Kafka source: options, start offsets, batch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Split a batch by schema id, with array operations.
+"""Splits a batch by schema id, with array operations.
 
 Where a record names its schema is said in ``formats/wire.py``. The last header of the name counts, as for
 Confluent's own reader, and one without a value is none. A header goes before a prefix: the value is then the

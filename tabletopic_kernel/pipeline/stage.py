@@ -1,4 +1,4 @@
-"""What a Spark task does with its records: frame, decode, transform, conform, write data files.
+"""A Spark task's work on its records: split, decode, transform, conform, write data files.
 
 Runs on the executors. A task returns one ``StageResult``; the bytes never pass through the driver.
 """

@@ -1,4 +1,4 @@
-"""Rows to files, on the executors: data files of the table, and the rows of its dead-letter table.
+"""From rows to files, on the executors: data files of the table, and rows of its dead-letter table.
 
 Data files are split by partition, sorted, written as Parquet and described. PyIceberg's Parquet writer does
 the work (compression, row groups, column metrics); its projection onto the table's schema is left out, as it

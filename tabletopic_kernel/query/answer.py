@@ -1,4 +1,4 @@
-"""The answer of a query: its rows, and which snapshots it read; and the wait for it, which Ctrl-C ends."""
+"""The result of a query: its rows, and the snapshots it read; and waiting for it, which Ctrl-C interrupts."""
 
 from __future__ import annotations
 

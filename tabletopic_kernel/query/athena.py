@@ -1,4 +1,4 @@
-"""SQL over the catalog's tables by Amazon Athena, through PyAthena, which is an extra of its own.
+"""SQL over the catalog's tables with Amazon Athena, through PyAthena, an optional extra.
 
 Athena reads tables of Glue and of S3 Tables. PyAthena's plain cursor takes rows from Athena in pages, with
 nulls apart from empty text; its Arrow cursor reads Athena's CSV file and makes one of the two.

@@ -1,4 +1,4 @@
-"""The catalogs that a query may name: which one a name in SQL means, and the table there or the nearest."""
+"""The catalogs that a query may name: resolves a name in SQL to a catalog and table, or the closest match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL over the catalogs' tables by DuckDB: for each table a query names, a view on its snapshot.
+"""SQL over the catalogs' tables with DuckDB: for each table in a query, a view on its snapshot.
 
 Views are made anew for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
 nothing is downloaded.

@@ -1,4 +1,4 @@
-"""Bind variables: ``$name`` in SQL, given to each engine in its own way; values never become text of ours."""
+"""Bind variables: ``$name`` in SQL, passed to each engine in its own way; values never become SQL text."""
 
 from __future__ import annotations
 

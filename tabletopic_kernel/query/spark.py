@@ -1,4 +1,4 @@
-"""SQL over the catalog's tables by Spark: what DuckDB cannot, and everything that writes."""
+"""SQL over the catalog's tables with Spark: what DuckDB cannot do, and everything that writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text of SQL asks, by DuckDB's own parser: which tables it names, and whether it only reads.
+"""Analyses SQL with DuckDB's parser: which tables it names, and whether it only reads.
 
 A name is a tuple of its parts: ``lake."default".clicks`` is ``("lake", "default", "clicks")``. DuckDB may be
 asked one query; settings may stand before it.

@@ -1,4 +1,4 @@
-"""The columns of one table topic's table: made, changed, and told of."""
+"""The columns of one table topic's table: created, changed, described."""
 
 from __future__ import annotations
 

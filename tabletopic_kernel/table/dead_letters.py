@@ -1,4 +1,4 @@
-"""The dead-letter table of one table topic: a ledger of its own, committed before the table's (I7)."""
+"""The dead-letter table of one table topic: it has its own ledger, and is committed before the table (I7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots of a table expire, and what only these reach. Nothing here changes or deletes anything.
+"""Which snapshots of a table expire, and what only they reach. Nothing here changes or deletes anything.
 
 A snapshot stays that anybody may still ask for, by name or by time, and so does each one that the protocol
 reads: the ledger's, and the one with the highest epoch (I5). What is left expires by age. Refs stay, also

@@ -1,4 +1,4 @@
-"""How well a table can be read: sizes of its files, deleted rows, snapshots, and what its metadata weighs.
+"""A table's health: file sizes, deleted rows, snapshots, and the size of its metadata.
 
 Read from the metadata and the manifests of the head alone; no data file is opened. What compaction will do
 next depends on which rows are deleted, so for that delete files are read.

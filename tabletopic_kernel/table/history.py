@@ -1,4 +1,4 @@
-"""What a table says of its past: snapshots with the ledger they carry, and versions of the schema."""
+"""A table's history: snapshots with their ledgers, and versions of the schema."""
 
 from __future__ import annotations
 

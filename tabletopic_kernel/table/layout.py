@@ -1,4 +1,4 @@
-"""What settings change of a table that is there: partitions, sort order and properties, never its rows."""
+"""What settings change in an existing table: partitions, sort order and properties, never its rows."""
 
 from __future__ import annotations
 

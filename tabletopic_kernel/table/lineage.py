@@ -1,4 +1,4 @@
-"""Whether a head whose history was expired still has the newest rows that the kept ledger counts.
+"""Whether a head whose history has expired still has the newest rows that the kept ledger counts.
 
 Somebody may roll a table back, append to it, and expire what was before: then no ancestor of the head has a
 ledger, and the one that the tag has kept may count rows that are no longer there. Snapshots do not tell that

@@ -1,4 +1,4 @@
-"""Removal of files, with the proof that nobody needs them (I10): the one door for it.
+"""The only place that removes files, with the proof that nobody needs them (I10).
 
 Longer than other modules, as every deletion is to be read in one place: nothing else in this package deletes
 a table's file. ADR 0015 has the proof and what it costs; in short: an epoch that has ended commits no more

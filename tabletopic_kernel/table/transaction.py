@@ -1,4 +1,4 @@
-"""A change of a table: worked out once, and what it requires of the table that it arrives at.
+"""A change of a table: computed once, with its requirements on the table it is applied to.
 
 A REST catalog chooses the ids of new schemas and specs itself. PyIceberg's own catalogs take those of the
 request, and Iceberg's requirements compare only which schema, partitions and sort order are current: where

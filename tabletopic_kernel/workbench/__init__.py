@@ -1,1 +1,1 @@
-"""The Python API: the workbench, its topics, and what they answer."""
+"""The Python API: the workbench, its topics, and their results."""

@@ -1,5 +1,5 @@
-"""The servers in force, and the clients of them: broker, registry, catalog, Spark, DuckDB, each made when
-first used.
+"""The servers in force, and their clients: broker, registry, catalog, Spark, DuckDB, each created when first
+used.
 
 Servers are those of the settings, and the embedded stack's where the settings name none. Longer than other
 modules, as each client is a few lines that differ.

@@ -1,4 +1,4 @@
-"""Settings from file, environment and options, each with its origin.
+"""Settings from file, environment and options, each with its source.
 
 Longer than other modules, as all sources of settings become one list, with one way to name a mistake.
 

@@ -1,4 +1,4 @@
-"""Whether this machine has what the workbench needs: one check at a time, each with its remedy.
+"""Checks whether this machine has what the workbench needs, each with its remedy.
 
 Longer than other modules, as it is a list of checks.
 """

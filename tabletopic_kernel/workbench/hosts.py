@@ -1,4 +1,4 @@
-"""The live hosts: the members of the hosts' group, with what each has reported of itself lately."""
+"""The live hosts: the members of the hosts' group, with their latest reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hosts of this machine log: files in the state folder, and their last lines about a topic."""
+"""Logs of the hosts on this machine: files in the state folder, and the last lines about a topic."""
 
 from __future__ import annotations
 

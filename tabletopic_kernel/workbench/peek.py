@@ -1,4 +1,5 @@
-"""The newest records of a topic, as the pipeline decodes them; and what the newest says of the settings.
+"""The newest records of a topic, decoded by the pipeline; and what the newest one suggests about the
+settings.
 
 Longer than other modules, as values and keys of each format are decoded here for people to look at.
 """

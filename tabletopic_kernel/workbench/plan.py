@@ -1,4 +1,4 @@
-"""What enabling a topic would do, and what speaks against it, found out before anything is changed.
+"""The plan of enabling a topic, and the reasons against it, before anything is changed.
 
 Longer than other modules, as a plan is one record, filled by one look at each server.
 """

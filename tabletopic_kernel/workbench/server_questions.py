@@ -1,4 +1,4 @@
-"""What ``tabletopic init`` asks: the ways to reach a server, and the properties that each of them needs.
+"""The questions of ``tabletopic init``: the ways to reach a server, and the properties that each needs.
 
 Longer than other modules, as it is a table. A way is data. The properties are those of librdkafka, of the
 registry's client and of PyIceberg, under their own names; docs/your-servers.md has a table of them that is

@@ -1,4 +1,4 @@
-"""Where every table topic stands, put together from the settings topic, events, broker and tables.
+"""The status of all table topics, from the settings topic, events, broker and tables.
 
 Needs no host: it says so when nobody runs a topic.
 """

@@ -1,4 +1,4 @@
-"""One table topic as people hold it: ``workbench.topic("clicks")``."""
+"""One table topic in the Python API: ``workbench.topic("clicks")``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracebacks of plain scripts without secrets: of errors that nobody catches, in any thread.
+"""Tracebacks of plain scripts without secrets: of uncaught errors, in any thread.
 
 Our errors hold none, but their causes are other programs' and may quote a login. Python prints all of them
 through two hooks; who has set another hook keeps it, as IPython does.

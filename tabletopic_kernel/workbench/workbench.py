@@ -1,4 +1,4 @@
-"""The workbench: every table topic of a cluster, and the one object that all faces hold.
+"""The workbench: all table topics of a cluster, and the one object that all faces use.
 
 Longer than other modules, as it is the API: a method for each operation, which does little itself.
 """

@@ -57,14 +57,14 @@ def test_good_expressions(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "not understood"),
-        ("hour()", "not understood"),
+        ("", "cannot be parsed"),
+        ("hour()", "cannot be parsed"),
         ("hour(event_time, 3)", "takes one column"),
         ("bucket(user_id)", "a number above 0 and a column"),
         ("bucket(0, user_id)", "a number above 0"),
         ("bucket(4, 5)", "a number above 0 and a column"),
         ("week(event_time)", "'week' is not a transform"),
-        ("hour(event_time", "not understood"),
+        ("hour(event_time", "cannot be parsed"),
         ("hour(nowhere)", "no column 'nowhere'"),
         ("hour(url)", "cannot take url"),
         ("bucket(4, price)", "cannot take price"),

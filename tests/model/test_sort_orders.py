@@ -40,7 +40,7 @@ def test_good_entries(text: str, shown: str, again: str) -> None:
         (["day(url)"], r"day cannot take url \(string\); write url alone"),
         (["week(url)"], "not a transform"),
         (["url nulls"], "there is no column 'url nulls'"),
-        ([""], "not understood"),
+        ([""], "cannot be parsed"),
         (["url", "user_id", "url desc"], "'url desc': url is there twice; name it once"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Kafka: questions to a cluster, properties for librdkafka and for Spark, and why nobody answers."""
+"""Kafka: queries to a cluster, properties for librdkafka and Spark, and connection errors."""

@@ -1,4 +1,4 @@
-"""The broker, through librdkafka: topics, offsets, and who is in a group.
+"""The broker, through librdkafka: topics, offsets, and members of groups.
 
 Longer than other modules, as every question to a broker waits, is asked again and is explained in the same
 way.

@@ -1,5 +1,4 @@
-"""What is checked before a cluster is used: properties, before anything connects, and what the user may do
-there.
+"""Checks before a cluster is used: properties, before any connection, and the user's permissions.
 
 Brokers tell a user's rights on what he describes; one without an authorizer tells that all is allowed.
 """

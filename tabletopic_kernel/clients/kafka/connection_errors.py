@@ -1,4 +1,4 @@
-"""Why a client of librdkafka gets no answer: what its connections met, as an error with a remedy.
+"""Why a librdkafka client gets no response: its connection errors, with a remedy.
 
 A request that fails says "timed out" or "transport failure", whatever the reason. librdkafka tells the reason
 apart from requests, by a callback that runs while the client is polled.

@@ -1,4 +1,4 @@
-"""The properties of librdkafka as those of Kafka's Java clients, which Spark reads topics with.
+"""librdkafka's properties as those of Kafka's Java client, which Spark uses.
 
 ``[kafka]`` is written once, in librdkafka's names. Every property that decides how a client connects and logs
 in is translated here or refused: one that was left out without a word would give a topic that every command

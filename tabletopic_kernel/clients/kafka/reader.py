@@ -1,4 +1,4 @@
-"""Reading records for people and for the program's own topics: a range of offsets, or from an offset on."""
+"""Reads records for users and for internal topics: a range of offsets, or from an offset on."""
 
 from __future__ import annotations
 

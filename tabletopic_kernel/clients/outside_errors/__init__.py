@@ -1,1 +1,1 @@
-"""Errors of catalogs and storage, sorted by who has to act: the table, and the look into it."""
+"""Errors of catalogs and storage, classified by who has to act: the table, and its lookup."""

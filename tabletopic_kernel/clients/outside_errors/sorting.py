@@ -1,4 +1,4 @@
-"""The look into the table of errors: what an error is, whose it is, and what to do about it."""
+"""Looks up an error in the table: what it is, whose it is, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each error of another library is: an outage, a mistake that a person must mend, or a fault of ours.
+"""The classification of other libraries' errors: an outage, a mistake that the user must fix, or a bug.
 
 Data alone; ``sorting.py`` reads it from the top, and the first row that fits counts. What stands here for
 AWS, PostgreSQL and Iceberg's REST interface are their own codes. Longer than other modules, as it is one

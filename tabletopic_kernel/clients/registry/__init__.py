@@ -1,1 +1,1 @@
-"""The schema registry: its client, what its answers are worth, and what its errors mean."""
+"""The schema registry: its client, the validation of its responses, and its errors."""

@@ -1,4 +1,4 @@
-"""What an answer of a registry is worth: a schema, something doubtful, or no schema at all.
+"""Validates a registry's response: a schema, something doubtful, or no schema at all.
 
 A registry checks what it is given, so a text that is no schema comes from a broken registry, or from
 something else that answers in its place. That is trouble, and is asked again (I9).

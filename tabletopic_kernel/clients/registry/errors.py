@@ -1,4 +1,4 @@
-"""Why a registry does not answer, or refuses: what is wrong with login or TLS, and which setting it is."""
+"""Why a registry does not respond, or refuses: login and TLS errors, with the setting to check."""
 
 from __future__ import annotations
 

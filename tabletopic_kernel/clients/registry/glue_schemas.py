@@ -1,4 +1,4 @@
-"""AWS Glue's schema registry, with the questions that ``Registry`` asks Confluent's client.
+"""AWS Glue's schema registry, behind the interface of Confluent's client that ``Registry`` uses.
 
 A schema there has a name within a registry, numbered versions, and a UUID for each version, which records
 carry (``formats/wire.py``). It has no numbers for schemas, no references and no verdict on a schema that is

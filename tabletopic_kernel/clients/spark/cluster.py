@@ -1,5 +1,6 @@
-"""What a session on a cluster has beside one on this machine: its master is asked first, its executors get
-options, and whether it has any is known."""
+"""What a session on a cluster has in addition to a local one: a check of the master, options for executors,
+and whether there are any.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the executors of a Spark cluster and this process see the same storage: tried with small files."""
+"""Whether the executors of a Spark cluster and this process share the storage: a probe with small files."""
 
 from __future__ import annotations
 

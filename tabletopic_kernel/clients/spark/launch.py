@@ -1,4 +1,4 @@
-"""How Spark's JVM gets its properties: by files that nobody else can read.
+"""Passes properties to Spark's JVM through files that only their owner can read.
 
 pyspark puts each property that it is given onto the command line of the JVM, which every user of the machine
 can read. So the JVM is started without any, and finds them in a file, which is removed once it has been read.

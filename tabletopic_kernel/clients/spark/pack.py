@@ -1,4 +1,4 @@
-"""This program and its packages as one file, which a cluster's executors run as their Python.
+"""Packs this program and its packages into one file, which a cluster's executors run as their Python.
 
 PEX puts wheels and code of the running environment together, without a network. The file unpacks itself once
 on a machine, when an executor starts it first, and any Python of the same minor version on the path runs it.

@@ -1,4 +1,4 @@
-"""Whether the executors of a cluster have the versions that the host has.
+"""Whether the executors of a cluster have the host's versions.
 
 The host puts its own into a variable of the executors, and each executor's Python daemon compares them as it
 starts: also those of executors that join later. Imports nothing of this package, for another version of it

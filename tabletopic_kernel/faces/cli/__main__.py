@@ -1,4 +1,4 @@
-"""``python -m tabletopic_kernel.faces.cli``: the program, also where its script is not on the path."""
+"""``python -m tabletopic_kernel.faces.cli``: the program, even if its script is not on the path."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What every command has in common: the global options, the workbench, errors and exit codes."""
+"""What all commands share: the global options, the workbench, errors and exit codes."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415

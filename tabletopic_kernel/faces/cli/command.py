@@ -1,4 +1,4 @@
-"""Commands made from operations: their options, their help, and what runs when they are called."""
+"""Commands made from operations: options, help, and execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see: consoles, tables, ages, sizes, events, JSON. Data on stdout, everything else on stderr.
+"""Terminal output: consoles, tables, ages, sizes, events, JSON. Data on stdout, everything else on stderr.
 
 A grid is a table where there is room for it, else one value below the other.
 """

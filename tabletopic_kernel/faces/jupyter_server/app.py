@@ -1,4 +1,4 @@
-"""The extension of the Jupyter server, with what an administrator can set."""
+"""The Jupyter server extension, with its configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything the handlers ask for. Methods block and any thread may call them; ``call`` finds one."""
+"""The backend of the handlers. Methods block, and any thread may call them; ``call`` finds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that the Jupyter server starts, and that ends with it.
+"""A child process of the Jupyter server, which ends with it.
 
 The server asks it to end when it stops itself; a server that is killed runs no code, so every command that is
 started here is also given our pid and watches its parent.

@@ -1,4 +1,4 @@
-"""The dashboard's process, and the way to it for those who are logged in.
+"""The dashboard's process, and its proxy for logged-in users.
 
 It is a process of its own, for in the server's each callback of a page would hold up everything else. It
 listens on a unix socket in a private folder: a port would be open to every user of the machine.

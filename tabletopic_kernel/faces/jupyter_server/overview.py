@@ -1,4 +1,4 @@
-"""What the sidebar shows: servers, host and all topics at one look."""
+"""The sidebar's overview: servers, host and all topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps an answer fresh in a thread while somebody asks for it, so that asking costs nothing."""
+"""Refreshes a value in a thread while clients poll it, so that polling is cheap."""
 
 from __future__ import annotations
 

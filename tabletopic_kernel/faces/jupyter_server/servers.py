@@ -1,4 +1,4 @@
-"""What the sidebar starts and stops: the local stack, a headless host, and events to try it with.
+"""What the sidebar starts and stops: the local stack, a headless host, and sample events.
 
 The headless host is ``tabletopic serve`` as this server's child. It outlives kernels, and ends with the
 server: asked when that stops, else by itself when its parent is gone.

@@ -1,4 +1,4 @@
-"""Which settings hold here, and the one workbench made of them."""
+"""The settings in force, and the one workbench made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tabletopic_kernel.faces.live_dashboard``: the dashboard in a process of its own."""
+"""``python -m tabletopic_kernel.faces.live_dashboard``: the dashboard in its own process."""
 
 from __future__ import annotations
 

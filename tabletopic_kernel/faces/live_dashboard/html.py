@@ -1,4 +1,4 @@
-"""Pieces of HTML that the pages share: everything that comes from outside is escaped here."""
+"""HTML helpers of the pages; everything from outside is escaped here."""
 
 from __future__ import annotations
 

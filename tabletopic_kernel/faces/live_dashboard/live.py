@@ -1,4 +1,4 @@
-"""The progress record of this process: kept by a few threads, looked at by every session.
+"""The progress record of this process: maintained by a few threads, read by all sessions.
 
 The control topic tells what happens now, and the past from the newest to the oldest.
 """

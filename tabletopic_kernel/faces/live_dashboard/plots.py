@@ -1,4 +1,4 @@
-"""Figures in the page's colours, and how their data follow the record: only what changed is sent."""
+"""Figures in the page's colours; their data follow the record by sending only what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked again and again: broker and settings topic by one thread, tables by another."""
+"""Periodic polls: broker and settings topic in one thread, tables in another."""
 
 from __future__ import annotations
 

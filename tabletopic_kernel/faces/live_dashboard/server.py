@@ -1,4 +1,4 @@
-"""The dashboard's server: pages on a private unix socket, or on a port of this machine alone."""
+"""The dashboard's server: pages on a private unix socket, or on a local port."""
 
 from __future__ import annotations
 

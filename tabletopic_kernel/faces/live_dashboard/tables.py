@@ -1,4 +1,4 @@
-"""What the metadata of a table says, for the pages; reads no data."""
+"""Figures from the metadata of a table, for the pages; reads no data."""
 
 from __future__ import annotations
 

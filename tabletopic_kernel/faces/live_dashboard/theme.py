@@ -1,4 +1,4 @@
-"""Colours and type of the pages, light and dark, and what a page shows at once.
+"""Colours and type of the pages, light and dark, and what a page shows immediately.
 
 That is its beginning as plain HTML, before four megabytes of scripts are there.
 """

@@ -1,4 +1,4 @@
-"""What a page is a function of: the progress record and what stands beside it, at one moment.
+"""The input of a page: the progress record and related state, at one moment.
 
 What is known of broker, tables and control topic is written by a few threads and read by every page.
 """

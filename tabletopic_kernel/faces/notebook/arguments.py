@@ -1,4 +1,5 @@
-"""Arguments of magics by argparse, made from operations; an error is one line, and help ends no kernel.
+"""Arguments of magics by argparse, made from operations; errors are one line, and help does not end the
+kernel.
 
 Each word of ``%topic`` is an operation, under its own name.
 """

@@ -1,4 +1,4 @@
-"""Completion of ``%topic``, ``%lake`` and ``%dashboard``, by a context matcher: our list and nothing else."""
+"""Completion of ``%topic``, ``%lake`` and ``%dashboard``, by a context matcher that suppresses others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell shows: results, bars of progress, errors of one line, tracebacks without secrets.
+"""Output of cells: results, progress bars, one-line errors, tracebacks without secrets.
 
 An error or interrupt is one line that says what to do next, no traceback. Where a cell has one, what a server
 quoted stands in the errors that led to ours. Under the rows of ``%%lake`` stands how fresh the tables are

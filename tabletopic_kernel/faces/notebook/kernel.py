@@ -1,4 +1,4 @@
-"""``%load_ext tabletopic_kernel``: the magics and their completion in a shell; and the kernel that begins
+"""``%load_ext tabletopic_kernel``: the magics and their completion in a shell; and the kernel that starts
 with them.
 
 The kernel "Table Topic (PySpark)" has ``spark``, ``workbench`` and ``lake`` besides, made when first used.

@@ -1,4 +1,4 @@
-"""What the magics of one shell share: the workbench of the settings in force, and the host in the kernel.
+"""What the magics of one shell share: the workbench and the host in the kernel.
 
 The host's table topics run in threads of the kernel, as long as that lives. Nothing of it prints: text of a
 thread would land in whichever cell is running. A kernel that is killed loses nothing; the next host begins at

@@ -1,4 +1,4 @@
-"""``%topic``: table topics from a cell. Each word is an operation; some show more than its result."""
+"""``%topic``: table topics from a cell. Each subcommand is an operation; some show more than its result."""
 
 from __future__ import annotations
 

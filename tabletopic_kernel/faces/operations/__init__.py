@@ -1,4 +1,4 @@
-"""One table of operations, from which every face makes its own.
+"""One table of operations, from which all faces are made.
 
 To add one: a method of the workbench, a line in this table, and a label in TypeScript if it gets a button.
 """

@@ -1,4 +1,4 @@
-"""The operation that puts small files of a table together, and its plan."""
+"""The operation that compacts small files of a table, and its plan."""
 
 # Imports wait until they are needed: `tabletopic status` has to answer at once.
 # ruff: noqa: PLC0415

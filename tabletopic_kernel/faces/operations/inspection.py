@@ -1,4 +1,4 @@
-"""Operations that ask: status, wait, events, hosts, peek, schema, history, health, logs, query.
+"""Read-only operations: status, wait, events, hosts, peek, schema, history, health, logs, query.
 
 Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
 """

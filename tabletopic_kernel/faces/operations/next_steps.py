@@ -1,4 +1,4 @@
-"""What to do next, in the words of the face that shows it.
+"""Next steps in messages, translated for each face.
 
 A message names an action as the command line spells it, between backquotes: "start one with
 `tabletopic serve`". This spelling is a template: events and errors carry it as it is, also to other

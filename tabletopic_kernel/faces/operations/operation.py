@@ -1,4 +1,4 @@
-"""What an operation of the product is: its name, its arguments, what it returns, whether it changes things.
+"""An operation of the product: its name, arguments, result, and whether it changes anything.
 
 Each face makes its own from it: the program a command, ``%topic`` a word, the Jupyter server a route. A face
 has a function of its own only where it does more than to run the operation and to render the result.

@@ -1,4 +1,4 @@
-"""The bodies that REST answers with, as types: OpenAPI and the tests of the routes are made from them."""
+"""The response bodies of REST, as types: OpenAPI and the tests of the routes are made from them."""
 
 from __future__ import annotations
 

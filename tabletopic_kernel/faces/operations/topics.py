@@ -1,4 +1,4 @@
-"""Operations that decide what runs: plan, enable, alter, disable, pause, resume, commit, replay.
+"""Operations that set the desired state: plan, enable, alter, disable, pause, resume, commit, replay.
 
 Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
 """

@@ -1,1 +1,1 @@
-"""What people see, whichever face shows it: amounts, values, events, tables with text and HTML."""
+"""Output shared by all faces: amounts, values, events, tables as text and HTML."""

@@ -1,4 +1,4 @@
-"""A small table that notebooks show as HTML and terminals as text."""
+"""A small table, shown as HTML in notebooks and as text in terminals."""
 
 from __future__ import annotations
 

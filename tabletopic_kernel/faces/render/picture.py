@@ -1,4 +1,4 @@
-"""Small pictures for notebooks: bars and lines as SVG, in the colours of the page, with the figures as text.
+"""Small plots for notebooks: bars and lines as SVG, in the page's colours, with the figures as text.
 
 No JavaScript and no fonts from elsewhere, so a saved notebook shows them everywhere.
 """

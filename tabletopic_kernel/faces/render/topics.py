@@ -1,4 +1,4 @@
-"""Table topics as tables for people: status, plan, schema, snapshots, events, newest records."""
+"""Table topics as tables: status, plan, schema, snapshots, events, newest records."""
 
 from __future__ import annotations
 

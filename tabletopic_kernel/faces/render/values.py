@@ -1,4 +1,4 @@
-"""Values of query results as text: for people, as CSV, as JSON."""
+"""Values of query results as text: for display, CSV and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that people read: counts, sizes, spans of time, moments, and what an event says in one line."""
+"""Text for users: counts, sizes, durations, times, and one-line descriptions of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Array operations from what the native Avro reader gives to a table's columns.
+"""Array operations from the native Avro reader's output to a table's columns.
 
 Every value that the reader lets through and the specification does not is found here, over the whole
 array at once, and raises ``NotRows``.

@@ -1,4 +1,4 @@
-"""Decodes Confluent-framed Avro values of one schema into Arrow rows; ``driver`` says how."""
+"""Decodes Confluent-framed Avro values of one schema into Arrow rows; see ``driver``."""
 
 from __future__ import annotations
 

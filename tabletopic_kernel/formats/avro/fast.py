@@ -1,4 +1,4 @@
-"""The fast Avro engine: DataFusion's native reader on a whole group, with proof of the boundaries.
+"""The fast Avro engine: DataFusion's native reader on a whole group, with proof of the record boundaries.
 
 The bodies of one schema id, laid end to end, are the block of an Avro object container file. The file
 lives in memory (``memfd``). Its schema is ours, not the writer's: the same bytes under plainer types

@@ -1,4 +1,4 @@
-"""Avro types under plainer types of the same bytes, and the way from there to the table's columns.
+"""Avro types as simpler types with the same bytes, and the conversion back to the table's columns.
 
 DataFusion's reader (arrow-avro 59) is lax in places: any branch but 0 of ``[null, T]`` is T, any byte but
 0 is true, decimals may exceed their precision, timestamps may overflow. Under these types every such

@@ -1,4 +1,4 @@
-"""Finds Avro records that do not end where they should, all records of a group at a time.
+"""Finds Avro records that do not end where they should, for all records of a group at once.
 
 Each step reads the same field of every record with array operations. What it finds is a suspicion: the fast
 engine proves the others, the exact one judges these. So it need not know every rule, only be quick: a bad

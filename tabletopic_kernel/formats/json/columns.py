@@ -1,4 +1,4 @@
-"""Array operations from what the native JSON reader gives to a table's columns.
+"""Array operations from the native JSON reader's output to a table's columns.
 
 The reader is lax here and there, or cannot say a type at all. Rows with a value that it let through and the
 exact engine may not are marked as suspects, over the whole array at once.

@@ -1,5 +1,4 @@
-"""Decodes JSON values into Arrow rows: with a JSON Schema, with the columns that a table has, or as Connect
-writes them.
+"""Decodes JSON values into Arrow rows: with a JSON Schema, with a table's columns, or as Connect writes them.
 
 How, says ``driver``; what becomes of which value: ``formats/json/schema.py``, ``formats/json/infer.py``,
 ``formats/json/types.py``.

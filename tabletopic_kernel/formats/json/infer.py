@@ -1,4 +1,4 @@
-"""Columns for JSON without a schema, from what its records hold.
+"""Infers columns for JSON without a schema from its records.
 
 | values seen | column |
 |---|---|

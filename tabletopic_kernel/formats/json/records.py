@@ -1,5 +1,5 @@
-"""JSON records joined to one text for the fast engine (see ``fast``), without those whose numbers it would
-cut.
+"""Joins JSON records to one text for the fast engine (see ``fast``), without those whose numbers it would
+truncate.
 
 Numbers with more digits than a double has, or too small for one, are found in the text by array operations:
 the native reader gives the nearest double and no sign that digits were lost.

@@ -1,4 +1,4 @@
-"""What the keywords of a JSON Schema say together of a value's type."""
+"""What the keywords of a JSON Schema together determine about a value's type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the ``$ref``s of a JSON Schema lead: within the text, and to the texts it is registered with."""
+"""Resolves the ``$ref``s of a JSON Schema: within the text, and to the registered references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON text to Python values and back, with nothing lost.
+"""JSON text to Python values and back, without loss.
 
 Numbers stay the text they were written as (``Number``) until a column's type is known: nothing is rounded
 on the way. Stricter than Python's own reader, and as strict as RFC 8259 and the records' safety ask:

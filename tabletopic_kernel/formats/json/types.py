@@ -1,4 +1,4 @@
-"""Types of JSON values as table columns: what JSON Schemas and samples of JSON become.
+"""Types of JSON values as table columns, from JSON Schemas and from samples of JSON.
 
 | node | column |
 |---|---|

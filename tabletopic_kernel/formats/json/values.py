@@ -1,4 +1,4 @@
-"""Readers of single JSON values, strict: what a parsed value is in a column of a type.
+"""Strict readers of single JSON values: from a parsed value to a column's value.
 
 A reader takes a value that is not null (see ``formats/json/text``) and gives what the Arrow column stores:
 integers for dates (days), times and timestamps (µs), bytes for UUIDs. Otherwise it raises ``Refusal``.

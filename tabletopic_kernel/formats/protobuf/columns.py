@@ -1,4 +1,4 @@
-"""From the native reader's plain arrays (``fast_schema``) to a table's columns, with their wire sizes.
+"""From the native reader's simple arrays (``fast_schema``) to a table's columns, with their wire sizes.
 
 Each type has a class with two methods. ``sizes`` says how many bytes each element takes on the wire, as
 writers encode it, without tag and length prefix. ``convert`` gives the column's values, and marks the rows

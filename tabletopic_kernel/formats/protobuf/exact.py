@@ -1,4 +1,4 @@
-"""The exact Protobuf engine: google's parser, one record at a time, behind a strict check of the bytes.
+"""The exact Protobuf engine: Google's parser, one record at a time, after a strict check of the bytes.
 
 *Why this is exact.* The parser skips what it does not know, and takes a field of another wire type for an
 unknown one; so ``wire`` walks over the bytes first and rejects what the schema does not say. The parser then

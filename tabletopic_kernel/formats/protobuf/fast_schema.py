@@ -1,4 +1,4 @@
-"""A message type under plainer types of the same bytes, for the engines to read.
+"""A message type as simpler types with the same bytes, for the engines to read.
 
 | schema's type | read as | so that |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Fields of messages, from the native reader's plain arrays to columns: see ``columns``."""
+"""Fields of messages, from the native reader's simple arrays to columns: see ``columns``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Values of Protobuf as columns have them: array operations on what the native reader gives, timestamps,
-durations.
+"""Values of Protobuf for columns: array operations on the native reader's output, timestamps, durations.
 
 All arrays here come fresh from the reader: their offset is 0, and what lies under a null is 0 or empty.
 

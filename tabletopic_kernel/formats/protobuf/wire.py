@@ -1,4 +1,4 @@
-"""Checks the bytes of one Protobuf message, strictly, and names what is wrong with them.
+"""Strictly checks the bytes of one Protobuf message, and names the error.
 
 Protobuf's own parsers take a field that has another wire type than the schema says for an unknown one, cut
 numbers to 32 bits, and do not look at the UTF-8 of proto2. Each of these means that the value was written

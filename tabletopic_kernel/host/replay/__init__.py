@@ -1,1 +1,1 @@
-"""Dead letters that are tried again, in rounds, and what a replay would do."""
+"""Replays of dead letters, in rounds, and their plan."""

@@ -1,4 +1,4 @@
-"""What a replay would do: letters are staged without files, on a draft of the table.
+"""The plan of a replay: dead letters are staged without files, on a draft of the table.
 
 Why nothing changes: this module has neither an owner nor a worker. The draft keeps its changes to itself and
 takes no commits, staging writes no files, and events of the draft are collected instead of sent.

@@ -1,4 +1,5 @@
-"""Replay: dead letters once more through today's settings; each becomes a row, or stays a letter (I7).
+"""Replay: dead letters processed again with the current settings; each becomes a row, or stays a dead letter
+(I7).
 
 A round takes some letters. Those that are rows now are staged; then they are marked in the dead-letter table
 with the round's id; then the rows are committed as any staged batch is, with that id in the ledger; then the

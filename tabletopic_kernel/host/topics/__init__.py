@@ -1,1 +1,1 @@
-"""The two Kafka topics of the hosts: what should run, and what happened."""
+"""The two Kafka topics of the hosts: desired state and events."""

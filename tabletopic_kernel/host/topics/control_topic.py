@@ -1,4 +1,4 @@
-"""The control topic: writing events, and reading back what happened lately."""
+"""The control topic: writing events, and reading recent ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings topic: what should run, one message by topic, compacted.
+"""The settings topic: the desired state, one message per topic, compacted.
 
 Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
 one twice changes nothing. A topic's messages are in one partition, so all hosts see them in one order, and

@@ -1,1 +1,1 @@
-"""The JDK, the jars, and the archive of classes that lets a JVM start fast."""
+"""The JDK, the jars, and the class archive for fast JVM startup."""

@@ -1,4 +1,4 @@
-"""An archive of Spark's classes (the JDK's "class data sharing"): with it a JVM starts with half the work.
+"""An archive of Spark's classes (the JDK's "class data sharing"), which halves the work of a JVM's startup.
 
 It is made once, when nobody waits (``jvm.make_later``), by a Spark session that does a little of everything
 and archives, as it ends, the classes that it has loaded. It lies beside the jars and fits one JDK and one

@@ -1,4 +1,4 @@
-"""A Spark session that loads what a table topic needs, for ``class_archive``: run as a program of its own."""
+"""A Spark session that loads what a table topic needs, for ``class_archive``: run as its own program."""
 
 from __future__ import annotations
 

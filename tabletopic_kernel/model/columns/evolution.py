@@ -1,4 +1,4 @@
-"""Schema evolution: what a writer's schema changes in a table's, and what it may not.
+"""Schema evolution: which changes a writer's schema makes to a table's, and which are refused.
 
 Longer than other modules, as it is one recursion over types, and its rules hold together.
 
@@ -8,7 +8,8 @@ writer lacks stays and becomes optional, and one that has room for every value o
 it is. Everything else is refused, never coerced, and so are numbers that come to mean something else
 (``model/columns/types.py``); or, where that is wished, the field gets a column of its own beside the one
 it does not fit: ``price`` as text beside a number is ``price_string``. Inside a list or map, whose elements
-cannot have a second name, it is the list or map that gets the column."""
+cannot have a second name, it is the list or map that gets the column.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata",
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between two versions of a table's schema; ``column`` is the dotted path before it."""
+    """One difference between versions of a table's schema; ``column`` is the dotted path before it."""
 
     kind: Literal["add", "relax", "widen", "rename"]
     column: str
@@ -112,7 +113,7 @@ class _Merge:
         return StructType(*columns)
 
     def _move_beside(self, path: str, origin: str, table: StructType, homes: Homes) -> None:
-        """Give fields that do not fit their column another one."""
+        """Assign another column to fields that do not fit theirs."""
         there = {original_name(column.name, column.doc): column for column in table.fields}
         for name, column in list(homes.columns.items()):
             one = homes.fields[name]
@@ -189,7 +190,7 @@ class _Merge:
         may_rename: bool = True,
         contained: bool = False,
     ) -> IcebergType:
-        """The type of both; ``contained``: it is the element of a list, or the value of a map.
+        """The common type; ``contained``: it is the element of a list, or the value of a map.
 
         PyIceberg 0.12 reads a list or map that is directly in another one by the names of its fields and
         not by their ids: a field below that was renamed would be null. So nothing is renamed there.
@@ -204,7 +205,7 @@ class _Merge:
         return self._other(name, table, writer)
 
     def _other(self, name: str, table: IcebergType, writer: IcebergType) -> IcebergType:
-        """The type of both where they are not of the same kind of container."""
+        """The common type of two types that are not the same kind of container."""
         if table == writer or holds(table, writer):
             return table
         if widens(table, writer):
@@ -243,7 +244,7 @@ class _Merge:
 
 
 def _suffix(table: NestedField, writer: NestedField) -> str:
-    """What is added to the name of a field that does not fit its column."""
+    """The suffix for the name of a field that does not fit its column."""
     meaning = meaning_in(writer.doc)
     if meaning is not None and differ(table.doc, writer.doc):
         return short_name(meaning)

@@ -1,5 +1,4 @@
-"""Names of columns: what becomes of the name that a field has in its schema, and which column holds which
-field.
+"""Column names: how they derive from the field names of a schema, and which column holds which field.
 
 A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), an empty name is ``_``, and
 names that are equal but for case, which most engines cannot tell apart, get ``_2``, ``_3``… in the order of
@@ -66,7 +65,7 @@ def original_name(name: str, doc: str | None) -> str:
 
 
 def doc_with_original(doc: str | None, name: str, original: str, what: str = "field") -> str | None:
-    """The doc of a column, with the name of its field where that is another one.
+    """The doc of a column, with the name of its field if it differs.
 
     >>> doc_with_original("of the shop", "ID_2", "ID")
     'of the shop; field "ID"'
@@ -79,7 +78,7 @@ def doc_with_original(doc: str | None, name: str, original: str, what: str = "fi
 
 
 def step(name: str) -> str:
-    r"""A name as part of a dotted path, so that a dot within it is told from one between two names.
+    r"""A name as part of a dotted path, with dots inside the name distinguishable from separators.
 
     >>> step("a.b")
     'a\\.b'
@@ -160,17 +159,17 @@ class Homes:
         self._originals = {one.name: original_name(one.name, one.doc) for one in writer.fields}
 
     def original(self, name: str) -> str:
-        """The name that the column of a field is to have, before the rule for names."""
+        """The name of a field's column, before the naming rules."""
         return self._originals[name]
 
     def settle(self, name: str, column: NestedField | None) -> None:
-        """``column`` is the field's, unless either has found another."""
+        """Assign ``column`` to the field, unless either already has a match."""
         if column is not None and name not in self.columns and column.field_id in self._free:
             self.columns[name] = self._free.pop(column.field_id)
             self._held[column.field_id] = name
 
     def move(self, name: str, original: str, column: NestedField | None) -> None:
-        """The field goes to another column, or to a new one, of the name ``original``."""
+        """Move the field to another column, or to a new one, named ``original``."""
         left = self.columns.pop(name)
         del self._held[left.field_id]
         self._free[left.field_id] = left
@@ -183,7 +182,7 @@ class Homes:
         return self._held.get(column.field_id)
 
     def other_columns(self, column: NestedField) -> list[str]:
-        """Names of the columns beside this one."""
+        """Names of the other columns."""
         return [one.name for one in self._table.fields if one.field_id != column.field_id]
 
     @property
@@ -199,7 +198,7 @@ class Homes:
 
 @dataclass(frozen=True)
 class Matching:
-    """What is known beside names; arguments as of ``model/columns/evolution.evolve``."""
+    """What is known besides names; arguments as in ``model/columns/evolution.evolve``."""
 
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

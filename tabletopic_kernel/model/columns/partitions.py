@@ -1,4 +1,4 @@
-"""``partition_by``: expressions such as ``hour(event_time)`` to an Iceberg partition spec.
+"""``partition_by``: from expressions such as ``hour(event_time)`` to an Iceberg partition spec.
 
 Transforms and the types they take: Iceberg spec, "Partition Transforms". No expressions leave a table's
 spec as it is; the one word ``none`` takes its partitions away.
@@ -69,7 +69,7 @@ class PartitionExpression:
 
 
 def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
-    """Read one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are the same.
+    """Parse one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are equivalent.
 
     ``use`` begins the errors, also those of ``source``.
 
@@ -134,7 +134,7 @@ def _free_name(parsed: PartitionExpression, source_id: int, schema: Schema) -> s
 
 
 def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_id: int) -> PartitionSpec:
-    """The spec that a table gets for ``wanted``: one that it had, or a new one.
+    """The table's spec for ``wanted``: one that it had, or a new one.
 
     Iceberg spec, "Partition Evolution": field ids are never used for another thing; nor are names here.
 
@@ -160,7 +160,7 @@ def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_
 
 
 def same_partitions(one: PartitionSpec, other: PartitionSpec) -> bool:
-    """Whether both divide a table alike, whatever their fields are called."""
+    """Whether both partition a table in the same way, whatever the names of their fields."""
     return [_place(field) for field in one.fields] == [_place(field) for field in other.fields]
 
 
@@ -169,7 +169,7 @@ def _place(field: PartitionField) -> tuple[int, str]:
 
 
 def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
-    """The expressions of a spec, as ``partition_by`` has them.
+    """The expressions of a spec, in the form of ``partition_by``.
 
     >>> from pyiceberg.types import NestedField, StringType
     >>> schema = Schema(NestedField(1, "town", StringType()))
@@ -180,7 +180,7 @@ def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
 
 
 def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
-    """What ``parse_partition`` reads as the field's transform and column."""
+    """The field as text that ``parse_partition`` reads."""
     column = schema.find_column_name(field.source_id) or "?"
     if isinstance(field.transform, IdentityTransform) and column != NONE:
         return column
@@ -218,7 +218,7 @@ def source_of(
 
 
 def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]]) -> NestedField | None:
-    """The column of that name now, in its schema, or before."""
+    """The column that has, or had, that name."""
     columns = struct.fields
     return next(
         itertools.chain(

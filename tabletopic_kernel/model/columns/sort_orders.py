@@ -1,4 +1,4 @@
-"""``sort_by``: entries such as ``event_time desc nulls first`` to an Iceberg sort order.
+"""``sort_by``: from entries such as ``event_time desc nulls first`` to an Iceberg sort order.
 
 Iceberg spec, "Sort Orders". Columns and transforms are written as in ``partition_by``. No entries leave a
 table's order as it is; the one word ``none`` takes it away.
@@ -45,7 +45,7 @@ def sort_order(
 
 
 def check_sort_entry(text: str) -> None:
-    """See that an entry can be read; raises UsageError."""
+    """Check that an entry can be parsed; raises UsageError."""
     parse_partition(_words(text)[0], _USE)
 
 
@@ -80,7 +80,7 @@ def _what(field: SortField) -> tuple[int, str]:
 
 
 def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
-    """The order that a table gets for ``wanted``: one of those that it ever had, or a new one."""
+    """The table's sort order for ``wanted``: one that it had, or a new one."""
     for order in orders:
         if same_order(order, wanted):
             return order
@@ -95,7 +95,7 @@ def same_order(one: SortOrder, other: SortOrder) -> bool:
 
 
 def sort_texts(order: SortOrder, schema: Schema) -> list[str]:
-    """The entries of an order, as ``sort_by`` has them.
+    """The entries of an order, in the form of ``sort_by``.
 
     >>> from pyiceberg.types import NestedField, StringType
     >>> schema = Schema(NestedField(1, "town", StringType()))

@@ -1,4 +1,4 @@
-"""The columns of a table topic's table: the value's, and the ``_kafka_*`` columns beside them."""
+"""The columns of a table topic's table: the value's, and the ``_kafka_*`` columns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
 
 
 def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
-    """Value columns that have the name of a metadata column, in whatever case: engines take both for one."""
+    """Value columns with the name of a metadata column, in any case: engines cannot distinguish them."""
     own = {column.name.lower() for column in metadata_columns(settings, BinaryType())}
     return sorted(one.name for one in value.fields if one.name.lower() in own)
 
@@ -81,7 +81,7 @@ def key_type(decoded: Schema) -> IcebergType:
 def evolve_key(
     table: Schema, key: IcebergType, last_column_id: int, *, new_columns: bool = False
 ) -> Evolution:
-    """As ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and those beside it."""
+    """Like ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and its siblings."""
     ours = [
         one
         for one in table.fields

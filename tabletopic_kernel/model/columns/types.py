@@ -1,4 +1,4 @@
-"""Iceberg types: told in words, compared, given field ids; and what the numbers of a field stand for.
+"""Iceberg types: as text, compared, with field ids; and the meaning of a field's numbers.
 
 A ``long`` of Debezium's may count milliseconds (``io.debezium.time.Timestamp``) or microseconds
 (``io.debezium.time.MicroTimestamp``), and an ``ALTER TABLE`` in the source makes the one the other. Both are
@@ -48,7 +48,7 @@ def suffix(kind: IcebergType) -> str:
 
 
 def spell(kind: IcebergType) -> str:
-    """A type in words for people: without field ids and docs.
+    """A type as text for messages: without field ids and docs.
 
     >>> from pyiceberg.types import NestedField
     >>> spell(StructType(NestedField(3, "width", IntegerType(), required=True)))
@@ -75,7 +75,7 @@ _DIGITS: Final[dict[type[IcebergType], int]] = {IntegerType: 10, LongType: 19}
 
 
 def holds(wide: IcebergType, narrow: IcebergType) -> bool:
-    """Whether a column of ``wide`` can have every value of ``narrow`` as it is.
+    """Whether a column of ``wide`` can hold every value of ``narrow`` unchanged.
 
     These are more pairs than ``widens`` has: a column of integers cannot become one of doubles, but a double
     has room for every 32-bit integer.
@@ -95,7 +95,7 @@ def holds(wide: IcebergType, narrow: IcebergType) -> bool:
 
 
 def holds_some(one: IcebergType, other: IcebergType) -> bool:
-    """Whether a column of one type can have those values of the other that are exact in both."""
+    """Whether a column of one type can hold the values of the other that are exact in both."""
     return {type(one), type(other)} == {LongType, DoubleType}
 
 
@@ -132,7 +132,7 @@ _NUMBERS: Final = frozenset(("int", "long", "float", "double", "bytes", "fixed")
 
 
 def meaning_in(doc: str | None) -> str | None:
-    """What a column's doc says that its values stand for.
+    """The meaning of a column's values, from its doc.
 
     >>> meaning_in("of the order; connect.name io.debezium.time.Timestamp")
     'io.debezium.time.Timestamp'
@@ -142,7 +142,7 @@ def meaning_in(doc: str | None) -> str | None:
 
 
 def doc_with_meaning(doc: str | None, meaning: str | None) -> str | None:
-    """The doc of a field whose values stand for something.
+    """The doc of a field whose values have a meaning.
 
     >>> doc_with_meaning(None, "io.debezium.time.Date")
     'connect.name io.debezium.time.Date'
@@ -154,19 +154,19 @@ def doc_with_meaning(doc: str | None, meaning: str | None) -> str | None:
 
 
 def without_meaning(doc: str | None) -> str | None:
-    """The doc of a field that does not say what its values stand for."""
+    """The doc of a field, without the meaning of its values."""
     return _NOTE.sub("", doc) or None if doc else None
 
 
 def needs_meaning(kind: IcebergType) -> bool:
-    """Whether values of a type, or those in its lists and maps, need it told: numbers and bytes do."""
+    """Whether values of a type, or in its lists and maps, need a declared meaning: numbers and bytes do."""
     while isinstance(kind, ListType | MapType):
         kind = kind.element_type if isinstance(kind, ListType) else kind.value_type
     return isinstance(kind, IntegerType | LongType | FloatType | DoubleType | BinaryType | FixedType)
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Whether two columns' docs tell of different meanings; one that says nothing goes with all."""
+    """Whether two columns' docs declare different meanings; a doc without one is compatible with all."""
     meanings = meaning_in(one), meaning_in(other)
     return None not in meanings and meanings[0] != meanings[1]
 
@@ -181,7 +181,7 @@ def short_name(meaning: str) -> str:
 
 
 def avro_meaning(kind: Any) -> str | None:
-    """What the numbers or bytes of an Avro type stand for, also those in its lists and maps."""
+    """The meaning of the numbers or bytes of an Avro type, also in its lists and maps."""
     match kind:
         case list():
             present = [one for one in kind if one != "null"]
@@ -196,7 +196,7 @@ def avro_meaning(kind: Any) -> str | None:
 
 
 def json_meaning(schema: Any) -> str | None:
-    """The same of a JSON Schema of Connect's."""
+    """The same for a JSON Schema by Connect."""
     if not isinstance(schema, dict):
         return None
     for keyword in ("oneOf", "anyOf"):
@@ -213,7 +213,7 @@ def json_meaning(schema: Any) -> str | None:
 
 
 def protobuf_meaning(params: Mapping[str, str]) -> str | None:
-    """The same of the texts that stand beside a Protobuf field of numbers or bytes."""
+    """The same for the params of a Protobuf field of numbers or bytes."""
     return _with_scale(params.get("connect.name"), params.get("scale"))
 
 

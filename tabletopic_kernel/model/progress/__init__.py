@@ -1,1 +1,1 @@
-"""How far topics are: events, and the views that are folded of them."""
+"""Progress of topics: events, and the views folded from them."""

@@ -1,4 +1,4 @@
-"""The numbers behind the dashboard's plots: columns of equal length, by time in ms since 1970.
+"""The data of the dashboard's plots: columns of equal length, by time in ms since 1970.
 
 ``None`` means not known at that moment.
 """
@@ -25,7 +25,7 @@ def window(history: History, window_ms: int, now_ms: int) -> tuple[int, list[tup
 
 
 def largest(lags: dict[int, int], most: int) -> list[int]:
-    """The partitions that get a line of their own: all, or those with the greatest lag, by number.
+    """The partitions with their own line: all, or those with the greatest lag, by number.
 
     >>> largest({0: 5, 1: 9, 2: 7}, 2)
     [1, 2]
@@ -84,7 +84,7 @@ def _ledger_before(history: History, items: list[tuple[int, Bucket]]) -> array[i
 
 
 def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], at_ms: int) -> float | None:
-    """Commit lag in seconds at a moment of the past: the age of the oldest record that waited, at most.
+    """Commit lag in seconds at a past moment: an upper bound of the oldest waiting record's age.
 
     >>> lag_seconds_at([3, 0], [4_000, None], 10_000), lag_seconds_at([1], [None], 10_000)
     (6.0, None)
@@ -215,7 +215,7 @@ def retention_left_s(oldest_ms: int | None, retention_ms: int | None, now_ms: in
 
 
 def largest_topics(record: Record, names: Sequence[str], most: int) -> list[str]:
-    """The topics that get a line of their own: those with the greatest lag, by name."""
+    """The topics with their own line: those with the greatest lag, by name."""
     lag = {name: record.topic(name).lag_records or 0 for name in names}
     return sorted(sorted(names, key=lambda name: (-lag[name], name))[:most])
 

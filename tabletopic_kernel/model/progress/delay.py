@@ -1,4 +1,4 @@
-"""Whether a topic that runs is as far as it should be, and why not: one answer for every face."""
+"""Whether a running topic is late, and why: one answer for all faces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LEAST_MS = 3_000
 
 
 class Delay(StrEnum):
-    """Why a topic at work is late."""
+    """Why a working topic is late."""
 
     WAITING_FOR_TURN = "waiting_for_turn"  # its batch waits until the host has done those of others
     BEHIND = "behind"  # its own records are more than were read so far
 
     @property
     def reason(self) -> str:
-        """What it means and what helps, in a sentence that is the same for all topics."""
+        """The meaning and the remedy, in a sentence that is the same for all topics."""
         return _REASONS[self]
 
 

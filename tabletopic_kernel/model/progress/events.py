@@ -295,7 +295,7 @@ _TEXTS = frozenset({"reason", "error", "message", "changes", "refused"})
 
 
 def event_json(event: ControlEvent) -> str:
-    """An event as it is written: its texts without secrets."""
+    """The JSON of an event, with secrets masked."""
     return redacted(event, event.model_dump_json()).model_dump_json()
 
 
@@ -308,12 +308,12 @@ def is_heartbeat(raw: bytes) -> bool:
 
 
 def event_of_json(text: str) -> ControlEvent:
-    """An event as it is read: whoever wrote it may have masked less. Raises pydantic's ValidationError."""
+    """The event of a JSON text, masked (its writer may not have). Raises pydantic's ValidationError."""
     return redacted(EVENT_ADAPTER.validate_json(text), text)
 
 
 def redacted(event: ControlEvent, text: str) -> ControlEvent:
-    """The event, whose JSON is ``text``, with masked texts; most hold nothing to mask, and stay."""
+    """The event with JSON ``text``, masked; returned unchanged if there is nothing to mask, as for most."""
     if redact(text) == text:
         return event
     return EVENT_ADAPTER.validate_python(_redacted(event.model_dump(), is_text=False))

@@ -1,4 +1,4 @@
-"""The progress record: the events of the control topic, and what broker and tables say, folded together.
+"""The progress record: a fold of control-topic events, broker offsets and table metadata.
 
 Longer than other modules, as it is one fold, a case for each event.
 
@@ -56,7 +56,7 @@ class SchemaChange:
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """Something that happened, for people: an owner, a pause, trouble."""
+    """An event for humans: a new owner, a pause, an error."""
 
     at_ms: int
     kind: str
@@ -66,7 +66,7 @@ class Note:
 
 @dataclass(frozen=True, order=True)
 class DeadLetterSample:
-    """A sample of the records that became no row."""
+    """A sample of the rejected records."""
 
     at_ms: int
     partition: int
@@ -80,14 +80,14 @@ T = TypeVar("T", Commit, SchemaChange, Note, DeadLetterSample)
 
 @dataclass(frozen=True)
 class HostReport:
-    """A progress record that a host told, and when."""
+    """A progress record reported by a host, with its time."""
 
     progress: Progress
     host: str
     at_ms: int
 
     def is_newer_than(self, other: HostReport | None) -> bool:
-        """Of two of the same moment the one that is further counts, so that order makes no difference."""
+        """Of two at the same moment the one that is further counts, so that order does not matter."""
         return other is None or self._key > other._key
 
     @property
@@ -97,7 +97,7 @@ class HostReport:
 
 @dataclass
 class TopicRecord:
-    """All that is known of one topic. Times in ms since 1970."""
+    """Everything known about one topic. Times in ms since 1970."""
 
     topic: str
     reported: HostReport | None = None  # the newest word of a host
@@ -116,7 +116,7 @@ class TopicRecord:
 
     @property
     def progress(self) -> Progress | None:
-        """Where the topic stands. A host that is still taking over does not hide the table's figures."""
+        """The topic's progress. A host that is still taking over does not hide the table's figures."""
         if self.reported is None or self.owned is None or self.reported.progress.epoch > 0:
             report = self.reported or self.owned
             return report.progress if report else None
@@ -164,7 +164,7 @@ class TopicRecord:
         )
 
     def state(self, desired: DesiredTopic | None, now_ms: int) -> str:
-        """The coordinator's state; of a topic that nobody runs, what that means."""
+        """The coordinator's state; for a topic without a host, what that means."""
         if self.progress is not None and self.is_reported(now_ms):
             return str(self.progress.state)
         if desired is None:
@@ -173,7 +173,7 @@ class TopicRecord:
 
 
 class Record:
-    """Every topic's record. Not thread-safe: whoever shares it holds a lock."""
+    """The records of all topics. Not thread-safe: hold a lock to share it."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicRecord] = {}
@@ -204,7 +204,7 @@ class Record:
         self.hosts = {name: host for name, host in self.hosts.items() if newest_ms - host.at_ms <= FRESH_MS}
 
     def read_from_table(self, progress: Progress) -> None:
-        """What a table itself says, for a topic that no host tells of (I6); no sign of life."""
+        """Progress from the table itself, for a topic that no host reports (I6); not a sign of life."""
         topic = self.topic(progress.topic)
         report = HostReport(progress, "", topic.reported.at_ms if topic.reported else 0)
         if topic.reported is None or topic.reported.host == "":
@@ -214,7 +214,7 @@ class Record:
         topic.version += 1
 
     def observe_ends(self, at_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
-        """End offsets by topic and partition, as the broker has just told them."""
+        """Current end offsets by topic and partition, from the broker."""
         for name, offsets in ends.items():
             topic = self.topic(name)
             if topic.end_offsets != offsets:
@@ -226,7 +226,7 @@ class Record:
                 topic.history.lag(at_ms, topic.lag_records or 0, None)
 
     def observe_oldest(self, at_ms: int, oldest: Mapping[str, int | None]) -> None:
-        """Timestamp of the oldest record that waits, by topic; None where it could not be read."""
+        """Timestamp of the oldest uncommitted record, by topic; None if it could not be read."""
         for name, oldest_ms in oldest.items():
             topic = self.topic(name)
             topic.oldest_ms = oldest_ms
@@ -234,14 +234,14 @@ class Record:
                 topic.history.lag(at_ms, lag, topic.lag_seconds(at_ms))
 
     def recall_ends(self, name: str, samples: Mapping[int, Mapping[int, int]]) -> None:
-        """End offsets of the past, by moment, as the topic's own timestamps tell them."""
+        """Past end offsets, by moment, from the topic's timestamps."""
         topic = self.topic(name)
         for at_ms, offsets in samples.items():
             topic.history.ends(at_ms, pack(offsets))
         topic.version += 1
 
     def recall_commits(self, name: str, commits: Iterable[tuple[Commit, Mapping[int, int]]]) -> None:
-        """Commits, with the ledger after each, that snapshots tell of and no event does any more."""
+        """Commits, with the ledger after each, from snapshots whose events have expired."""
         topic = self.topic(name)
         for commit, next_offsets in commits:
             _commit(topic, commit)
@@ -249,7 +249,7 @@ class Record:
         topic.version += 1
 
     def forget(self, keep: Iterable[str]) -> None:
-        """Drop the records of topics that are not in ``keep``: they are gone."""
+        """Drop the records of topics that are not in ``keep``."""
         for name in set(self.topics) - set(keep):
             del self.topics[name]
 

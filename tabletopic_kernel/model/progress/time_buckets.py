@@ -1,4 +1,4 @@
-"""A table topic's past in buckets of time: fine for the last minutes, coarse for the last days.
+"""A table topic's history in time buckets: fine for the last minutes, coarse for the last days.
 
 Bounded: a topic has at most ``sum(size for _, size in TIERS)`` buckets, however long it runs. What is put
 in may come in any order: gauges keep their newest value, counts are added up.
@@ -32,7 +32,7 @@ def pack(offsets: Mapping[int, int]) -> array[int]:
 
 @dataclass(slots=True)
 class Bucket:
-    """What is known of one stretch of time: gauges as they were last in it, counts over all of it.
+    """One time bucket: the last value of gauges, the sum of counts.
 
     ``next_offsets`` is the ledger, ``end_offsets`` the topic's; the lag was measured then.
     """
@@ -61,7 +61,7 @@ class Tier:
     newest: int = UNKNOWN
 
     def at(self, at_ms: int) -> Bucket | None:
-        """The bucket of a moment, made if it is missing; None where it would be too old to be kept."""
+        """The bucket of a moment, created if missing; None if it is too old to be kept."""
         number = at_ms // self.step_ms
         if number > self.newest:
             first_kept = number - self.size + 1
@@ -104,7 +104,7 @@ class History:
                 bucket.end_offsets, bucket.end_ms = end_offsets, at_ms
 
     def lag(self, at_ms: int, lag_records: int, lag_seconds: float | None) -> None:
-        """The commit lag that was measured at a moment; the seconds may not be known."""
+        """The commit lag measured at a moment; the seconds may be unknown."""
         for bucket in self._at(at_ms):
             if at_ms >= bucket.lag_ms:
                 bucket.lag_records, bucket.lag_ms = lag_records, at_ms
@@ -125,7 +125,7 @@ class History:
 
 
 def _is_newer(at_ms: int, new: array[int], old_ms: int, old: array[int] | None) -> bool:
-    """Of two gauges of the same moment the greater one counts, so that order makes no difference."""
+    """Of two gauges at the same moment the greater one counts, so that order does not matter."""
     return at_ms > old_ms or (at_ms == old_ms and (old is None or new.tolist() > old.tolist()))
 
 
@@ -161,7 +161,7 @@ class ArrivalCurve:
                 times.append(at_ms)
 
     def arrived_after_ms(self, partition: int, offset: int) -> int | None:
-        """The last moment at which ``offset`` was not there yet; None where the samples begin later."""
+        """The last moment at which ``offset`` did not exist yet; None if the samples begin later."""
         ends = self._ends.get(partition, [])
         index = bisect_right(ends, offset) - 1
         return self._times[partition][index] if index >= 0 else None

@@ -1,1 +1,1 @@
-"""What can be set, where, and what a setting means."""
+"""The settings, their names and sources."""

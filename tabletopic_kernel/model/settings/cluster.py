@@ -1,4 +1,4 @@
-"""What the executors of a Spark cluster must reach, and would not: decided by the settings alone."""
+"""What the executors of a Spark cluster could not reach, according to the settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_loopback(address: str) -> bool:
 
 
 def connect_url(conf: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
-    """The address of Spark Connect, if properties or variables ask pyspark for that; None: they do not.
+    """The address of Spark Connect, if properties or variables select it, otherwise None.
 
     >>> connect_url({"spark.master": "sc://host:15002"}, {}), connect_url({"spark.master": "yarn"}, {})
     ('sc://host:15002', None)
@@ -48,7 +48,7 @@ def connect_url(conf: Mapping[str, str], environ: Mapping[str, str]) -> str | No
 
 
 def no_connect(url: str) -> str:
-    """Why table topics do not run by Spark Connect, and what to do."""
+    """Why table topics do not run on Spark Connect, and what to do."""
     return (
         f"Spark Connect ({url}) cannot run table topics: a host has to be Spark's driver itself, as it reads "
         "the offsets of each batch from the query's checkpoint and commits what the tasks return. Name the "
@@ -58,7 +58,7 @@ def no_connect(url: str) -> str:
 
 
 def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mapping[str, str]) -> list[str]:
-    """Why executors would not reach what they must, a reason each; none where all is shared."""
+    """The reasons why executors could not reach what they need; empty if everything is shared."""
     if url := connect_url({"spark.master": spark.master, **spark.conf}, {}):
         return [no_connect(url)]
     if spark.is_local:

@@ -1,4 +1,4 @@
-"""Names of settings: the path of each, its environment variable, and the nearest to a misspelt one.
+"""Names of settings: paths, environment variables, and the closest match for a misspelt one.
 
 A path is a tuple from the section down: ``("kafka", "bootstrap.servers")``,
 ``("topics", "web.clicks", "start")``. All of it is derived from the models in ``sections.py``.
@@ -45,7 +45,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Named:
-    """Sections under names that people choose: topics, catalogs."""
+    """Sections with user-chosen names: topics, catalogs."""
 
     item: Section | Properties
 
@@ -79,7 +79,7 @@ TREE = _section(Settings)
 
 
 def node_at(path: SettingPath) -> Node | None:
-    """What stands at a path; None where nothing can."""
+    """The node at a path; None if there is none."""
     node: Node | None = TREE
     for part in path:
         match node:
@@ -112,7 +112,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Misplaced:
-    """A key that cannot be where it is. The reason never holds the value."""
+    """A misplaced key. The reason never contains the value."""
 
     path: SettingPath
     reason: str
@@ -220,7 +220,7 @@ def variable_name(section: str, key: str) -> str:
 
 
 def variable_forms(node: Node = TREE) -> list[str]:
-    """Every name a variable can have, with <PROPERTY>, <TOPIC> and <SETTING> where people choose."""
+    """All possible names of variables, with the placeholders <PROPERTY>, <TOPIC> and <SETTING>."""
     match node:
         case Section(fields):
             return [

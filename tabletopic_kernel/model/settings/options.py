@@ -1,6 +1,4 @@
-"""The settings of a table topic as people give them: options of programs and magics, and what of them may
-change.
-"""
+"""A table topic's settings as command-line options and magic options, and which of them may change."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ def _help(name: str, description: str, default: object) -> str:
 
 
 def _duration(milliseconds: int) -> str:
-    """A duration as it is typed: in days where it has whole ones, else in seconds."""
+    """A duration as typed: in days if they are whole, otherwise in seconds."""
     days, rest = divmod(milliseconds, 86_400_000)
     return f"{days}d" if days and not rest else f"{milliseconds / 1000:g}s"
 
@@ -139,7 +137,7 @@ def _message(problem: ErrorDetails) -> str:
 
 
 def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:
-    """The settings of now with those given on top; raises UsageError for one that cannot change."""
+    """The current settings, overridden by the given ones; raises UsageError for one that cannot change."""
     properties = {**now.table_properties, **given.get("table_properties", {})}
     settings = validated({**now.model_dump(), **given, "table_properties": properties})
     fixed = [name for name in FIXED_SETTINGS if getattr(settings, name) != getattr(now, name)]

@@ -1,4 +1,4 @@
-"""What can be set: one model per section, with units in the names and limits with reasons.
+"""The settings: one model per section, with units in names and reasons for limits.
 
 Longer than other modules, as every setting is declared here once, and nowhere else.
 """
@@ -269,7 +269,7 @@ class TopicSettings(_Model):
 
     @property
     def snapshots_kept_ms(self) -> int:
-        """How long snapshots are kept, also where nobody has said so."""
+        """How long snapshots are kept, including the default."""
         return _TIME_TRAVEL_MS if self.time_travel_ms is None else self.time_travel_ms
 
     def subject_of(self, topic: str) -> str:
@@ -297,7 +297,7 @@ class TopicSettings(_Model):
     @field_validator("partition_by", "sort_by", "metadata_columns", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
-        """Text, as the environment and the command line give it, is a list with commas; empty is none."""
+        """Text from the environment or command line is a comma-separated list; empty is none."""
         if not isinstance(value, str):
             return value
         return tuple(item.strip() for item in _ITEM_COMMA.split(value) if item.strip())
@@ -333,7 +333,7 @@ class SparkSettings(_Model):
 
 
 class AthenaSettings(_Model):
-    """Queries by Amazon Athena. Region and keys are those of ``[catalog]``, else AWS's usual ones."""
+    """Queries by Amazon Athena. Region and credentials are those of ``[catalog]``, or AWS's defaults."""
 
     workgroup: str | None = Field(None, min_length=1, description="AWS_ATHENA_WORK_GROUP's, else `primary`")
     output_location: str | None = Field(
@@ -360,7 +360,7 @@ class LocalSettings(_Model):
 
 
 class Settings(_Model):
-    """Everything in force for one process. An absent server means the embedded one.
+    """All settings in force for one process. An absent server means the embedded one.
 
     ``kafka`` holds librdkafka properties, ``registry`` the Confluent registry client's (``url``,
     ``basic.auth.user.info``…), ``catalog`` PyIceberg's plus ``name``, ``catalogs`` PyIceberg's of further
@@ -412,7 +412,7 @@ def names_registry(registry: Mapping[str, str]) -> bool:
 
 
 class ReplayRequest(_Model):
-    """Somebody asked for a replay of dead letters: those there were then, and that ``where`` names."""
+    """A requested replay of dead letters: those that existed then and match ``where``."""
 
     id: str
     asked_ms: int
@@ -420,7 +420,7 @@ class ReplayRequest(_Model):
 
 
 class MaintenanceRequest(_Model):
-    """Somebody asked for work on a table before it is due.
+    """A requested maintenance of a table, before it is due.
 
     ``where`` limits a compaction to the files that may have such rows; ``orphans``: an expiry removes files
     that no snapshot needs as well.

@@ -1,4 +1,4 @@
-"""Lines of a TOML document, which tomllib does not tell."""
+"""Line numbers of a TOML document, which tomllib does not provide."""
 
 from __future__ import annotations
 

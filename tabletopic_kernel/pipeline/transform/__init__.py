@@ -1,1 +1,1 @@
-"""Decoded rows become the columns of the table: as they are, as change events say, or by a projection."""
+"""From decoded rows to the table's columns: unchanged, from change events, or by a projection."""

@@ -1,4 +1,4 @@
-"""Transforms: which columns the table has for the columns that records are decoded to, and the way back.
+"""Transforms: the table's columns for decoded columns, and the reverse mapping.
 
 The same step for rows is ``pipeline/transform/transform.py``.
 """

@@ -1,4 +1,4 @@
-"""The step between decode and conform: decoded rows become the value's columns of the table.
+"""The step between decode and conform: from decoded rows to the value's columns of the table.
 
 Nothing changes, or the value is one column, or change events of Debezium become the rows that they tell of,
 with ``_cdc`` beside the row's columns, or a projection is run. What that does to columns, without rows, is

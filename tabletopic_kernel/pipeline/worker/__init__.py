@@ -1,1 +1,1 @@
-"""The streaming query of one topic, and the processes that work for it."""
+"""The streaming query of one topic, and its processes."""

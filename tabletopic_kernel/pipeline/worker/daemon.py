@@ -1,4 +1,4 @@
-"""Spark's Python daemon with what a task needs already loaded: the workers that it forks begin at once.
+"""Spark's Python daemon with everything a task needs preloaded: forked workers start at once.
 
 Spark ends workers that were idle for a minute, and loading takes them 2 s each, on an idle machine: a quiet
 topic would pay that with every batch.

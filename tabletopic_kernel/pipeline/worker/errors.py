@@ -1,4 +1,4 @@
-"""What a worker says of what went wrong, and how many refused records are too many.
+"""A worker's error messages, and how many rejected records are too many.
 
 A wrong setting must not pour a whole topic into dead letters.
 """

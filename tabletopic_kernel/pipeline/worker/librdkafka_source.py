@@ -1,4 +1,4 @@
-"""A batch read by librdkafka, in the task that stages it: for records that Spark's own source raises on.
+"""Reads a batch with librdkafka, in the task that stages it: for records on which Spark's source fails.
 
 Spark keeps a record's timestamp in microseconds of 64 bits. A producer that sends nanoseconds where
 milliseconds belong goes beyond them, and brokers before Kafka 4 take its records: Spark's source then fails

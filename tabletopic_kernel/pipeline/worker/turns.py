@@ -1,4 +1,4 @@
-"""Whose batch may use the cores next: those of one host take turns, by how long they have waited.
+"""Which topic's batch may use the cores next: batches of one host take turns, by waiting time.
 
 Spark's FAIR scheduler shares the cores between pools, but breaks ties by a pool's name; with more batches
 under way than cores the topics whose names come last would never be served. So a batch is let in only when a

@@ -1,5 +1,4 @@
-"""What a writer's schema asks of a table: columns, the names that they had before, and what fitting them
-does.
+"""What a writer's schema requires of a table: columns, their former names, and the result of fitting them.
 
 A projection reads the ``batch``: the columns that records have had so far, of all schemas together, evolved
 by the same rules as a table's, but for aliases: a statement names columns, so these keep their names. So it

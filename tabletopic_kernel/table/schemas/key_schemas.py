@@ -1,4 +1,4 @@
-"""Keeps the column of keys ahead of keys that name their schema: finds the schemas, and plans the staging."""
+"""Keeps the key column ahead of keys that name their schema: finds the schemas, and plans the staging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas that records name: asked of the registry, and judged whether they are the topic's own.
+"""Looks up schemas that records name in the registry, and decides whether they are the topic's own.
 
 A damaged record may name any schema there is in the registry, and a table must not become that of another
 topic for it: a topic's own are those of a subject that the subject name strategies give it. Where records are

@@ -1,4 +1,4 @@
-"""Schemas that records name and whose records are refused: for good, or until the registry is asked again.
+"""Schemas whose records are refused: for good, or until the registry is asked again.
 
 Those that the registry does not have, or not for the topic, may come any time.
 """

@@ -1,4 +1,4 @@
-"""What a table remembers of schemas, in its properties: which it covers, and what its columns were called."""
+"""A table's record of schemas, in its properties: which it covers, and the former names of its columns."""
 
 from __future__ import annotations
 

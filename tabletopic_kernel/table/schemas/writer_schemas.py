@@ -1,5 +1,4 @@
-"""Writer schemas by the settings of their topic: of values, of keys, and of a file that nobody has
-registered.
+"""Writer schemas according to the settings of a topic: of values, of keys, and from an unregistered file.
 
 The host, a plan, `peek` and a candidate's look all begin here, so that what is said before is what happens.
 """

@@ -1,4 +1,4 @@
-"""``serve`` and ``dashboard``: processes of their own; a host in the background is stopped by ``down``."""
+"""``serve`` and ``dashboard``: processes of their own; ``down`` stops background hosts."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``init``: asks for a person's servers, tries each at once, and writes the settings file."""
+"""``init``: asks for the user's servers, checks each at once, and writes the settings file."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415

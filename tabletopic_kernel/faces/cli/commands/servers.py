@@ -1,4 +1,4 @@
-"""``up``, ``down``, ``info``, ``config``, ``doctor``: the local stack, addresses, settings, what is amiss."""
+"""``up``, ``down``, ``info``, ``config``, ``doctor``: the local stack, addresses, settings, checks."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415

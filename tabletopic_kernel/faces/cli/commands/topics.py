@@ -1,4 +1,4 @@
-"""``enable``, ``alter``, ``status``, ``events``: topics, who runs them, how far they are, what happened."""
+"""``enable``, ``alter``, ``status``, ``events``: topics, their hosts, lag and events."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``produce-clickstream``, ``demo``, ``drill``: events to try it with, and everything killed and compared."""
+"""``produce-clickstream``, ``demo``, ``drill``: sample events, the demo, and fault injection."""
 
 # Imports wait until they are needed: see the package's docstring.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What stands beside a field in ``confluent/meta.proto``'s option: texts by name.
+"""The params of a field in ``confluent/meta.proto``'s option: texts by name.
 
 The option is an extension, so a descriptor of another pool has it as bytes that nobody reads. It is read by
 the files of the schema themselves, which import that one; no module of Confluent's is needed for it.

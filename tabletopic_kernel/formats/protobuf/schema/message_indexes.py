@@ -1,4 +1,4 @@
-"""Message indexes: which message of a schema's file a record holds.
+"""Message indexes: which message of a schema's file a record contains.
 
 Source: Confluent Platform documentation, "Wire format": behind the schema id stand the number of indexes
 and the indexes, as zigzag varints: the position of the message in its file, then of each nested message in

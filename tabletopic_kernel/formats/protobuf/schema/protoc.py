@@ -1,4 +1,4 @@
-"""Protobuf schemas as registries have them, compiled to descriptors by protoc (of grpcio-tools).
+"""Protobuf schemas from registries, compiled to descriptors by protoc (of grpcio-tools).
 
 A registry gives a schema as .proto text, or as a FileDescriptorProto in base64: Python's serializer
 registers that form, and ``format=serialized`` asks for it. Its references are the files that it imports, in

@@ -1,1 +1,1 @@
-"""A person's SELECT over decoded rows: checked, planned and run within limits."""
+"""A user's SELECT over decoded rows: checked, planned and run within limits."""

@@ -1,4 +1,4 @@
-"""A projection in a process of its own: what it takes is not taken from the host, and it can be ended.
+"""A projection in a child process: it cannot take resources of the host, and can be killed.
 
 A host has other topics, and a statement computes what does not depend on the records as it is planned. So
 hosts and commands plan projections here, and run them here where they need rows (a replay). Workers, which

@@ -1,4 +1,4 @@
-"""Runs a projection's statement within limits of memory and time that hold whatever the statement does.
+"""Runs a projection's statement within hard limits of memory and time.
 
 DuckDB's own ``memory_limit`` leaves out what its vectors of lists and texts take (``range(250000000)``), so
 the address space of the process is limited while the statement runs. An interrupt is heeded between

@@ -1,4 +1,4 @@
-"""The shape of a projection: one row out for each row in, or none, and always the same one.
+"""The allowed form of a projection: at most one row out per row in, and deterministic.
 
 The statement is read by DuckDB's own parser (``json_serialize_sql``), so what is checked here is what runs.
 """

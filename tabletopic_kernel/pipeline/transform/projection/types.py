@@ -1,4 +1,4 @@
-"""Types of DuckDB as columns of an Iceberg table."""
+"""DuckDB's types as columns of an Iceberg table."""
 
 from __future__ import annotations
 
