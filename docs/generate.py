@@ -323,6 +323,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "aging-ratio": aging.ratio,
     "sizing": lambda: table(*sizing.table()),
     "sizing-assumptions": sizing.assumptions,
+    "prices": lambda: table(*sizing.prices()),
+    "price-lists": sizing.price_lists,
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),

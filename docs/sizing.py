@@ -1,7 +1,7 @@
 """How many cores, executors, files and requests a rate needs: ``python -m docs.sizing --mib-per-second 100``.
 
 Computed, not measured: each figure is a product of what one record and one commit cost here
-(docs/reference/cost.md). Prices are nobody's list: they are 0 until the reader gives his own.
+(docs/reference/cost.md). Prices are 0 until the reader gives his own, or takes a list: ``--prices aws-s3``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 _MIB, _HOURS = 1024**2, 730  # hours of a month
 _TASK_RECORDS, _BATCH_RECORDS = 50_000, 1_000_000  # pipeline/worker/worker.py, pipeline/source.py
@@ -30,10 +31,35 @@ class Case:
     commit_bytes: float = 256 * _MIB  # commit_bytes: a commit is due early
     row_bytes: float = 50.0  # of a row in Parquet: 4 million clicks are 197 MB
     executor_cores: int = 4
+    compacted_bytes: float = 128 * _MIB  # of a file that was put together
     price_core_hour: float = 0.0
     price_1000_put: float = 0.0
     price_1000_get: float = 0.0
     price_gb_month: float = 0.0
+    price_1000_objects: float = 0.0  # a month, for being watched: S3 Tables
+    price_1000_compacted: float = 0.0  # objects that the store puts together by itself
+    price_gb_compacted: float = 0.0
+
+
+# AWS in US East (N. Virginia), on demand, in US dollars without tax. Storage at the price of the first 50 TB.
+_AWS: Final = {
+    "price_core_hour": 0.0816 / 2,  # m7g.large, Linux: 2 vCPU and 8 GiB
+    "price_1000_put": 0.005,
+    "price_1000_get": 0.0004,
+}
+LISTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "aws-s3": {**_AWS, "price_gb_month": 0.023},
+    # S3 Tables puts files together by itself, so the host need not.
+    "aws-s3-tables": {
+        **_AWS,
+        "price_gb_month": 0.0265,
+        "price_1000_objects": 0.025,
+        "price_1000_compacted": 0.002,
+        "price_gb_compacted": 0.005,
+        "compaction_us": 0.0,
+        "compacted_bytes": 512 * _MIB,
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +76,16 @@ class Need:
     puts: float  # an hour
     gets: float  # an hour, with HEAD
     gb: float  # a month, in Parquet
-    price: float  # a month, with as much storage as a month writes
+    # A month, with as much storage as a month writes.
+    compute: float
+    requests: float
+    storage: float
+    compaction: float  # by the store
+
+    @property
+    def price(self) -> float:
+        """Of a month."""
+        return self.compute + self.requests + self.storage + self.compaction
 
 
 def need(case: Case) -> Need:
@@ -68,9 +103,12 @@ def need(case: Case) -> Need:
     puts = files + 3 * commits  # each file; manifest, manifest list, metadata
     gets = files + 2 * commits  # HEAD of each file; HEAD and GET of the manifest list before
     gb = records * case.row_bytes * 3600 * _HOURS / 1e9
-    requests = (puts * case.price_1000_put + gets * case.price_1000_get) / 1000
-    price = _HOURS * (cores * case.price_core_hour + requests) + gb * case.price_gb_month
-    return Need(records, cores, executors, math.ceil(memory), topics, commits, files, puts, gets, gb, price)
+    compute = _HOURS * cores * case.price_core_hour
+    requests = _HOURS * (puts * case.price_1000_put + gets * case.price_1000_get) / 1000
+    storage = gb * case.price_gb_month + gb * 1e9 / case.compacted_bytes * case.price_1000_objects / 1000
+    compaction = _HOURS * files * case.price_1000_compacted / 1000 + gb * case.price_gb_compacted
+    counts = (records, cores, executors, math.ceil(memory), topics, commits, files, puts, gets, gb)
+    return Need(*counts, compute, requests, storage, compaction)
 
 
 def table() -> tuple[list[str], list[list[str]]]:
@@ -78,6 +116,40 @@ def table() -> tuple[list[str], list[list[str]]]:
     head = ["rate", "records/s", "cores", "executors", "memory, GiB", "topics at least", "commits/h"]
     head += ["files/h", "PUT/h", "HEAD, GET/h", "core-hours a month", "Parquet a month, GB"]
     return head, [_row(rate, need(Case(mib_per_second=rate))) for rate in _RATES]
+
+
+def prices() -> tuple[list[str], list[list[str]]]:
+    """Head and rows of what a month costs by each list, for the same rates."""
+    head = ["rate", "cores, S3", "requests, S3", "storage, S3", "**S3**"]
+    head += ["cores, S3 Tables", "requests, S3 Tables", "storage, S3 Tables", "compaction", "**S3 Tables**"]
+    return head, [_prices(rate) for rate in _RATES]
+
+
+def _prices(rate: float) -> list[str]:
+    plain, tables = (need(_listed(name, Case(mib_per_second=rate))) for name in LISTS)
+    first = [plain.compute, plain.requests, plain.storage, plain.price]
+    second = [tables.compute, tables.requests, tables.storage, tables.compaction, tables.price]
+    return [f"{rate:,g} MiB/s", *(f"{one:,.0f}" for one in (*first, *second))]
+
+
+def _listed(name: str, case: Case) -> Case:
+    more: dict[str, Any] = dict(LISTS[name])
+    return replace(case, **more)
+
+
+def price_lists() -> str:
+    """What the lists say, as a list."""
+    plain, tables = LISTS["aws-s3"], LISTS["aws-s3-tables"]
+    lines = (
+        f"a core for an hour ${plain['price_core_hour']:g} (half an m7g.large, Linux)",
+        f"1,000 PUT ${plain['price_1000_put']:g}, 1,000 GET or HEAD ${plain['price_1000_get']:g}",
+        f"S3 Standard: ${plain['price_gb_month']:g} a GB and month, the price of the first 50 TB",
+        f"S3 Tables: ${tables['price_gb_month']:g} a GB and month",
+        f"S3 Tables watch objects: ${tables['price_1000_objects']:g} a month for 1,000",
+        f"S3 Tables put files together: ${tables['price_1000_compacted']:g} for 1,000 of them, "
+        f"${tables['price_gb_compacted']:g} a GB, once",
+    )
+    return "".join(f"- {line}\n" for line in lines)
 
 
 def _row(rate: float, found: Need) -> list[str]:
@@ -106,12 +178,15 @@ def assumptions() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what the options need; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--prices", choices=LISTS, help="a list of prices; other options go before it")
     for field in fields(Case):
         option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(option, type=type(field.default), default=field.default)
-    found = need(Case(**vars(parser.parse_args(arguments))))
-    for field in fields(Need):
-        sys.stdout.write(f"{field.name:<12}{getattr(found, field.name):>16,.0f}\n")
+        parser.add_argument(option, type=type(field.default), default=argparse.SUPPRESS)
+    asked = vars(parser.parse_args(arguments))
+    listed: dict[str, Any] = dict(LISTS.get(asked.pop("prices"), {}))
+    found = need(Case(**{**listed, **asked}))
+    for name in (*(field.name for field in fields(Need)), "price"):
+        sys.stdout.write(f"{name:<12}{getattr(found, name):>16,.0f}\n")
     return 0
 
 

@@ -27,6 +27,33 @@ def test_a_case_by_hand() -> None:
     assert found.price == pytest.approx(730 * (0.5 + requests) + 0.01 * found.gb)
 
 
+def test_a_month_of_s3_tables_by_hand() -> None:
+    """Objects that are watched, objects and bytes that the store puts together."""
+    case = Case(100, 1_048.576, cpu_us=4, compaction_us=0, busy=0.5, interval_s=10, commit_bytes=1e12)
+    prices = {
+        "price_gb_month": 0.1,
+        "price_1000_objects": 3,
+        "price_1000_compacted": 2,
+        "price_gb_compacted": 5,
+    }
+    found = need(replace(case, compacted_bytes=1e9, **prices))
+    assert found.storage == pytest.approx(found.gb * 0.1 + found.gb * 3 / 1000)
+    assert found.compaction == pytest.approx(730 * 7_200 * 2 / 1000 + found.gb * 5)
+    assert found.price == found.storage + found.compaction
+
+
+def test_a_list_of_prices(capsys: pytest.CaptureFixture[str]) -> None:
+    """Is what the page's table is made of; an option goes before it."""
+    sizing.main(["--mib-per-second", "100", "--prices", "aws-s3"])
+    told = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    _, rows = sizing.prices()
+    assert told["price"] == next(row[4] for row in rows if row[0] == "100 MiB/s")
+    sizing.main(["--mib-per-second", "100", "--prices", "aws-s3", "--price-core-hour", "0"])
+    own = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert own["compute"] == "0"
+    assert own["storage"] == told["storage"]
+
+
 def test_a_commit_is_due_early_when_enough_is_staged() -> None:
     """100,000 rows/s of 50 bytes fill 10 MB in 2 s."""
     assert need(Case(100, 1_048.576, interval_s=10, commit_bytes=10e6)).commits == 1_800
