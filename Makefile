@@ -18,10 +18,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: $(INSTALLED) ## the whole path on this machine: topic, table, queries, checked counts
+demo: $(INSTALLED) ## the whole path on this machine: topic, table, queries, proof
 	@$(BIN)/tabletopic demo
 
-up: $(INSTALLED) ## start broker, registry and catalog of this machine; they stay until make down
+up: $(INSTALLED) ## start a local broker, registry and catalog; they run until make down
 	@$(BIN)/tabletopic up --detach
 	@echo "tabletopic is $(BIN)/tabletopic here. Notebooks: make lab. Stop: make down"
 
@@ -38,13 +38,13 @@ PAIR := -n 2 --dist loadscope --no-loadscope-reorder
 # with 2 after Ctrl-C.
 OUTCOME = status=$$?; [ $$status -ne 2 ] || exit 2; [ $$status -eq 0 ] || [ $$status -eq 5 ] || failed=1
 
-test: $(INSTALLED) $(SIDEBAR) ## every test, also those with real servers
+test: $(INSTALLED) $(SIDEBAR) ## all tests, including those with real servers
 	@failed=0; \
 	echo "==> pytest, without servers"; $(RUN) pytest -m "not integration" -q -n auto $(ARGS); $(OUTCOME); \
 	echo "==> pytest, with servers"; $(RUN) pytest -m "integration and not servers" $(PAIR) --durations=15 $(ARGS); $(OUTCOME); \
 	exit $$failed
 
-test-servers: $(INSTALLED) ## the catalogs and object stores that companies have; the first time fetches 1.1 GB
+test-servers: $(INSTALLED) ## production catalogs and object stores; downloads 1.1 GB the first time
 	@$(RUN) pytest -m servers --durations=15 $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests
@@ -54,16 +54,16 @@ check: $(INSTALLED) ## lint, format, types, import rules, quick tests
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
 	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q -n auto $(ARGS)
 
-simulate: $(INSTALLED) ## histories of faults from seeds, as long as one likes; ARGS="--minutes 60", "--seed 4711"
+simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; ARGS="--minutes 60", "--seed 4711"
 	@$(RUN) tests.simulation $(ARGS)
 
-bench: $(INSTALLED) ## how fast it is on this machine
+bench: $(INSTALLED) ## benchmark this machine
 	@$(RUN) tabletopic_kernel.bench $(ARGS)
 
-drill: $(INSTALLED) ## kill and disturb everything by a seed, then compare every record (ARGS="--minutes 60")
+drill: $(INSTALLED) ## inject faults from a seed, then compare every record (ARGS="--minutes 60")
 	@$(BIN)/tabletopic drill $(ARGS)
 
-lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml; UPGRADE=1 takes the newest versions
+lock: $(INSTALLED) ## regenerate requirements.lock from pyproject.toml; UPGRADE=1 upgrades everything
 	@echo "==> requirements.lock"
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) pyproject.toml -o requirements.lock

@@ -1,14 +1,14 @@
-"""Kafka topics that are Iceberg tables, from a notebook.
+"""Kafka topics as Iceberg tables, from a notebook.
 
-What can be imported from here is the public interface; everything below may change. Importing this package
-is instant; Spark, PyIceberg and the Kafka client load when first used.
+The names of this module are the public interface; everything below may change. Importing this package is
+instant; Spark, PyIceberg and the Kafka client load when first used.
 """
 
 from importlib import import_module
 
 __version__ = "0.1.0"
 
-# Where each public name is made; loaded when first asked for.
+# Where each public name is defined; loaded on first access.
 _ERRORS = ("ActionNeededError", "RetryableError", "SettingsError", "TableTopicError", "UsageError")
 _PUBLIC = {
     **{name: ("model.errors", name) for name in _ERRORS},

@@ -250,7 +250,7 @@ def next_steps(kept: Path | None) -> Group:
     """What to do next, as commands to copy; ``kept`` is the folder where topic and table stay."""
     if kept is None:
         steps = {
-            "make up": "servers that keep running; without a checkout: `tabletopic up --detach`",
+            "make up": "servers that keep running; otherwise `tabletopic up --detach` in a terminal",
             "make lab": "JupyterLab with the notebooks",
             "README.md": "the first cells to run",
         }

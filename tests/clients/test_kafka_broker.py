@@ -1,4 +1,4 @@
-"""The broker's client after the broker stood still."""
+"""The broker's client after the broker was frozen."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.Monk
     """It is a mistake of the person, and no broker that does not answer."""
     monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
-    with pytest.raises(UsageError, match="no topic name"):
+    with pytest.raises(UsageError, match="not a valid topic name"):
         getattr(broker, ask)("no'such")
-    with pytest.raises(UsageError, match="no topic name"):
+    with pytest.raises(UsageError, match="not a valid topic name"):
         broker.ensure_topic("no'such", 1, {})
 
 

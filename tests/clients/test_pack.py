@@ -105,7 +105,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     """Unless it may be made anew; a folder is no file."""
     file = tmp_path / "mine.pex"
     file.write_text("mine")
-    with pytest.raises(UsageError, match=r"mine\.pex is there; --force"):
+    with pytest.raises(UsageError, match=r"mine\.pex exists; --force"):
         pack(file)
     assert file.read_text() == "mine"
     for wrong in (tmp_path, tmp_path / "none" / "mine.pex"):

@@ -133,7 +133,7 @@ def test_a_certificate_that_is_missing_is_asked_for(strict: LoginProxy, tmp_path
     other = Authority(tmp_path / "other").identity("client")
     own = {"ssl_certificate_location": str(other.certificate), "ssl_key_location": str(other.key)}
     for more in ({}, own):
-        with pytest.raises(RetryableError, match=r"asks for a certificate of the client"):
+        with pytest.raises(RetryableError, match=r"requires a client certificate"):
             Registry(secured(strict, **more)).check()
 
 

@@ -34,7 +34,7 @@ def test_a_jvm_that_stands_still_is_ended(
     monkeypatch.setattr(SparkContext, "_gateway", None)
     before, threads = set(psutil.Process().children(recursive=True)), threading.active_count()
     began = time.monotonic()
-    with environment(JAVA_HOME=str(java_home)), pytest.raises(RetryableError, match="stood still"):
+    with environment(JAVA_HOME=str(java_home)), pytest.raises(RetryableError, match="made no progress"):
         launch({}, tmp_path)
     assert time.monotonic() - began < 30
     assert {one for one in psutil.Process().children(recursive=True) if one.is_running()} <= before

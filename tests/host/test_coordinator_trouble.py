@@ -250,7 +250,7 @@ def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
     drain(coordinator, until=lambda: bool(coordinator.progress().error))
     error = coordinator.progress().error
     assert error == (
-        "Spark does not start the worker of clicks, and it is tried again: IllegalStateException: no room. "
+        "Spark does not start the worker of clicks, retrying: IllegalStateException: no room. "
         "What to do: if this persists, see `tabletopic logs`"
     )
 
@@ -261,7 +261,7 @@ def test_an_error_of_ours_is_told_with_what_to_do(rig: Rig) -> None:
     coordinator._crash(KeyError("x"))
     assert coordinator.state is State.FAILED
     error = str(coordinator.progress().error)
-    assert error.startswith("an error of this program stopped the topic (KeyError: 'x')")
+    assert error.startswith("a bug in this program stopped the topic (KeyError: 'x')")
     assert "Resume the topic" in error
 
 

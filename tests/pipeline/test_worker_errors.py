@@ -150,7 +150,7 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
 def test_what_waits_says_what_failed_why_and_what_to_do(reason: str, advice: str) -> None:
     """Whatever Spark, Kafka or Python say, it stands in a sentence."""
     told = explain_trouble("no batch of clicks was read", ValueError(reason))
-    assert told.startswith(f"no batch of clicks was read, and it is tried again: {reason}")
+    assert told.startswith(f"no batch of clicks was read, retrying: {reason}")
     assert advice in told.partition("What to do: ")[2]
 
 
@@ -163,6 +163,6 @@ def test_other_versions_of_an_executor_are_named() -> None:
         "PYTHONPATH was:\n  /x\njava.io.EOFException\n\tat a.b.c(D.java:1)"
     )
     told = explain_trouble("a batch could not be staged", ValueError(trace))
-    assert "tried again: the executor on host-2 has other versions than this host: pyarrow 25.0 inst" in told
+    assert "retrying: the executor on host-2 has other versions than this host: pyarrow 25.0 inst" in told
     assert "PYTHONPATH" not in told
     assert "install this host's packages there" in told

@@ -201,7 +201,7 @@ def test_an_unknown_table_names_those_that_may_be_meant(lake: DuckLake, sql: str
         ("SELECT CAST('a' AS INT)", "Could not convert string 'a' to INT32"),
         ("SELECT error('stop')", "stop"),
         ("SELECT ?", "Values were not provided"),
-        ("-- nothing", "there is no statement in this SQL"),
+        ("-- nothing", "no statement in this SQL"),
     ],
 )
 def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, message: str) -> None:

@@ -286,7 +286,7 @@ def test_why_there_is_no_table_is_told(catalog: Catalog) -> None:
     [event] = topic.control.written
     assert isinstance(event, SchemaRefused)
     assert "_kafka_key" in event.refused["clicks-value"]
-    with pytest.raises(RetryableError, match=r"newest schema .* cannot be a table: .*_kafka_key"):
+    with pytest.raises(RetryableError, match=r"newest schema .* cannot become a table: .*_kafka_key"):
         topic.keeper.needed_table()
 
 

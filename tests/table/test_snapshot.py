@@ -143,7 +143,7 @@ def test_who_takes_over_while_the_owner_commits_plans_again(owned: Owned, catalo
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
     table.commit(staged.files, ledger, after)
-    with pytest.raises(HeadMovedError, match="taken over"):
+    with pytest.raises(HeadMovedError, match="during the takeover"):
         other.claim(ledger.claimed(2, "too early"), ledger)
     other.claim(after.claimed(2, "planned again"), after)
     assert fresh(catalog).ledger == after.claimed(2, "planned again")

@@ -251,7 +251,7 @@ _REST = (
     _act(
         f"{_ICEBERG}RESTError",
         r"\[HTTP 4\d\d\]",
-        "a retry would be refused too: is [catalog] right, and does the server's version support this?",
+        "it would be refused again: is [catalog] right, and does the server's version support this?",
         who=CATALOG,
     ),
     _wait(f"{_ICEBERG}RESTError {_ICEBERG}SignError {_ICEBERG}WaitingForLockException", who=CATALOG),
