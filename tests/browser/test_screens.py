@@ -183,7 +183,7 @@ def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: Fa
     api.topics = [running("clicks"), running("quiet", state="paused", run="paused"), other("orders")]
     page.open()
     page.menu("clicks", "Compact Small Files")
-    expect(page.sidebar.get_by_role("status")).to_contain_text("Small files of clicks are put together")
+    expect(page.sidebar.get_by_role("status")).to_contain_text("Requested a compaction of clicks")
     assert ("POST", "topics/clicks/compact", None) in api.asked
     asked = ("POST", "topics/clicks/expire", None)
     page.menu("clicks", "Expire Old Snapshots")
@@ -419,7 +419,7 @@ def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
     expect(page.row("clicks")).to_contain_text("up to date")
     page.page.unroute("**/tabletopic/api/**")
     page.page.route("**/tabletopic/api/**", lambda route: route.abort())
-    warning = page.sidebar.get_by_role("alert").filter(has_text="Jupyter does not answer")
+    warning = page.sidebar.get_by_role("alert").filter(has_text="Jupyter does not respond")
     expect(warning).to_be_visible()
     expect(page.row("clicks")).to_be_visible()
     page.page.unroute("**/tabletopic/api/**")
