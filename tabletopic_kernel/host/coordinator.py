@@ -101,7 +101,7 @@ class Coordinator:
     # -- orders and questions, from any thread
 
     def start(self, *, paused: bool = False) -> None:
-        """Begin; the first step takes ownership of the table, or pauses at once."""
+        """Start; the first step takes ownership of the table, or pauses at once."""
         self.order(Event.PAUSE if paused else Event.START)
         self._thread.start()
 
@@ -110,20 +110,20 @@ class Coordinator:
         self._inbox.put((event, None))
 
     def commit_now(self) -> None:
-        """Commit what is in the topic now without waiting for the interval."""
+        """Commit what the topic contains now, without waiting for the interval."""
         self._inbox.put(CommitRequest())
         self._report.commit_asked()
 
     def replay(self, request: ReplayRequest) -> None:
-        """Try dead letters again, as soon as the topic runs; a ``Replayed`` event tells the outcome."""
+        """Replay dead letters as soon as the topic runs; a ``Replayed`` event reports the outcome."""
         self._inbox.put(request)
 
     def maintain(self, request: MaintenanceRequest) -> None:
-        """Do work on the table before it is due, as soon as the topic runs; its event tells the outcome."""
+        """Do maintenance before it is due, as soon as the topic runs; its event reports the outcome."""
         self._inbox.put(request)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Commit what is staged, stop, end the thread; whether it ended within the time."""
+        """Commit staged files, stop, end the thread; returns whether it ended in time."""
         self._ending = True
         self.order(Event.STOP)
         # At once: each batch that began before this thread comes to the order would be one more to wait for.
@@ -134,17 +134,17 @@ class Coordinator:
 
     @property
     def state(self) -> State:
-        """Where the topic stands."""
+        """The topic's state."""
         with self._lock:
             return self._state
 
     @property
     def has_died(self) -> bool:
-        """Whether a bug ended the thread; only a new coordinator helps."""
+        """Whether a bug ended the thread; then a new coordinator is needed."""
         return self._crashed
 
     def progress(self) -> Progress:
-        """The progress record as of now."""
+        """The current progress record."""
         worker = self._worker
         waits_s, cluster_waits = (worker.waits_s, worker.cluster_waits) if worker else (None, None)
         return self._report.progress(self.state, self._staged.now(), waits_s, cluster_waits)
@@ -162,7 +162,7 @@ class Coordinator:
             self._end()
 
     def _end(self) -> None:
-        """Nobody takes what came last, or comes later."""
+        """Reject the remaining and later events."""
         with self._lock:
             self._has_ended = True
         while not self._inbox.empty():
@@ -170,7 +170,7 @@ class Coordinator:
                 self._drop(item)
 
     def step(self) -> None:
-        """Take one event (or the time) and act on it until nothing follows from it."""
+        """Take one event (or one due by time) and act on it until nothing follows from it."""
         try:
             item = self._inbox.get(timeout=self._wait_s())
         except queue.Empty:
@@ -260,7 +260,7 @@ class Coordinator:
         }[action]()
 
     def _sorted(self, error: Exception) -> Event:
-        """The event that an error of an action stands for, which people are told of."""
+        """The event for an error of an action, which is reported to users."""
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
             self._report_error(error, waits=event is not Event.REFUSED)
@@ -316,7 +316,7 @@ class Coordinator:
         return None
 
     def _stop_worker(self) -> Event | None:
-        """Stops in a thread of its own: the batch under way may still need answers from this one."""
+        """Stop in another thread: the current batch may still need answers from this one."""
         worker, self._worker = self._worker, None
         if worker is None:
             return Event.WORKER_STOPPED
@@ -372,7 +372,7 @@ class Coordinator:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
 
     def _give_up_compaction(self, error: OutdatedError) -> Event | None:
-        """Others have changed the files that were put together: what was made of them goes."""
+        """Other writers changed the compacted files: discard the result."""
         assert self._owner is not None
         try:
             files = self._owner.give_up()
@@ -409,7 +409,7 @@ class Coordinator:
             _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
 
     def _take_rewritten(self, done: Rewritten) -> None:
-        """A thread has put small files together, or chosen some."""
+        """A thread has compacted small files, or chosen some."""
         batch = self._compactions.take(done) if done.owner is self._owner else None
         if batch is not None and self.state in (State.RUNNING, State.STAGED, State.SETTLING):
             if done.batch is not None and self._compactions.is_awaited:
@@ -425,7 +425,7 @@ class Coordinator:
         return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
 
     def _read_and_commit(self) -> None:
-        """What is staged now, and as soon as it is staged what else the topic has now."""
+        """Commit what is staged now, and the rest of the topic's current records once staged."""
         if self._worker is None:
             return  # a request resumes no topic
         try:
@@ -439,7 +439,7 @@ class Coordinator:
             self._worker.read_up_to(ends)
 
     def _maintain(self, request: MaintenanceRequest) -> None:
-        """Work on the table that somebody asked for."""
+        """Requested maintenance of the table."""
         if request.work == "compact":
             self._compactions.ask(request)
         else:

@@ -55,7 +55,7 @@ _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
 @dataclass
 class _Topic:
-    """What a host keeps of one topic that it holds.
+    """A host's state of one of its topics.
 
     ``commit_asked_ms``, ``replay_id`` and ``maintenance_id`` are the last requests that were acted on.
     Between the end of one coordinator and the next there is none, and ``reopen`` is what the next poll opens.
@@ -72,7 +72,7 @@ class _Topic:
 
     @property
     def requests(self) -> tuple[int, str | None, str | None]:
-        """What was acted on last."""
+        """The last requests that were acted on."""
         return self.commit_asked_ms, self.replay_id, self.maintenance_id
 
 
@@ -105,44 +105,44 @@ class Host:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what is staged, hand over, leave the group. Idempotent."""
+        """Commit staged files, hand over, leave the group. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the host has ended; raises what ended it, if it was an error."""
+        """Wait until the host has ended; raises the error that ended it, if any."""
         self._thread.join(timeout_s)
         if self.error is not None:
             raise self.error
         return not self._thread.is_alive()
 
     def listen(self, hear: Callable[[events.ControlEvent], None]) -> None:
-        """Call ``hear`` with every event of this host as it is written, in the thread that does; at once."""
+        """Call ``hear`` with every event of this host as it is written, in the writing thread."""
         self._services.control.listen(hear)
 
     def wait_until_joined(self, timeout_s: float) -> bool:
-        """Whether the group has given this host its share within the time."""
+        """Whether the group has assigned partitions to this host in time."""
         return self._joined.wait(timeout_s)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started and is over, stopped or by an error."""
+        """Whether it was started and has ended, stopped or by an error."""
         return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether it is stopping."""
         return self._stop.is_set()
 
     @property
     def is_in_group(self) -> bool:
-        """Whether it is a member of the group, as far as it knows: nobody asks the broker for it."""
+        """Whether it believes it is a member of the group, without asking the broker."""
         return self._joined.is_set() and self.waits_for is None and self._thread.is_alive()
 
     @property
     def silence_s(self) -> float:
-        """Seconds since its loop last went round; closing topics holds it up."""
+        """Seconds since the last iteration of its loop; closing topics delays it."""
         return time.monotonic() - self._last_poll
 
     @property
@@ -151,19 +151,19 @@ class Host:
         return self._services.control.dropped
 
     def coordinators(self) -> dict[str, Coordinator]:
-        """The table topics that run here."""
+        """The table topics on this host."""
         with self._lock:
             return {name: entry.coordinator for name, entry in self._topics.items() if entry.coordinator}
 
     def namespaces(self) -> dict[str | None, str]:
-        """A namespace that table topics here work in, of each of their catalogs; None: the default one."""
+        """For each catalog of this host's topics, a namespace they use; None: the default one."""
         return {
             coordinator.settings.catalog: coordinator.settings.namespace
             for coordinator in reversed(self.coordinators().values())
         }
 
     def progress(self) -> list[events.Progress]:
-        """Progress of every table topic here."""
+        """Progress of all table topics on this host."""
         return [coordinator.progress() for coordinator in self.coordinators().values()]
 
     # -- the loop
@@ -180,14 +180,14 @@ class Host:
             self._services.control.close()
 
     def _rest(self) -> None:
-        """After a refused login: no client of this host logs in for a minute, used or not."""
+        """After a refused login: no client of this host logs in for a minute."""
         error = explain_silence(self._services.broker.properties, self._met, "no answer")
         self._services.broker.rest(error)
         self._services.control.rest(error)
         self._stop.wait(REFUSED_S)
 
     def _take_part(self) -> bool:
-        """Be a member of the group until it is stopped, or out of it for good.
+        """Be a member of the group until stopped, or excluded for good.
 
         Returns:
             Whether the broker refuses the login; else it may try again at once.
@@ -220,7 +220,7 @@ class Host:
                 kept.clear()
 
     def _find_topics(self) -> bool:
-        """See that the topics that hosts share are there; False if it was stopped before they were.
+        """Ensure that the shared topics exist; False if it was stopped before.
 
         A broker that is away is waited for, here as later (I9).
         """
@@ -255,25 +255,25 @@ class Host:
                 next_beat = now + _HEARTBEAT_S
 
     def _is_shut_out(self) -> bool:
-        """Whether the login is refused, and no connection that was there before holds its share."""
+        """Whether the login is refused, and no earlier connection keeps its partitions."""
         lately = self._met.refused(_REFUSED_LATELY_S) is not None
         return lately and (not self._held or self._met.is_hopeless(_REFUSED_LATELY_S))
 
     def _is_left_out(self, consumer: Consumer) -> bool:
-        """Whether its share was lost, and its consumer is in no group since: a new one will be."""
+        """Whether its partitions were lost and its consumer has not rejoined: a new one will."""
         if self._lost_s is None or time.monotonic() - self._lost_s < _REJOIN_S:
             return False
         return not consumer.memberid()
 
     def _tell_refusal(self) -> None:
-        """Say so where the broker lets this host's consumer in no more, or not into the group."""
+        """Report that the broker no longer admits this host's consumer, or not to the group."""
         if self._met.refused(_REFUSED_LATELY_S) is not None:
             self.waits_for = str(explain_silence(self._services.broker.properties, self._met, "no answer"))
         else:
             self.waits_for = self._denied
 
     def _beat(self, *, everyone: bool) -> None:
-        """Heartbeats: of host and topics now and then, of a topic whose state has changed at once."""
+        """Heartbeats: of host and topics periodically, of a topic whose state changed at once."""
         if everyone:
             self._reporter.beat(sorted(self.coordinators()))
         for record in self.progress():
@@ -313,7 +313,7 @@ class Host:
         self._close_all([name for name, topic in self._topics.items() if topic.partition in gone])
 
     def _holds(self, topic: str) -> bool:
-        """Whether the group still counts on this host for the topic; no if it has not polled for a while."""
+        """Whether this host still has the topic; no if it has not polled for a while."""
         alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
         entry = self._topics.get(topic)
         return entry is not None and entry.partition in self._held and alive
@@ -345,7 +345,7 @@ class Host:
             self._apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
-        """Apply a new partition's desired state now that all of it is read: only the newest counts."""
+        """Apply a new partition's desired state once it is read completely: only the newest counts."""
         for change in self._catching_up.pop(partition, {}).values():
             self._apply(change, partition)
 
@@ -372,7 +372,7 @@ class Host:
 
     @staticmethod
     def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
-        """Hand over all requests that are new, as a message may have several; whether there was one."""
+        """Pass on all new requests, as a message may have several; whether there was one."""
         before = topic.requests
         if desired.commit_asked_ms > topic.commit_asked_ms:
             topic.commit_asked_ms = desired.commit_asked_ms
@@ -386,7 +386,7 @@ class Host:
         return topic.requests != before
 
     def _open_again(self) -> None:
-        """Closing may have taken so long that the topic is another host's; only a poll notices."""
+        """Closing may have taken so long that another host has the topic; only a poll notices."""
         for name, topic in list(self._topics.items()):
             if topic.reopen is not None:
                 self._open(name, topic, topic.reopen)
@@ -404,7 +404,7 @@ class Host:
             self._topics[name] = topic
 
     def _close_all(self, names: list[str]) -> None:
-        """Close several at once: each commits what it has staged."""
+        """Close several at once: each commits its staged files."""
         with self._lock:
             closing = [self._topics.pop(name, None) for name in names]
         _together([entry.coordinator.close for entry in closing if entry and entry.coordinator])

@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PendingCommit:
-    """A commit that was decided on; kept until its outcome is known, so a second try is the same commit.
+    """A planned commit; kept until its outcome is known, so that a retry is the same commit.
 
     ``sent``: the catalog was asked for it, whatever the answer was. ``unsure``: no answer came.
     ``dead_letters_sent``: its letters are in their table.
@@ -59,7 +59,7 @@ class PendingCommit:
 
     @property
     def replaced(self) -> Replaced | None:
-        """Of a compaction, what its files stand for."""
+        """For a compaction, what its files replace."""
         return self.batches[0].replaced
 
     @property
@@ -91,7 +91,7 @@ class Owner:
 
     @classmethod
     def take(cls, topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
-        """Find or make the table, see that it and the topic go together, raise the epoch (I5).
+        """Open or create the table, check that it matches the topic, raise the epoch (I5).
 
         Args:
             before: what this coordinator held last; if the table is as it was left, the epoch stays.
@@ -147,12 +147,12 @@ class Owner:
         return self.keeper.table
 
     def took_from(self, before: Owner) -> bool:
-        """Whether it owns something else than ``before`` did: another epoch, table or beginning."""
+        """Whether it owns another epoch, table or start than ``before``."""
         tables = [str(one.table.table.metadata.table_uuid) if one.table else None for one in (self, before)]
         return tables[0] != tables[1] or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
 
     def _still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
-        """Whether the table is as this owner left it: then an outage costs no new epoch."""
+        """Whether the table is as this owner left it: then an outage needs no new epoch."""
         unsure = self._left_open or (self.pending is not None and self.pending.unsure)
         same = ledger.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
         return same and not unsure
@@ -162,14 +162,14 @@ class Owner:
         return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
-        """See that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
+        """Ensure that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
         self.keeper.cover(needs, recheck=recheck)
         if needs.dead_letters:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
-        """The commit under way, else one of ``batches``; None where there are none.
+        """The pending commit, or else one of ``batches``; None if there are none.
 
         A compaction is a commit by itself, of the ledger as it is.
         """
@@ -190,7 +190,7 @@ class Owner:
         return self.pending
 
     def send(self) -> None:
-        """Commit what is pending: letters first, then rows with the same commit id (I7).
+        """Commit what is pending: dead letters first, then rows with the same commit id (I7).
 
         Raises: as ``TopicTable.commit``; OutdatedError also for files of a compaction that cannot be read.
         """
@@ -213,12 +213,12 @@ class Owner:
             raise
 
     def answer_lost(self) -> None:
-        """Nobody knows whether the pending commit is in the table."""
+        """It is unknown whether the pending commit is in the table."""
         if self.pending is not None:
             self.pending = replace(self.pending, unsure=True)
 
     def give_up(self) -> Sequence[DataFile]:
-        """Forget the pending compaction, whose files no longer stand for what the table has.
+        """Drop the pending compaction, whose files no longer match the table.
 
         Returns:
             Its files, where no commit that was sent may name them: to ``discard``.
@@ -251,7 +251,7 @@ class Owner:
         return pending
 
     def settle_letters(self) -> None:
-        """Remove letters whose replay is in the table; what cannot be done now is done before they are used.
+        """Remove replayed dead letters; if that fails now, before they are used.
 
         They are used by a commit of more letters, and by the next round of a replay.
         """
@@ -264,7 +264,7 @@ class Owner:
             )
 
     def require_settled_letters(self) -> None:
-        """As ``settle_letters``, for who cannot go on before; raises as ``DeadLetters.settle``."""
+        """Like ``settle_letters``, for callers that depend on it; raises as ``DeadLetters.settle``."""
         if self.dead_letters.table is None:
             return
         try:
@@ -303,11 +303,11 @@ class Owner:
 
     @property
     def is_sweep_due(self) -> bool:
-        """Whether files of earlier epochs may lie there."""
+        """Whether there may be files of earlier epochs."""
         return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
 
     def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
-        """Remove what earlier epochs left (I10), in a thread of its own; failing, the next owner does.
+        """Remove what earlier epochs left (I10), in its own thread; if it fails, the next owner does.
 
         The last epoch that was swept is looked at once more: a process that stood still while its owner lost
         the topic may have finished a file since.

@@ -34,7 +34,7 @@ _MEASURE_EVERY_S = 10.0
 
 
 class Reporter:
-    """One topic's progress and events. May be used from any thread; ``_lock`` guards all it keeps."""
+    """One topic's progress and events. Thread-safe; ``_lock`` guards its state."""
 
     def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
         self._topic = topic
@@ -55,7 +55,7 @@ class Reporter:
         waits_s: float | None = None,
         cluster_waits: str | None = None,
     ) -> events.Progress:
-        """The progress record as of now.
+        """The current progress record.
 
         Args:
             state: the coordinator's.
@@ -80,7 +80,7 @@ class Reporter:
             )
 
     def sync(self, owner: Owner, **more: object) -> None:
-        """Bring the record in step with what the owner holds."""
+        """Update the record from the owner's state."""
         ledger, dead_letters = owner.ledger, owner.dead_letters
         update: dict[str, object] = {
             **more,
@@ -171,7 +171,7 @@ class Reporter:
         reaches_back_to_ms: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Snapshots have expired, and the files that only they needed are gone."""
+        """Snapshots have expired, and the files that only they needed were removed."""
         self.write(
             events.Expired(
                 **self._stamp(),
@@ -188,7 +188,7 @@ class Reporter:
         )
 
     def orphans_removed(self, removed: Removed, *, request_id: str | None, error: str | None) -> None:
-        """Files that no snapshot needs are gone."""
+        """Orphan files were removed."""
         self.write(
             events.OrphansRemoved(
                 **self._stamp(),
@@ -200,23 +200,23 @@ class Reporter:
         )
 
     def compacted(self, *, error: str | None, **figures: Any) -> None:
-        """A compaction is over; fields as of ``Compacted``."""
+        """A compaction ended; fields as in ``Compacted``."""
         self.write(events.Compacted(**self._stamp(), error=error and self._told(error), **figures))
 
     def commit_asked(self) -> None:
-        """Somebody wants a commit now."""
+        """A commit was requested."""
         self.write(events.CommitRequested(**self._stamp()))
 
     def commit_failed(self, reason: Exception) -> None:
-        """A commit did not go through."""
+        """A commit failed."""
         self.write(events.CommitFailed(**self._stamp(), reason=self._told(str(reason))))
 
     def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
-        """Records were gone before they were read (I8)."""
+        """Records were deleted before they were read (I8)."""
         self.write(events.GapDetected(**self._stamp(), missing=dict(missing), skipped=skipped))
 
     def error(self, error: Exception | str, *, waits: bool) -> None:
-        """The topic stopped, or waits for a dependency; the reason stays visible until it goes on."""
+        """The topic stopped, or waits for a dependency; the reason stays visible until it resumes."""
         reason = self._told(redact(str(error)))
         if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
             reason += "; then resume the topic"
@@ -224,7 +224,7 @@ class Reporter:
         self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
-        """Whatever the trouble was, it is over."""
+        """The error is resolved."""
         self._update({"error": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
@@ -241,7 +241,7 @@ class Reporter:
         self._services.control.write(event)
 
     def _told(self, error: str) -> str:
-        """An error with the section of the topic's catalog in it."""
+        """An error with the section of the topic's catalog."""
         return of_section(error, self._catalog)
 
     def _name(self, dead_letters: DeadLetters) -> str:
@@ -256,12 +256,12 @@ class Reporter:
 
 
 def new_host_id() -> str:
-    """A name for this process that people recognise: machine, pid, and something unique."""
+    """A recognisable name for this process: machine, pid, and a unique suffix."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
 
 
 class HostReporter:
-    """What a host reports of itself: which topics it runs, since when, its version and its memory.
+    """A host's reports about itself: topics, start time, version and memory.
 
     For one thread. Memory is measured now and then, as the whole list of processes is read for it.
     """

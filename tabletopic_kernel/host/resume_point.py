@@ -20,7 +20,7 @@ from tabletopic_kernel.pipeline.source import SourceSpec
 
 
 def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> Ledger:
-    """The ledger of a table that has none: every partition by name, at the ``start`` setting."""
+    """The first ledger of a table: all partitions, at the ``start`` setting."""
     if settings.start == "earliest":
         offsets = facts.first
     elif settings.start == "latest":
@@ -38,12 +38,12 @@ def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> 
 
 
 def next_ledger(before: Ledger, newest_epoch: int) -> Ledger:
-    """The ledger of the next owner: an epoch above all there were, all else as it was (I5)."""
+    """The ledger of the next owner: a new highest epoch, otherwise unchanged (I5)."""
     return before.claimed(max(before.epoch, newest_epoch) + 1, str(uuid.uuid4()))
 
 
 def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = None) -> None:
-    """See that offsets mean what they meant to the ledger (I8); ``cluster_id`` None: not asked.
+    """Check that offsets mean the same as in the ledger (I8); ``cluster_id`` None: not checked.
 
     Raises:
         ActionNeededError: it is another topic.
@@ -59,7 +59,7 @@ def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = Non
 
 
 def check_topic(before: Ledger, facts: TopicFacts) -> None:
-    """See that the topic is the one the ledger speaks of, and still has what comes next (I8).
+    """Check that the topic is the ledger's, and still has the next records (I8).
 
     Raises:
         GapError: records between the ledger and the topic's first offset are gone (I8).
@@ -91,7 +91,7 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
 
 
 def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> Mapping[int, tuple[int, int]]:
-    """Records that are gone and may be skipped, as ``GapError.missing``; raises as ``check_topic``."""
+    """Deleted records that may be skipped, as ``GapError.missing``; raises as ``check_topic``."""
     try:
         check_topic(before, facts)
     except GapError as gap:

@@ -23,7 +23,7 @@ _SWEEP_AFTER_MS = 4_000
 
 
 class Schedule:
-    """Used by the coordinator's thread alone. Times are ms of ``clock``.
+    """Used only by the coordinator's thread. Times are ms of ``clock``.
 
     ``asked`` is the offsets below which everything is to be committed as soon as it is staged; None: nobody
     asked.
@@ -39,7 +39,7 @@ class Schedule:
         self.asked: Offsets | None = None
 
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
-        """The event that time alone brings in this state, with so much staged."""
+        """The event that is due by time in this state, with so much staged."""
         now = self._clock()
         if now < self._retry_at_ms:
             return None
@@ -57,7 +57,7 @@ class Schedule:
         return Event.COMMIT_DUE if due else None
 
     def wait_s(self, state: State, settings: TopicSettings) -> float:
-        """How long to wait for somebody to ask for something: until time brings an event, or a second."""
+        """How long to wait for an event: until one is due by time, or a second."""
         if state in (State.WAITING, State.SETTLING):
             at_ms = self._retry_at_ms
         elif state is State.STAGED:
@@ -67,7 +67,7 @@ class Schedule:
         return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
 
     def ask_commit(self, ends: Offsets | None = None) -> None:
-        """A commit is due whenever something is staged, until the table has all below ``ends``."""
+        """A commit is due whenever something is staged, until the table has everything below ``ends``."""
         self.asked = {**(self.asked or {}), **(ends or {})}
 
     def owned(self, *, sweeps: bool) -> None:
@@ -75,12 +75,12 @@ class Schedule:
         self._sweep_at_ms = self._clock() + _SWEEP_AFTER_MS if sweeps else None
 
     def is_time_to_sweep(self, state: State) -> bool:
-        """Whether what former owners left is to be removed now."""
+        """Whether to remove former owners' leftovers now."""
         at_work = state in (State.RUNNING, State.STAGED)
         return at_work and self._sweep_at_ms is not None and self._clock() >= self._sweep_at_ms
 
     def swept(self) -> None:
-        """Somebody sees to it."""
+        """The sweep is under way."""
         self._sweep_at_ms = None
 
     def started(self) -> None:
@@ -88,7 +88,7 @@ class Schedule:
         self._last_commit_ms = self._clock()
 
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
-        """A commit that began then went through, and the table's ledger is this."""
+        """A commit that began then succeeded, with this ledger."""
         self._last_commit_ms, self._attempt, self._absent = began_ms, 0, 0
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
@@ -101,7 +101,7 @@ class Schedule:
         self._attempt += 1
 
     def absent(self) -> None:
-        """The catalog answers again: a commit is not in the table.
+        """The catalog responds again: a commit is not in the table.
 
         What counts from here is how often that happened, and no longer for how long the catalog was away.
         """
@@ -110,12 +110,12 @@ class Schedule:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether something failed, and neither a commit nor a time of quiet says that it is over."""
+        """Whether something failed, and neither a commit nor a quiet period has shown recovery."""
         return self._attempt > 0 and self._clock() - self._last_commit_ms < _CALM_MS
 
     @property
     def has_given_up(self) -> bool:
-        """On the way out: whether commits have failed so often that the next owner may settle them."""
+        """When closing: whether commits have failed so often that the next owner may settle them."""
         return self._attempt >= _LAST_TRIES
 
     def lost(self) -> None:
@@ -123,9 +123,9 @@ class Schedule:
         self._retry_at_ms = self._clock() + _LOST_WAIT_MS
 
     def refused(self) -> None:
-        """A login was refused: trying it often locks the account."""
+        """A login was refused: retrying often locks the account."""
         self._retry_at_ms = self._clock() + _REFUSED_WAIT_MS
 
     def resume(self) -> None:
-        """A person says that the cause is gone: try at once."""
+        """The user says that the cause is fixed: retry at once."""
         self._attempt = self._retry_at_ms = 0

@@ -21,7 +21,7 @@ from tabletopic_kernel.pipeline.worker.turns import Turns
 
 
 def in_a_thread(name: str, work: Callable[[], None]) -> None:
-    """Do ``work`` beside everything else; it does not keep the process alive."""
+    """Run ``work`` in a daemon thread."""
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
@@ -57,7 +57,7 @@ class Services:
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
 
     def of(self, catalog: str | None) -> Services:
-        """The same for a topic whose settings name this catalog: all that it does goes there."""
+        """The same for a topic with this catalog in its settings."""
         if catalog is None:
             return self
         return replace(

@@ -28,7 +28,7 @@ _MAX_COMMITS = 4  # times commit_bytes
 
 
 class StagedBatches:
-    """In the order of their offsets. May be used from any thread; ``_room`` guards the list."""
+    """Staged batches in the order of their offsets. Thread-safe; ``_room`` guards the list."""
 
     def __init__(self) -> None:
         self._room = threading.Condition()
@@ -38,7 +38,7 @@ class StagedBatches:
         return len(self.now())
 
     def now(self) -> tuple[StagedBatch, ...]:
-        """All that wait."""
+        """All waiting batches."""
         with self._room:
             return tuple(self._batches)
 
@@ -61,7 +61,7 @@ class StagedBatches:
         return gone
 
     def wait_for_room(self, commit_bytes: int, stopping: Callable[[], bool]) -> None:
-        """Wait while too much is uncommitted; returns at once when the worker is to stop."""
+        """Wait while too much is uncommitted; returns at once if the worker is stopping."""
         limit = _MAX_COMMITS * commit_bytes
         with self._room:
             while not stopping() and (
@@ -84,7 +84,7 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class CommitRequest:
-    """Somebody wants all that is in the topic now to be in the table."""
+    """A request to commit everything that is in the topic now."""
 
 
 # What a coordinator's thread takes in: events with what they carry, and requests.
@@ -95,7 +95,7 @@ Inbox = queue.Queue[
 
 @dataclass
 class WorkerListener:
-    """Listens to one worker of ``owner``; what it says of its end counts while nobody has told it to stop."""
+    """Listens to one worker of ``owner``; its end counts as an error unless it was stopped."""
 
     owner: Owner
     commit_bytes: int
@@ -124,13 +124,13 @@ class WorkerListener:
         self.batches.wait_for_room(self.commit_bytes, self._stopping)
 
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """A plan that meets ``needs``; raises what keeps the coordinator from making one."""
+        """A plan that satisfies ``needs``; raises the coordinator's error if it cannot make one."""
         request = PlanRequest(needs, recheck)
         self.inbox.put(request)
         return request.answer.result()
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that no commit will take; what cannot be deleted now is swept at the next start."""
+        """Delete files that will never be committed; failures are swept at the next start."""
         try:
             self.owner.discard(files, dead_letters)
         except RetryableError as error:

@@ -29,7 +29,7 @@ _MOST_NAME = 120  # characters of a folder's name: file systems take 255, object
 
 
 class Partition(PartitionKey):
-    """A partition by the values of its fields, which are those that manifests hold."""
+    """A partition: the values of its fields, as in manifests."""
 
     @cached_property
     def partition(self) -> Record:
@@ -37,7 +37,7 @@ class Partition(PartitionKey):
         return Record(*(one.value for one in self.field_values))
 
     def to_path(self) -> str:
-        """Where its files lie, for people: a long value is cut, as no reader takes values from paths."""
+        """The path of its files: long values are truncated, as no reader takes values from paths."""
         folders = super().to_path().split("/")
         return "/".join(re.sub("%[0-9A-F]?$", "", folder[:_MOST_NAME]) for folder in folders)
 
@@ -45,7 +45,7 @@ class Partition(PartitionKey):
 def divided(
     table: pa.Table, spec: PartitionSpec, schema: Schema
 ) -> Iterator[tuple[Partition | None, pa.Table]]:
-    """The rows of each partition, in the order in which they stand; no partition without a spec's fields.
+    """The rows of each partition, in their original order; a single one if the spec has no fields.
 
     Args:
         table: of ``file_schema(schema)``, with a row at least.
@@ -80,14 +80,14 @@ def _changes(codes: list[np.ndarray]) -> np.ndarray:
 
 
 def sort_order(metadata: TableMetadata) -> SortOrder:
-    """The order of a table's new files: its default one, or none where that has a transform nobody knows."""
+    """The order of a table's new files: its default one, or none if that has an unknown transform."""
     order = metadata.sort_order_by_id(metadata.default_sort_order_id) or UNSORTED_SORT_ORDER
     known = not any(isinstance(field.transform, UnknownTransform) for field in order.fields)
     return order if known else UNSORTED_SORT_ORDER
 
 
 def permutation(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Array | None:
-    """Which row comes first, second… in ``order``: positions in ``table``; None if they stand like that.
+    """The permutation that sorts ``table`` by ``order``; None if it is sorted already.
 
     Rows that are equal to the order stay as they stand. Floats are in the order that the Iceberg spec
     ("Sort Orders") gives them: ``-NaN < -Infinity < … < -0 < 0 < … < Infinity < NaN``.
@@ -120,7 +120,7 @@ def permutation(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Array |
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Values that Arrow puts into the order of the Iceberg spec."""
+    """Values whose Arrow order is that of the Iceberg spec."""
     if isinstance(values.type, pa.BaseExtensionType):
         return values.storage
     if not pa.types.is_floating(values.type):
@@ -133,7 +133,7 @@ def _comparable(values: pa.Array) -> pa.Array:
 
 
 def _values(table: pa.Table, field: PartitionField | SortField, schema: Schema) -> pa.Array:
-    """What a field's transform makes of the rows."""
+    """The rows' values of a field's transform."""
     if isinstance(field.transform, VoidTransform):  # its source may be gone
         return pa.nulls(len(table))
     head, *rest = (schema.find_column_name(field.source_id) or "").split(".")

@@ -46,13 +46,13 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
 
 
 def part(columns: Mapping[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
-    """Some rows of columns that did not fit as a whole; a slice would keep the items of the others' lists."""
+    """Some rows of columns that did not fit as a whole; a slice would keep the list items of the others."""
     chosen = pa.array(range(start, stop))
     return {name: array.take(chosen) for name, array in columns.items()}
 
 
 def fit(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values as another type: by name inside structs, widened, never cut off.
+    """The values as another type: by name inside structs, widened, never truncated.
 
     Raises:
         pyarrow.ArrowInvalid: a value does not fit.
@@ -96,7 +96,7 @@ def _required(child: pa.Array, parent: pa.StructArray) -> pa.Array:
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """The same values, all counted as present."""
+    """The same values, all valid."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _without_validity(array.storage))
@@ -171,7 +171,7 @@ _HEADER_TYPE = pa.map_(pa.large_string(), pa.large_binary())
 
 
 def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str) -> dict[str, pa.Array]:
-    """The columns that are switched on (``key``, ``header``, ``metadata``), by their names in the table.
+    """The enabled columns (``key``, ``header``, ``metadata``), by their names in the table.
 
     Not of keys that name their schema: see ``pipeline/keys.py``.
     """
@@ -187,7 +187,7 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
 
 
 def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with null for headers that are none: Spark hands them over as empty lists."""
+    """The batch with null for missing headers, which Spark passes as empty lists."""
     headers = headers_of(batch)
     if headers is None or headers.null_count == len(headers):
         return batch
@@ -204,7 +204,7 @@ _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def with_dated_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with null for records' timestamps that no column can hold: a producer may send any number."""
+    """The batch with null for timestamps that no column can hold: a producer may send any number."""
     times = batch.column("timestamp")
     numbers = times.cast(pa.int64())
     ends = pc.min_max(numbers).as_py()
@@ -221,7 +221,7 @@ def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
 
 
 def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
-    """Newest record timestamp by partition, in ms; letters that others wrote may have none."""
+    """Newest record timestamp by partition, in ms; dead letters written by others may have none."""
     if batch.column("timestamp").null_count:
         batch = batch.filter(batch.column("timestamp").is_valid())
     if not len(batch):

@@ -47,7 +47,7 @@ _MOST_PLANS = 64  # of other topics, or of the table before it evolved
 
 
 class LoadedPlan:
-    """A plan with what is costly to make; kept between the tasks of a Python worker.
+    """A plan with its expensive objects; cached between the tasks of a Python worker.
 
     For one thread: its decoders, transforms and projection are, and ``cached_decoder`` gives each its own.
 
@@ -86,12 +86,12 @@ class LoadedPlan:
         return self._inferring
 
     def schema(self, schema_id: SchemaKey) -> WriterSchema:
-        """The schema of an id that the plan covers, or may."""
+        """The schema of an id that the plan covers, or may cover."""
         found = self.plan.schemas.get(schema_id)
         return self.plan.candidates[schema_id] if found is None else found
 
     def step(self, schema_id: SchemaKey) -> Step:
-        """The transform of rows that were decoded by ``decoder``."""
+        """The transform of rows decoded by ``decoder``."""
         if schema_id not in self._steps:
             decoded = self.decoder(schema_id).iceberg_schema
             self._steps[schema_id] = make_step(self.plan.settings.transform, decoded)
@@ -113,7 +113,7 @@ _LOADED = _Loaded()
 
 
 def load_plan(pickled: bytes) -> LoadedPlan:
-    """The plan of a task; in one thread the same object as long as the plan stays the same."""
+    """The plan of a task; the same object per thread while the plan stays the same."""
     key, plans = hashlib.sha256(pickled).digest(), _LOADED.plans
     if key not in plans:
         while len(plans) >= _MOST_PLANS:
@@ -138,14 +138,14 @@ class Made:
 
 
 class GroupRows:
-    """Makes rows by a plan."""
+    """Makes rows according to a plan."""
 
     def __init__(self, loaded: LoadedPlan) -> None:
         self._loaded = loaded
         self._plan = loaded.plan
 
     def of(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> Made:
-        """What becomes of a group of ``batch``, which has ``keys``."""
+        """The result of a group of ``batch``, which has ``keys``."""
         made = Made()
         group = self._without_bad_keys(group, keys, made)
         positions, columns = group.positions, dict[str, pa.Array]()

@@ -56,7 +56,7 @@ class KeyReader:
         self._target = target
 
     def read(self, batch: pa.RecordBatch) -> KeyColumns:
-        """What becomes of the keys of a batch, which has the source's columns."""
+        """The decoded keys of a batch with the source's columns."""
         keys = batch.column("key")
         if self._format == "string":
             return KeyColumns(
@@ -136,7 +136,7 @@ class _Reading:
     def _fitted(
         self, name: str, array: pa.Array, at: Positions, schema_id: SchemaKey
     ) -> Iterator[tuple[Positions, pa.Array]]:
-        """The keys as the column has them; those that do not fit are refused."""
+        """The keys in the column's type; those that do not fit are refused."""
         column = pa.schema([self._target.field(name)])
         try:
             yield at, conform({name: array}, len(at), column).column(0)

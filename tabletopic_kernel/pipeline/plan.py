@@ -28,7 +28,7 @@ _MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a task needs to write a table's data files; ``metadata`` as JSON."""
+    """What a task needs to write a table's data files; ``metadata`` is JSON."""
 
     metadata: str
     io_properties: dict[str, str] = field(repr=False)  # with the storage's keys
@@ -36,7 +36,7 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """Schemas of keys, as ``StagePlan`` has those of values."""
+    """Schemas of keys, like those of values in ``StagePlan``."""
 
     schemas: dict[SchemaKey, WriterSchema]
     refused_schemas: dict[SchemaKey, tuple[str, str]]
@@ -46,7 +46,7 @@ class KeyPlan:
 
 @dataclass(frozen=True)
 class Projection:
-    """A SELECT, and the columns of the ``batch`` that it reads."""
+    """A SELECT, and the columns of ``batch`` that it reads."""
 
     text: str
     columns: Schema
@@ -93,17 +93,17 @@ class StagePlan:
 
     @property
     def follows_latest(self) -> bool:
-        """Whether the one schema is the newest of a subject, so that each batch asks which that is."""
+        """Whether the schema is the newest of a subject, so that each batch looks it up."""
         return self.settings.value_format == "by_latest_schema"
 
     @property
     def passes_over_tombstones(self) -> bool:
-        """Whether a record without a value tells nothing: it follows a delete, for the sake of compaction."""
+        """Whether a record without a value is passed over: it follows a delete, for log compaction."""
         return self.settings.transform == "flatten_debezium"
 
     @property
     def to_ask_again(self) -> Needs | None:
-        """What the registry may know better by now; None: nothing."""
+        """What to ask the registry again; None: nothing."""
         of_keys = self.keys.unknown_schemas if self.keys else frozenset()
         if not (self.unknown_schemas or of_keys or self.follows_latest):
             return None
@@ -112,7 +112,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Needs:
-    """What must be there before a batch can be staged.
+    """What is required before a batch can be staged.
 
     ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need, as
     tasks saw them. ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and
@@ -128,7 +128,7 @@ class Needs:
 
     @property
     def of_table(self) -> bool:
-        """Whether the topic's table must change, or may have to."""
+        """Whether the topic's table must, or may have to, change."""
         return bool(self.schema_ids or self.columns or self.key_ids or self.proved or self.proved_keys)
 
     def __bool__(self) -> bool:
@@ -148,7 +148,7 @@ class RefusedRecord:
 
 @dataclass
 class StageResult:
-    """What one task did, or all of a batch. Rows count only what is in files, letters likewise.
+    """The result of one task, or of a whole batch. Rows and dead letters count only what is in files.
 
     ``failed`` counts records that led to an exception nobody foresaw, by its class; ``traces`` has a few of
     these, by their last lines. ``alike``: a group was given up because all of its records seemed to fail
@@ -208,18 +208,18 @@ class StageResult:
         self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
 
     def sample(self, record: RefusedRecord) -> None:
-        """Keep a record to show, as long as there are few."""
+        """Keep a record as a sample, while there are few."""
         if len(self.samples) < _MAX_SAMPLES:
             self.samples.append(record)
 
     def trace(self, line: str, trace: str) -> None:
-        """Keep a trace for the log, as long as there are few."""
+        """Keep a trace for the log, while there are few."""
         if len(self.traces) < _MAX_TRACES:
             self.traces.setdefault(line, trace)
 
     @property
     def all_fail_alike(self) -> bool:
-        """Whether no record became a row, and as many as say something led to one and the same exception."""
+        """Whether no record became a row, and enough of them led to the same exception."""
         return not self.decoded and len(self.failed) == 1 and sum(self.failed.values()) >= MIN_ALIKE
 
     @property
@@ -234,7 +234,7 @@ class StageResult:
 
     @property
     def needs(self) -> Needs:
-        """What must be there before the batch can be staged."""
+        """What is required before the batch can be staged."""
         columns, key_ids = tuple(self.needed_columns), frozenset(self.needed_keys)
         proved = frozenset(self.proved), frozenset(self.proved_keys)
         return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids, *proved)
@@ -242,7 +242,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Replaced:
-    """Data files whose rows other files have now, and the delete files of the table when they were chosen.
+    """Data files whose rows are now in other files, and the delete files of the table when they were chosen.
 
     ``moved`` says where the rows of each are; ``applied`` which of the delete files deleted rows of them,
     with the locations of all data files that such a one names.
@@ -255,13 +255,13 @@ class Replaced:
 
     @property
     def dropped_rows(self) -> int:
-        """Deleted rows that are in none of the new files."""
+        """Deleted rows that were dropped from the new files."""
         return sum(one.dropped_rows for one in self.moved)
 
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """Data files that no snapshot refers to yet, and the offsets they stand for.
+    """Data files that no snapshot refers to yet, and the offsets of their records.
 
     ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row,
     by reason, and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows
@@ -287,20 +287,20 @@ class StagedBatch:
 
 
 class Listener(Protocol):
-    """Whom a worker reports to; called from the worker's threads."""
+    """The receiver of a worker's reports; called from the worker's threads."""
 
     def staged(self, batch: StagedBatch) -> None:
-        """Take a batch; blocks while too much waits for its commit."""
+        """Take a batch; blocks while too much is uncommitted."""
 
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """Meet the needs of a batch; raises when it cannot be done.
+        """Provide what a batch needs; raises if that is impossible.
 
         ``recheck``: a new batch begins, so other schemas that the registry did not know are forgotten.
         """
         ...
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that no commit will take (I10)."""
+        """Delete files that will never be committed (I10)."""
 
     def ended(self, error: Exception | None) -> None:
         """The query is over; None after ``stop``."""

@@ -54,7 +54,7 @@ _SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting them takes as much once more
 
 @dataclass(frozen=True)
 class SmallFile:
-    """A file to read: where it is, how many rows the table says it has, and what deletes some of them."""
+    """A file to read: its path, its row count in the table, and its deletes."""
 
     path: str
     rows: int
@@ -63,7 +63,7 @@ class SmallFile:
 
 @dataclass
 class RewriteResult:
-    """What a rewrite made: ``files`` stand for the rows of those ``moved`` that were not deleted.
+    """The result of a rewrite: ``files`` have the rows of those ``moved`` that were not deleted.
 
     ``rows`` are in ``files``.
 
@@ -83,7 +83,7 @@ class RewriteResult:
 
 @dataclass(frozen=True)
 class RewriteTask:
-    """A group of files of one ``partition``, in the order in which their rows are to stand.
+    """A group of files of one ``partition``, in the order of their rows in the result.
 
     Called, it is the function given to ``mapInArrow``: whatever comes in, one pickled result goes out.
     """
@@ -118,7 +118,7 @@ class RewriteTask:
 
 
 def _sorted(error: Exception) -> Exception:
-    """What went wrong, for another process, with where."""
+    """The error, for another process, with its context."""
     if isinstance(error, OSError):
         found = sort_error(error, STORAGE)
         why = found.reason if found else plain(error)
@@ -148,7 +148,7 @@ class _Rewrite:
 
     @property
     def begun(self) -> list[str]:
-        """Where files lie, finished or not."""
+        """The paths of files, finished or not."""
         return [path for writer in self._writers for path in writer.begun]
 
     def _writer(self, schema_id: int | None) -> DataFileWriter:
@@ -158,7 +158,7 @@ class _Rewrite:
         return made
 
     def result(self) -> RewriteResult:
-        """All that have a schema in common become one file; who has none in common stays."""
+        """Files that share a schema become one; others stay."""
         groups, metadata = _Schemas(self._current.metadata), self._current.metadata
         by_schema: dict[int | None, list[SmallFile]] = {}
         for file in self._task.files:
@@ -230,7 +230,7 @@ class _Rewrite:
 
 
 def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:
-    """Of each file, which rows are deleted: once, however many delete files say so."""
+    """The deleted rows of each file: once, however many delete files name them."""
     dropped = {file.path: np.zeros(file.rows, np.bool_) for file in files}
     applies: dict[str, set[str]] = {}
     for file in files:
@@ -295,7 +295,7 @@ Shape = tuple[object, ...]
 
 
 def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
-    """What the columns of a file are, which has its rows; None where nobody can tell."""
+    """The schema version of a file; None if it is unknown."""
     with io.new_input(file.path).open() as stream:
         try:
             parquet = pq.ParquetFile(stream)
@@ -337,7 +337,7 @@ class _Schemas:
         self._known = {_shape(file_schema(schema)): schema.schema_id for schema in newest_last}
 
     def schema_of(self, shape: Shape | None) -> int | None:
-        """The version whose files look like that; None: none."""
+        """The schema version whose files have this shape; None: none."""
         return self._known.get(shape) if shape is not None else None
 
 

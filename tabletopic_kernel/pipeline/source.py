@@ -80,14 +80,14 @@ def reader_options(spec: SourceSpec) -> dict[str, str]:
 
 
 def warm_up_options(java: Mapping[str, str], topic: str) -> dict[str, str]:
-    """Options for a query that reads a few records of ``topic`` and ends: it loads what all queries need."""
+    """Options for a warm-up query that reads a few records of ``topic`` and ends."""
     options = reader_options(SourceSpec(topic, java, {}, TopicSettings(), max_records=_WARM_UP_RECORDS))
     later = ("minOffsetsPerTrigger", "maxTriggerDelay")
     return {key: one for key, one in options.items() if key not in later} | {"startingOffsets": "earliest"}
 
 
 def poll_interval_ms(commit_interval_ms: int) -> int:
-    """Time between two looks for new records."""
+    """Polling interval for new records."""
     return max(_POLL_MIN_MS, min(_POLL_MAX_MS, commit_interval_ms // _POLL_SHARE))
 
 

@@ -51,11 +51,11 @@ class Group:
         return replace(self, positions=self.positions[start:stop], values=values)
 
     def only(self, chosen: _Mask) -> Group:
-        """Those of the records that ``chosen`` says."""
+        """The records that ``chosen`` selects."""
         return replace(self, positions=self.positions[chosen], values=self.values.filter(pa.array(chosen)))
 
     def header_fault(self, kind: str) -> str | None:
-        """Why the header does not go with a schema of this kind (``WriterSchema.kind``); None: it does."""
+        """Why the header does not match a schema of this kind (``WriterSchema.kind``); None: it does."""
         if self.is_glue and kind == "PROTOBUF":
             return "Protobuf in the frame of AWS Glue is not read: its message indexes are others"
         if self.indexes is None:
@@ -117,7 +117,7 @@ def split(
 
 
 def unsplit(values: pa.Array) -> tuple[list[Group], Refusals]:
-    """The values of a topic whose records name no schema: those that are there are one group."""
+    """The values of a topic whose records name no schema: all non-null ones are one group."""
     positions = np.arange(len(values), dtype=np.int64)
     present = values.is_valid().to_numpy(zero_copy_only=False)
     nobody = _unframed(values, positions[:0], positions[:0])
@@ -197,7 +197,7 @@ def _by_text(rows: Positions, named: pa.Array) -> Iterator[tuple[Positions, byte
 
 
 def _runs(codes: np.ndarray) -> Iterator[tuple[Positions, int]]:
-    """Where each different code stands, in order, and the first such place; by ascending code."""
+    """The positions of each distinct code, in order, and its first position; by ascending code."""
     if not len(codes):
         return
     order = np.argsort(codes, kind="stable")

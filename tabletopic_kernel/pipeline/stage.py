@@ -77,7 +77,7 @@ class StageTask:
 
 
 class Stage:
-    """One task's work under way; ``on_refused`` hears of records that become no row.
+    """One task's state; ``on_refused`` gets rejected records.
 
     Without ``writes`` rows are counted and no file is made: what a plan asks for.
     """
@@ -96,7 +96,7 @@ class Stage:
         self._refused: list[Refusals] = []  # of the batch under way
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Decode a batch and hold its rows and letters for the next file."""
+        """Decode a batch and buffer its rows and dead letters for the next file."""
         batch, result = with_dated_records(with_null_headers(batch)), self._result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
@@ -130,7 +130,7 @@ class Stage:
 
     @property
     def _void(self) -> bool:
-        """Whether this round's files will be thrown away: then only needs and reasons still matter."""
+        """Whether this round's files will be discarded: then only needs and reasons matter."""
         result = self._result
         stops = self._plan.settings.errors == "stop" and bool(result.refused)
         return bool(result.needs or result.stopped) or stops or result.alike
@@ -190,7 +190,7 @@ class Stage:
     def _failed(
         self, batch: pa.RecordBatch, schema_id: SchemaKey | None, positions: Positions, found: Narrowed[Any]
     ) -> None:
-        """Take in the records of ``positions`` that led to exceptions which nobody foresaw."""
+        """Add the records at ``positions`` that led to unexpected exceptions."""
         result = self._result
         if found.alike is not None:
             result.alike = True
@@ -233,7 +233,7 @@ class Stage:
         self._refused.append(refused)
 
     def _keep_dead_letters(self, batch: pa.RecordBatch) -> None:
-        """Hold the letters of the records of ``batch`` that were refused."""
+        """Buffer dead letters for the rejected records of ``batch``."""
         refused, self._refused = self._refused, []
         target = self._loaded.dead_letter_target
         if refused and target is not None and not self._void:
@@ -241,7 +241,7 @@ class Stage:
             self._result.dead_letters += self._letters.add(dead_letters)
 
     def finish(self) -> StageResult:
-        """Write what is held and return the result."""
+        """Write what is buffered and return the result."""
         if not self._void:
             self._result.files += self._rows.flush()
             self._result.dead_letters += self._letters.flush()
@@ -251,7 +251,7 @@ class Stage:
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches until a group is worth a call of the fast engine; cut those that are too long."""
+    """Join small batches until a group is worth a call of the fast engine; split those that are too long."""
     held: list[pa.RecordBatch] = []
     records = size = 0
     for batch in batches:

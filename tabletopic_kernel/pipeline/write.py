@@ -33,7 +33,7 @@ from tabletopic_kernel.pipeline.conform import conform
 
 
 def epochs_root(metadata: TableMetadata) -> str:
-    """Where the folders of a table's epochs lie; it carries the table's uuid.
+    """The parent of a table's epoch folders; it contains the table's uuid.
 
     So tables that share a ``write.data.path``, and tables that follow each other under one location, never
     meet each other's files.
@@ -50,7 +50,7 @@ def epoch_folder(epoch: int) -> str:
 
 
 def data_root(metadata: TableMetadata) -> str:
-    """Where a table's data files lie."""
+    """The location of a table's data files."""
     path = metadata.properties.get(TableProperties.WRITE_DATA_PATH) or f"{metadata.location.rstrip('/')}/data"
     return path.rstrip("/")
 

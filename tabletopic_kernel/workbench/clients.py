@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Away:
-    """Servers of the embedded stack that ended by themselves, and those that do not answer yet."""
+    """Servers of the embedded stack that exited unexpectedly, and those that are not ready yet."""
 
     ended: tuple[str, ...]
     starting: tuple[str, ...]
@@ -49,11 +49,11 @@ class Away:
         return (*self.ended, *self.starting)
 
     def __str__(self) -> str:
-        """What is away, and what to do; empty if nothing is."""
+        """What is unavailable, and what to do; empty if nothing is."""
         return self.message("`tabletopic up` starts what is missing; the logs are in")
 
     def message(self, next_step: str = "the logs are in") -> str:
-        """What is away, for who has a button beside it; empty if nothing is."""
+        """What is unavailable, for faces with a button next to it; empty if nothing is."""
         if self.ended:
             return (
                 f"the local stack's {' and '.join(self.ended)} {_has(self.ended)} ended; "
@@ -64,7 +64,7 @@ class Away:
         return ""
 
     def check(self, name: str) -> None:
-        """Say so if ``name`` is one of them.
+        """Raise if ``name`` is one of them.
 
         Raises:
             StackError: it has ended.
@@ -78,7 +78,7 @@ class Away:
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers in force: properties of librdkafka, of the registry client, of PyIceberg.
+    """The servers in force: properties of librdkafka, the registry client and PyIceberg.
 
     ``local`` names those of the embedded stack. ``catalogs`` has those beside ``catalog``, by their names.
     All catalogs have a property ``name``.
@@ -93,11 +93,11 @@ class Servers:
 
     @property
     def all_catalogs(self) -> tuple[dict[str, str], ...]:
-        """The default catalog, and then the others."""
+        """The default catalog, then the others."""
         return (self.catalog, *self.catalogs.values())
 
     def catalog_of(self, name: str | None) -> dict[str, str]:
-        """The properties of the catalog that a topic's settings name; None: the default one.
+        """The properties of the catalog in a topic's settings; None: the default one.
 
         Raises:
             SettingsError: there is none of that name here.
@@ -113,7 +113,7 @@ class Servers:
         )
 
     def away(self) -> Away:
-        """Which of the embedded stack's servers do not run now; asks none, takes milliseconds.
+        """Which of the embedded stack's servers are not running; contacts none, takes milliseconds.
 
         Raises:
             StackError: the state folder is damaged.
@@ -142,7 +142,7 @@ class Servers:
 
 
 def find_servers(settings: Settings) -> Servers:
-    """Servers from the settings; those that are absent are the embedded stack's.
+    """Servers from the settings; absent ones are the embedded stack's.
 
     A stack of which a server has ended is still the one in force: hosts wait for it, and the others answer.
     ``Servers.away`` says which that is.
@@ -195,7 +195,7 @@ T = TypeVar("T")
 
 
 class Clients:
-    """May be used by several threads; the catalog object is for one at a time, see ``open_catalog``."""
+    """Thread-safe, except for catalog objects, see ``open_catalog``."""
 
     def __init__(self, settings: Settings, servers: Servers) -> None:
         self.settings = settings
@@ -213,7 +213,7 @@ class Clients:
 
     @property
     def broker(self) -> Broker:
-        """The broker's client, for questions.
+        """The broker's client, for queries that fail fast.
 
         Raises:
             StackError: it is the embedded one, and has ended: waiting for an answer would say less, later.
@@ -224,14 +224,14 @@ class Clients:
 
     @property
     def patient_broker(self) -> Broker:
-        """The broker's client for those who wait until it is there."""
+        """The broker's client for callers that wait for the broker."""
         from tabletopic_kernel.clients.kafka.broker import Broker  # noqa: PLC0415
 
         return self._once("broker", lambda: Broker(self.servers.kafka))
 
     @property
     def registry(self) -> Registry:
-        """The registry's client, for questions; they raise as ``broker`` where the embedded one is away."""
+        """The registry's client, for queries that fail fast, like ``broker``."""
         from tabletopic_kernel.clients.registry.registry import Registry  # noqa: PLC0415
 
         def check() -> None:
@@ -241,18 +241,18 @@ class Clients:
 
     @property
     def patient_registry(self) -> Registry:
-        """The registry's client for those who wait until it is there."""
+        """The registry's client for callers that wait for the registry."""
         from tabletopic_kernel.clients.registry.registry import Registry  # noqa: PLC0415
 
         return self._once("patient registry", lambda: Registry(self.servers.registry))
 
     @property
     def catalog(self) -> Catalog:
-        """The default catalog, opened by PyIceberg: one for each thread, as they are not shared."""
+        """The default catalog, opened by PyIceberg: one per thread, as catalog objects are not shared."""
         return self.catalog_of(None)
 
     def catalog_of(self, name: str | None) -> Catalog:
-        """As ``catalog``, the one that a topic's settings name. Raises as ``open_catalog``."""
+        """Like ``catalog``, for the catalog in a topic's settings. Raises as ``open_catalog``."""
         if not hasattr(self._own, "catalogs"):
             self._own.catalogs = {}
         opened: dict[str | None, Catalog] = self._own.catalogs
@@ -261,7 +261,7 @@ class Clients:
         return opened[name]
 
     def open_catalog(self, name: str | None = None) -> Catalog:
-        """A catalog object of one's own, as they are not shared between threads; None: the default one.
+        """A new catalog object, as they are not shared between threads; None: the default one.
 
         Raises:
             SettingsError: there is no such catalog, or its properties are wrong.
@@ -284,7 +284,7 @@ class Clients:
         return session
 
     def _session(self, report: Report | None) -> SparkSession:
-        """As ``spark``; jars that only queries need may be lacking, as table topics do without them."""
+        """Like ``spark``; jars that only queries need may be missing, as table topics do not need them."""
         from tabletopic_kernel.clients.catalog.engine_properties import spark_extras  # noqa: PLC0415
         from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
@@ -356,7 +356,7 @@ class Clients:
 
     @property
     def lake(self) -> DuckLake:
-        """The tables for SQL by DuckDB, with catalog objects of its own."""
+        """The tables for SQL with DuckDB, with its own catalog objects."""
         from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
 
         others = {name: partial(self.open_catalog, name) for name in self.servers.catalogs}

@@ -62,7 +62,7 @@ _HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """The settings in force and where each came from.
+    """The settings in force, with their sources.
 
     ``origins`` has every dotted key: ``default``, ``tabletopic.toml:<line>``, the environment variable's
     name, or the option's with its two hyphens. ``file`` is the settings file that was read, if any.
@@ -74,7 +74,7 @@ class LoadedSettings:
 
 
 class Row(NamedTuple):
-    """One setting as it may be shown: no secret is in it."""
+    """One setting for display, without secrets."""
 
     key: str
     value: str
@@ -87,7 +87,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> LoadedSettings:
-    """Read all sources, check them, and say where every value came from.
+    """Read and validate all sources, and record where each value came from.
 
     ``overrides`` are nested or have dotted keys (``{"kafka.bootstrap.servers": "a:9092"}``); None is an
     option that was not given. ``environ`` and ``cwd`` are the process's where they are left out.
@@ -115,7 +115,7 @@ def load_settings(
 
 
 def own_servers(settings: Settings) -> list[str]:
-    """The sections that name a server, so that the embedded one is not wanted."""
+    """The sections that name a server, so that the embedded one is not needed."""
     named = {
         "kafka": not {"bootstrap.servers", "metadata.broker.list"}.isdisjoint(settings.kafka),
         "registry": names_registry(settings.registry),
@@ -125,13 +125,13 @@ def own_servers(settings: Settings) -> list[str]:
 
 
 def embedded_servers(settings: Settings) -> tuple[str, ...]:
-    """The local stack's servers that the settings leave out: ``kafka``, ``registry``, both or none."""
+    """The local stack's servers that the settings do not name: ``kafka``, ``registry``, both or none."""
     own = own_servers(settings)
     return tuple(name for name in ("kafka", "registry") if name not in own)
 
 
 def check_something_to_start(settings: Settings) -> None:
-    """See that the local stack is of any use; raises UsageError where the settings name every server."""
+    """Check that the local stack has servers to start; raises UsageError if the settings name them all."""
     if len(own_servers(settings)) == len(SECTIONS):
         raise UsageError(
             f"there is nothing to start: the settings name servers for [{'], ['.join(SECTIONS)}]; "
@@ -140,20 +140,20 @@ def check_something_to_start(settings: Settings) -> None:
 
 
 def wants_login(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether embedded servers that are started now shall ask for a login."""
+    """Whether embedded servers started now require a login."""
     if settings.local.login != "auto":
         return settings.local.login == "on"
     return behind_hub(environ)
 
 
 def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether a JupyterHub has started this process, or the one that started it."""
+    """Whether a JupyterHub started this process, or its parent."""
     environ = os.environ if environ is None else environ
     return any(environ.get(name) for name in _HUB_VARIABLES)
 
 
 def describe(loaded: LoadedSettings) -> list[Row]:
-    """Every setting in force with its origin, section by section, secrets hidden."""
+    """All settings in force with their sources, section by section, secrets hidden."""
     rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
     for path, value in _in_force(loaded.settings):
         key = dotted(path)
@@ -171,7 +171,7 @@ def describe(loaded: LoadedSettings) -> list[Row]:
 
 
 def _shown(name: str, value: str) -> str:
-    """As ``mask_property``; certificates as text are counted, as they would fill a screen."""
+    """Like ``mask_property``; certificates as text are only counted."""
     shown = mask_property(name, value)
     if certificates := shown.count("-----BEGIN CERTIFICATE-----"):
         return f"PEM, {certificates} certificate{'s' if certificates > 1 else ''}"
@@ -179,7 +179,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def check_kafka_properties(loaded: LoadedSettings) -> None:
-    """Let librdkafka judge the ``[kafka]`` properties, without a connection; raises SettingsError."""
+    """Validate the ``[kafka]`` properties with librdkafka, without a connection; raises SettingsError."""
     # Imported here: it loads the Kafka client, 0.1 s that commands without a broker save.
     from tabletopic_kernel.clients.kafka.checks import check_properties  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def check_kafka_properties(loaded: LoadedSettings) -> None:
 
 @dataclass(frozen=True)
 class _Given:
-    """A value as its source gave it."""
+    """A value as given by its source."""
 
     path: SettingPath
     value: object
@@ -328,7 +328,7 @@ def _checked(given: Mapping[SettingPath, _Given], problems: list[str]) -> Settin
 
 
 def _with_unit(path: SettingPath, value: object) -> object:
-    """A bare number is in the unit that the key names, also where the source has only text."""
+    """A bare number is in the unit of the key's name, even if the source has only text."""
     if path[-1].endswith("_ms") and isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     return value

@@ -46,7 +46,7 @@ _EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; ``remedy`` is what to do unless all is well."""
+    """The result of one check; ``remedy`` is what to do unless it succeeded."""
 
     name: str
     status: Status
@@ -63,7 +63,7 @@ class Check:
 
 
 class _Trouble(Exception):  # noqa: N818 - never leaves this module
-    """What a check found wrong."""
+    """A failed check."""
 
     def __init__(self, detail: str, remedy: str, status: Status = "fail") -> None:
         super().__init__(detail)
@@ -71,7 +71,7 @@ class _Trouble(Exception):  # noqa: N818 - never leaves this module
 
 
 def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
-    """Look at everything, one check after the other; never raises."""
+    """Run all checks, one after the other; never raises."""
     state_dir = Path(loaded.settings.state_dir)
     yield _checked("Python", _python)
     yield _checked("JDK", _jdk)
@@ -102,7 +102,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
 
 
 def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
-    """Look at one server of a person's own; never raises.
+    """Check one of the user's servers; never raises.
 
     ``section``: ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``.
     """
@@ -250,7 +250,7 @@ def _stack(state_dir: Path, servers: tuple[str, ...]) -> StackInfo | None:
 
 
 def _login(settings: Settings) -> str:
-    """Whether the local stack is open to every user of this machine, and whether it shall be."""
+    """Whether the local stack is open to every user of this machine, and whether it should be."""
     from tabletopic_kernel.workbench.config import behind_hub, wants_login
 
     servers = embedded_servers(settings)
@@ -283,7 +283,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _open_broker(properties: Mapping[str, str]) -> Broker:
-    """A client; raises RetryableError at once where nothing listens."""
+    """A client; raises RetryableError at once if nothing listens."""
     from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.clients.kafka.connection_errors import check_listening
 
@@ -298,7 +298,7 @@ def _broker(properties: Mapping[str, str]) -> str:
 
 
 def _rights(properties: Mapping[str, str]) -> str:
-    """Whether the user may do on the broker what hosts and faces do there."""
+    """Whether the user has the permissions on the broker that hosts and faces need."""
     from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
     from tabletopic_kernel.host.host import GROUP
     from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
@@ -323,7 +323,7 @@ def _registry(properties: Mapping[str, str]) -> str:
 
 
 def _catalog(servers: Servers, name: str | None = None) -> str:
-    """Open it, count what the user may see, and let a database take a change."""
+    """Open it, count visible tables, and try a change of a database."""
     from tabletopic_kernel.clients.catalog.catalog import catalog_name, in_section
     from tabletopic_kernel.clients.storage.probe import open_impatient, try_changes, within_limit
 
@@ -340,7 +340,7 @@ def _catalog(servers: Servers, name: str | None = None) -> str:
 
 
 def _tables(catalog: Catalog) -> str:
-    """How many tables there are, as far as the user may see them and a few seconds suffice."""
+    """The number of tables that the user may see, as far as it takes a few seconds."""
     from tabletopic_kernel.clients.catalog.catalog import reachable
     from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 
@@ -363,7 +363,7 @@ def _tables(catalog: Catalog) -> str:
 
 
 def _storage(servers: Servers, name: str | None = None) -> str:
-    """Write, read and delete a small file where tables lie."""
+    """Write, read and delete a small file in the warehouse."""
     from tabletopic_kernel.clients.catalog.catalog import in_section
 
     with in_section(name):
@@ -398,7 +398,7 @@ def _try_storage(servers: Servers, name: str | None) -> str:
 
 
 def _place(servers: Servers, name: str | None) -> Place | None:
-    """Where tables lie: by default, or one that is there; None where only the catalog knows."""
+    """The location of tables: the default, or of an existing one; None if only the catalog knows."""
     from pyiceberg.exceptions import NoSuchTableError
 
     from tabletopic_kernel.clients.catalog.catalog import reachable
@@ -415,7 +415,7 @@ def _place(servers: Servers, name: str | None) -> Place | None:
 
 
 def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ...]]:
-    """Tables of a catalog that may be there already."""
+    """Tables of a catalog that may exist already."""
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
     from tabletopic_kernel.model.settings.sections import table_identifier
 
@@ -434,7 +434,7 @@ def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ..
 
 
 def _spark(loaded: LoadedSettings, servers: Servers) -> str:
-    """Whether executors reach what they must: by the settings, and on a cluster by tasks for them."""
+    """Whether executors reach what they need: by the settings, and on a cluster by tasks."""
     from tabletopic_kernel.model.settings.cluster import out_of_reach
     from tabletopic_kernel.workbench.clients import Clients
 

@@ -45,7 +45,7 @@ def host_statuses(broker: Broker, live: Iterable[str]) -> list[HostStatus]:
 
 
 def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[HostStatus]:
-    """What the events, oldest first, say of the live hosts.
+    """The live hosts' status from events, oldest first.
 
     Hosts of older versions report their topics one by one, and nothing of themselves.
     """

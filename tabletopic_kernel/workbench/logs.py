@@ -23,7 +23,7 @@ _BEGINS = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
 def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.Handler:
-    """Send what libraries and threads log to ``logs/<file>`` of the state folder."""
+    """Log to ``logs/<file>`` in the state folder."""
     handler = logging.handlers.RotatingFileHandler(
         logs_folder(state_dir) / file, maxBytes=_LOG_BYTES, backupCount=2
     )
@@ -35,7 +35,7 @@ def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.
 
 
 def log_json_to(stream: TextIO, level: int = logging.NOTSET) -> logging.Handler:
-    """Send what libraries and threads log to ``stream``, each record as a line of JSON without secrets."""
+    """Log to ``stream``, each record as a line of JSON without secrets."""
     handler = logging.StreamHandler(stream)
     handler.setLevel(level)
     handler.addFilter(without_secrets)
@@ -64,7 +64,7 @@ class _JsonLines(logging.Formatter):
 
 
 def without_secrets(record: logging.LogRecord) -> bool:
-    """A filter that lets every record through, its message and its trace without secrets."""
+    """A filter that masks secrets in messages and traces."""
     try:
         message = record.getMessage()
     except (TypeError, ValueError, KeyError):  # it does not fit its arguments
@@ -78,7 +78,7 @@ def without_secrets(record: logging.LogRecord) -> bool:
 
 
 def read_logs(state_dir: Path, lines: int, topic: str | None = None) -> list[str]:
-    """The last lines of all hosts' logs, oldest first; with ``topic`` those of records that name it."""
+    """The last lines of all hosts' logs, oldest first; with ``topic`` only records that name it."""
     records = sorted(
         (record for name in _FILES for record in _records(state_dir / "logs" / name)),
         key=lambda record: record[0][:23],  # the time; what follows keeps its order

@@ -54,7 +54,7 @@ _LONGEST: Final = 300  # characters of an error
 
 @dataclass(frozen=True)
 class PeekedRecord:
-    """A record as it is in Kafka. ``value`` has its fields; where it cannot become a row, ``error`` says why.
+    """A record in Kafka. ``value`` has its fields; if it cannot become a row, ``error`` says why.
 
     Both are None for a record without a value. ``raw`` is the value's bytes, ``key`` the key's;
     ``key_value`` is the key as its schema says, where keys name one.
@@ -74,7 +74,7 @@ class PeekedRecord:
 def peek(
     topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
 ) -> list[PeekedRecord]:
-    """The ``count`` newest committed records of all partitions, newest first, decoded as the settings say.
+    """The ``count`` newest committed records of all partitions, newest first, decoded by the settings.
 
     Raises:
         UsageError: there is no such topic.
@@ -93,7 +93,7 @@ _Decode = Callable[[Group], tuple[pa.RecordBatch, list[Refused]]]
 
 @dataclass
 class _Found:
-    """What was made of some records' values, or of their keys, by position."""
+    """Decoded values, or keys, of some records, by position."""
 
     ids: dict[int, SchemaKey] = field(default_factory=dict)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _found(
 
 
 def _take(found: _Found, group: Group, decode: _Decode) -> None:
-    """Decode a group into ``found``; what nobody foresaw is told of the records that lead to it."""
+    """Decode a group into ``found``; an unexpected exception is reported for the records that cause it."""
     positions = group.positions.tolist()
 
     def rows(start: int, stop: int) -> tuple[int, list[dict[str, Any]], list[Refused]]:
@@ -175,7 +175,7 @@ def _alone(key: dict[str, Any] | None) -> Any:
 
 
 def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, list[Refused]]:
-    """JSON without a schema, in the columns that these records would make."""
+    """JSON without a schema, in the columns that these records would create."""
     columns = Schema()
     while True:
         decoder = inferring_decoder(columns, reserved_in_rows(settings.transform))
@@ -189,7 +189,7 @@ def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, l
 def _decode(
     group: Group, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[pa.RecordBatch, list[Refused]]:
-    """Rows of a group and those that are none; raises where there is no decoder for it."""
+    """Rows and rejections of a group; raises if there is no decoder for it."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
         return _infer(group.values, settings)
@@ -234,7 +234,7 @@ def _by_schema(
 
 
 def _headers(messages: Sequence[Message]) -> pa.Array:
-    """Headers as the source gives them."""
+    """Headers in the source's format."""
     rows = [
         [{"key": str(header[0]), "value": _bytes(header[1])} for header in message.headers() or ()]
         for message in messages
@@ -247,7 +247,7 @@ def _bytes(value: object) -> bytes | None:
 
 
 def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> list[str]:
-    """Look at the newest record with a value: would it become a row of a new table?
+    """Check the newest record with a value: would it become a row of a new table?
 
     Returns:
         What to tell a person, if it would not: the reason, and the setting that may be wrong.
@@ -276,7 +276,7 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
 
 
 def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
-    """The setting that fits better what the value looks like; None where it says nothing."""
+    """The setting that matches the value's form better; None if it suggests none."""
     raw = record.raw or b""
     begins_with_id = len(raw) > wire.PREFIX_BYTES and raw[0] == wire.MAGIC
     if settings.value_format == "by_schema_id":

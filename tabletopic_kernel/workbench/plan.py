@@ -59,7 +59,7 @@ _CHANGED: dict[str, ColumnChange] = {
 
 @dataclass(frozen=True)
 class PlanColumn:
-    """A column that the table will have; ``change`` says what becomes of it."""
+    """A column that the table will have, and its ``change``."""
 
     name: str
     type: str
@@ -70,7 +70,7 @@ class PlanColumn:
 
 @dataclass
 class Plan:
-    """What ``enable`` would do with a topic. It would refuse if ``refused`` names a reason.
+    """What ``enable`` would do with a topic. It would refuse if ``refused`` contains a reason.
 
     ``creates``: the table is not there yet. ``columns`` is empty while no schema is registered. ``start``
     is the setting; a table that is there goes on at its ledger instead, as one of the ``notes`` says.
@@ -100,7 +100,7 @@ class Plan:
         return asdict(self)
 
     def check(self) -> None:
-        """See that nothing speaks against it; raises UsageError with what does."""
+        """Raise UsageError with the reasons, if there are any."""
         if self.refused:
             raise UsageError("; ".join(self.refused))
 
@@ -179,7 +179,7 @@ def _check_projection(text: str) -> None:
 
 
 def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[WriterColumns | None, str]:
-    """The value's columns by what is known now, and where they come from; None: not known yet."""
+    """The value's columns as known now, and their origin; None: not known yet."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
         return None, "JSON without a schema: the records determine the columns"
@@ -271,7 +271,7 @@ def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None
 
 
 def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: TopicSettings) -> None:
-    """What keys that name their schema change in a table that is there."""
+    """What keys that name their schema change in an existing table."""
     if key is None:
         return
     schema, last = table.schema(), table.metadata.last_column_id
@@ -313,7 +313,7 @@ def _column(column: NestedField, change: ColumnChange) -> PlanColumn:
 
 
 def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
-    """What becomes of each top column, by its new name: a change below it widens it."""
+    """The change of each top-level column, by its new name: a nested change widens it."""
     by_column: dict[str, ColumnChange] = {}
     for change in changes:
         top, dot, _ = change.column.partition(".")
@@ -325,7 +325,7 @@ def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
 
 
 def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
-    """The settings that shape the columns must be those the table was made with, or fewer columns."""
+    """Check that the settings that determine columns are those of the table, or select fewer."""
     there = {column.name: column.field_type for column in table.schema().fields}
     for column in metadata_columns(settings):
         if column.name not in there:

@@ -20,7 +20,7 @@ Answers = dict[str, str]
 
 @dataclass(frozen=True)
 class Question:
-    """A property that a person knows; ``also`` has others that follow from it, with ``{}`` for the answer."""
+    """A property that the user knows; ``also`` has others that follow from it, with ``{}`` for the answer."""
 
     key: str
     text: str
@@ -33,7 +33,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to reach a server: what people choose, what follows from the choice, and what is asked."""
+    """One way to reach a server: the choice, the properties it implies, and the questions."""
 
     text: str
     fixed: Mapping[str, str] = field(default_factory=dict)
@@ -261,14 +261,14 @@ SERVERS = (KAFKA, REGISTRY, CATALOG)
 
 
 def further_catalog(name: str) -> Server:
-    """One beside ``[catalog]``: as that, but none is embedded."""
+    """A further catalog: like ``[catalog]``, but never embedded."""
     return Server(f"catalogs.{name}", f"Iceberg catalog {name}", CATALOG.ways[1:])
 
 
 def answer_way(
     way: Way, ask: Callable[[Question], str], choose: Callable[[str, tuple[Way, ...]], Way]
 ) -> Answers:
-    """The properties of a way: what is fixed, and what ``ask`` says; nothing for an empty answer."""
+    """The properties of a way: fixed ones, and the answers of ``ask``; empty answers are left out."""
     answers = dict(way.fixed)
     for question in way.questions:
         if answer := ask(question).strip():

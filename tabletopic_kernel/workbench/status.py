@@ -32,7 +32,7 @@ _NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """One table topic, as people and programs are told; the fields are the contract of ``status --json``.
+    """The status of one table topic; the fields are the contract of ``status --json``.
 
     Offsets are next to read, by partition. ``lag_records`` is end offset minus ledger, ``lag_seconds``
     the age of the oldest record that is not in the table yet (0 when there is none).
@@ -70,7 +70,7 @@ class TopicStatus:
     delay_reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; partitions become text, as JSON wants its keys."""
+        """A plain dictionary; partitions become text, as JSON requires of keys."""
         plain = asdict(self)
         for name in ("next_offsets", "end_offsets", "lost"):
             plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
@@ -78,7 +78,7 @@ class TopicStatus:
 
 
 def recent_reports(broker: Broker) -> dict[str, HostReport]:
-    """The newest progress of every topic whose host is alive."""
+    """The newest progress of all topics with a live host."""
     since = now_ms() - FRESH_MS
     if CONTROL_TOPIC not in broker.topics():
         return {}
@@ -94,7 +94,7 @@ def recent_reports(broker: Broker) -> dict[str, HostReport]:
 def statuses(
     broker: Broker, desired_topics: Mapping[str, DesiredTopic], catalog: Callable[[str | None], Catalog]
 ) -> list[TopicStatus]:
-    """The status of every wished topic, by name.
+    """The status of all enabled topics, by name.
 
     ``catalog`` is called only for topics that no host tells of: their tables are read instead. One that does
     not answer is an error of its topics, where there are topics of others.
@@ -145,7 +145,7 @@ def _newest_progress(
 def _unread_progress(
     desired: DesiredTopic, reported: HostReport | None, error: str
 ) -> tuple[Progress, str, str | None]:
-    """Where the catalog does not answer: what the host says of it, else what it said to us."""
+    """If the catalog does not respond: its error as reported by the host, or else to this process."""
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress = reported.progress
         update = {"error": progress.error or error}
@@ -163,7 +163,7 @@ def _bare_progress(desired: DesiredTopic) -> Progress:
 
 
 def progress_of_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
-    """What the table alone says (I6). Errors name the section of the topic's catalog."""
+    """Progress from the table alone (I6). Errors name the section of the topic's catalog."""
     from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs a second
 
     with in_section(desired.settings.catalog):
@@ -264,7 +264,7 @@ def _lag_seconds(progress: Progress, behind: bool, oldest_ms: int | None) -> flo
 
 
 def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Timestamp in ms of the oldest record that waits, by topic, as far as it can be had quickly."""
+    """Timestamp in ms of the oldest uncommitted record, by topic, if it is available quickly."""
     places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
     if not places:
         return {}

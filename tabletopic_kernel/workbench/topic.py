@@ -31,7 +31,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class TableTopic:
-    """A handle of one Kafka topic, enabled or not: cheap to make, each question asks anew.
+    """A handle of one Kafka topic, enabled or not: cheap to create, each call queries again.
 
     Questions and orders raise UsageError where the topic is not enabled (``peek``, ``plan`` and
     ``enable`` want no more than a Kafka topic), and RetryableError where a server does not answer.
@@ -54,7 +54,7 @@ class TableTopic:
     def plan(
         self, *, schema: str | Path | None = None, schema_type: str | None = None, **settings: Any
     ) -> Plan:
-        """What ``enable``, or a schema of a file, would do; see ``Workbench.plan``."""
+        """What ``enable``, or a schema file, would do; see ``Workbench.plan``."""
         return self._workbench.plan(self.name, settings, schema=schema, schema_type=schema_type)
 
     def enable(self, **settings: Any) -> DesiredTopic:
@@ -70,23 +70,23 @@ class TableTopic:
         self._workbench.disable(self.name)
 
     def pause(self) -> None:
-        """Stop reading for a while; what is staged is committed first."""
+        """Pause reading; staged files are committed first."""
         self._workbench.pause(self.name)
 
     def resume(self) -> None:
-        """Go on after a pause, or after a failure whose cause is gone."""
+        """Resume after a pause, or after fixing the cause of a failure."""
         self._workbench.resume(self.name)
 
     def commit(self) -> None:
-        """Ask the host to commit what is in the topic now."""
+        """Ask the host to commit what the topic contains now."""
         self._workbench.commit(self.name)
 
     def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
-        """Try the dead letters again with the settings of today; see ``Workbench.replay``."""
+        """Replay the dead letters with the current settings; see ``Workbench.replay``."""
         return self._workbench.replay(self.name, where, timeout_s=timeout_s)
 
     def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
-        """Put small files of the table together; see ``Workbench.compact``."""
+        """Compact small files of the table; see ``Workbench.compact``."""
         return self._workbench.compact(self.name, where, timeout_s=timeout_s)
 
     def expire(
@@ -98,11 +98,11 @@ class TableTopic:
     # -- questions
 
     def status(self) -> TopicStatus:
-        """Where the topic stands."""
+        """The topic's status."""
         return self._workbench.status(self.name)[0]
 
     def wait(self, timeout_s: float = 120.0) -> TopicStatus:
-        """Wait until the table has all that was in the topic when this was called.
+        """Wait until the table contains everything that was in the topic at the time of the call.
 
         Raises:
             ActionNeededError: the topic failed, or is paused.
@@ -126,11 +126,11 @@ class TableTopic:
         return now
 
     def events(self, limit: int = 50) -> list[ControlEvent]:
-        """What happened, newest first, heartbeats left out."""
+        """Events, newest first, without heartbeats."""
         return self._workbench.newest_events(self.name, limit)
 
     def peek(self, n: int = 20) -> list[PeekedRecord]:
-        """The newest records of the topic, decoded, newest first; also those that no table has yet."""
+        """The newest records of the topic, decoded, newest first, whether or not they are in the table."""
         from tabletopic_kernel.workbench.peek import peek  # noqa: PLC0415
 
         return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
@@ -153,7 +153,7 @@ class TableTopic:
         )
 
     def schema_diff(self, v1: int, v2: int) -> list[str]:
-        """What version ``v2`` changes in the columns of ``v1``, one change a line."""
+        """What version ``v2`` changes in the columns of ``v1``, one change per line."""
         from tabletopic_kernel.table.history import schema_difference  # noqa: PLC0415
 
         return schema_difference(self._settings().subject_of(self.name), self._workbench.registry, v1, v2)
@@ -166,7 +166,7 @@ class TableTopic:
         return [] if table is None else snapshots(table.table.metadata, limit)
 
     def health(self) -> TableHealth:
-        """How well the table can be read: file sizes, deletes, snapshots, and what maintenance does next.
+        """The table's health: file sizes, deletes, snapshots, and the next maintenance.
 
         Raises:
             UsageError: there is no table yet.
@@ -186,7 +186,7 @@ class TableTopic:
         return self._workbench.logs(lines, self.name)
 
     def _settings(self) -> TopicSettings:
-        """Those it runs with; of a topic that is not enabled, those of the settings file."""
+        """The topic's settings; of a topic that is not enabled, those of the settings file."""
         desired = self._workbench.desired_topics().get(self.name)
         return desired.settings if desired else self._workbench.settings_for(self.name)
 
@@ -203,7 +203,7 @@ class TableTopic:
 
 
 def not_coming(now: TopicStatus) -> str | None:
-    """Why waiting for the table would be in vain, with what to do; None where it may get there by itself."""
+    """Why waiting for the table is futile, with what to do; None if it may catch up without help."""
     if now.state == "failed":
         return f"{now.topic} failed: {now.error}"
     if now.state == "paused":

@@ -15,7 +15,7 @@ from tabletopic_kernel.model.redact import redact
 
 
 def hide_secrets() -> None:
-    """From now on what Python prints of an error that nobody catches holds no secrets of the settings."""
+    """Mask secrets of the settings in tracebacks of uncaught errors from now on."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print
     if threading.excepthook is threading.__excepthook__:

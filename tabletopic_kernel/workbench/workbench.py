@@ -83,7 +83,7 @@ class Workbench(Clients):
     # -- enabling and disabling topics
 
     def settings_for(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicSettings:
-        """The settings of ``[topics.<topic>]`` with those given on top.
+        """The settings of ``[topics.<topic>]``, overridden by those given.
 
         Raises:
             SettingsError: a value is wrong; the message names the key. Or there is no such catalog.
@@ -96,11 +96,11 @@ class Workbench(Clients):
         return settings
 
     def _without_default(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Settings that name the default catalog as those that name none: they mean the same table."""
+        """Settings without the name of the default catalog: they mean the same table."""
         return {**given, "catalog": None} if given.get("catalog") == self.servers.catalog["name"] else given
 
     def topic(self, name: str) -> TableTopic:
-        """A handle of one topic, enabled or not; nothing is asked yet.
+        """A handle of one topic, enabled or not; queries nothing yet.
 
         Raises:
             UsageError: Kafka can have no topic of this name.
@@ -109,11 +109,11 @@ class Workbench(Clients):
         return TableTopic(name, self)
 
     def topics(self) -> list[TopicStatus]:
-        """How every table topic does; as ``status()``."""
+        """The status of all table topics, like ``status()``."""
         return self.status()
 
     def kafka_topics(self) -> dict[str, int]:
-        """Every topic that people made, enabled or not: its number of partitions by name."""
+        """All regular topics, enabled or not: their numbers of partitions by name."""
         counts = self.broker.partition_counts()
         return {
             name: count
@@ -157,7 +157,7 @@ class Workbench(Clients):
         return self._plan(topic, settings, desired_topics, candidate)
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
-        """Enable a topic: check everything, then write one message; nothing is left half-made.
+        """Enable a topic: check everything, then write one message.
 
         Catalog and storage are tried by a change and a file that are taken back.
 
@@ -186,7 +186,7 @@ class Workbench(Clients):
         return desired
 
     def alter(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
-        """Change settings of a topic that is enabled; the others stay as they are.
+        """Change settings of an enabled topic; other settings stay as they are.
 
         Its host commits what is staged and goes on with the new settings from the ledger, within seconds.
 
@@ -214,22 +214,22 @@ class Workbench(Clients):
         return desired
 
     def disable(self, topic: str) -> None:
-        """Disable a topic: its host commits what is staged and lets go. The table stays."""
+        """Disable a topic: its host commits staged files and releases it. The table stays."""
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
         self.desired_topic(topic)
         write_desired(self.broker, topic, None)
 
     def pause(self, topic: str) -> DesiredTopic:
-        """Stop reading for a while; the topic stays enabled."""
+        """Pause reading; the topic stays enabled."""
         return self._rewrite(topic, "paused")
 
     def resume(self, topic: str) -> DesiredTopic:
-        """Go on after a pause or after a failure."""
+        """Resume after a pause or a failure."""
         return self._rewrite(topic, "on")
 
     def commit(self, topic: str) -> None:
-        """Ask the topic's host to commit what is in the topic now, before it is due; nothing else changes.
+        """Ask the topic's host to commit what the topic contains now, before it is due.
 
         Raises:
             UsageError: the topic is not enabled.
@@ -240,7 +240,7 @@ class Workbench(Clients):
         write_desired(self.broker, topic, desired.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
-        """Try a topic's dead letters again with the settings of today; its host does it, and this waits.
+        """Replay a topic's dead letters with the current settings; waits for its host to do it.
 
         Args:
             topic: a table topic that a host runs.
@@ -262,12 +262,12 @@ class Workbench(Clients):
         return None
 
     def _events_within(self, timeout_s: float, topic: str, since_ms: int) -> Iterator[ControlEvent]:
-        """What a host tells of a request that was made then, until the time is over."""
+        """A host's events for a request made then, until the time is over."""
         deadline = time.monotonic() + timeout_s
         return self.events(topic, since_ms, lambda: time.monotonic() < deadline)
 
     def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayRequest:
-        """Ask for a replay and do not wait: a ``Replayed`` event with the wish's ``id`` tells its outcome.
+        """Request a replay without waiting: a ``Replayed`` event with its ``id`` reports the outcome.
 
         Arguments and errors as ``replay``.
         """
@@ -290,7 +290,7 @@ class Workbench(Clients):
         return plan_replay(topic, settings, where, self.registry, self.open_catalog(settings.catalog))
 
     def compact(self, topic: str, where: str | None = None, *, timeout_s: float = 600) -> Compacted | None:
-        """Put small files of a topic's table together; its host does it, and this waits.
+        """Compact small files of a topic's table; waits for its host to do it.
 
         Args:
             topic: a table topic that a host runs.
@@ -312,7 +312,7 @@ class Workbench(Clients):
         return None
 
     def ask_for_compaction(self, topic: str, where: str | None = None) -> MaintenanceRequest:
-        """Ask for a compaction and do not wait: a ``Compacted`` event with the ``id`` tells its outcome.
+        """Request a compaction without waiting: a ``Compacted`` event with the ``id`` reports the outcome.
 
         Arguments and errors as ``compact``.
         """
@@ -323,7 +323,7 @@ class Workbench(Clients):
         return self.ask_for_maintenance(topic, "compact", where)
 
     def plan_compaction(self, topic: str, where: str | None = None) -> CompactionPlan:
-        """What a compaction would put together; nothing is changed. Arguments and errors as ``compact``."""
+        """What a compaction would merge; nothing is changed. Arguments and errors as ``compact``."""
         from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
         table = self._topic_table(topic).table
@@ -342,7 +342,7 @@ class Workbench(Clients):
     def expire(
         self, topic: str, *, orphans: bool = False, timeout_s: float = 600
     ) -> list[Expired | OrphansRemoved] | None:
-        """Expire old snapshots of a topic's tables now; its host does it, and this waits.
+        """Expire old snapshots of a topic's tables now; waits for its host to do it.
 
         Args:
             topic: a table topic that a host runs.
@@ -369,7 +369,7 @@ class Workbench(Clients):
         return None
 
     def plan_expiry(self, topic: str, *, orphans: bool = False) -> list[ExpiryPlan]:
-        """What an expiry would remove of each table; nothing is changed. Arguments as ``expire``.
+        """What an expiry would remove from each table; nothing is changed. Arguments as ``expire``.
 
         Raises:
             UsageError: the topic is not enabled.
@@ -395,7 +395,7 @@ class Workbench(Clients):
         *,
         orphans: bool = False,
     ) -> MaintenanceRequest:
-        """Ask for work on the table before it is due and do not wait: an event with its ``id`` follows.
+        """Request maintenance before it is due without waiting: an event with its ``id`` follows.
 
         Raises:
             UsageError: the topic is not enabled, or no host runs.
@@ -412,19 +412,19 @@ class Workbench(Clients):
         return asked
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
-        """What is enabled, by topic."""
+        """The enabled topics."""
         from tabletopic_kernel.host.topics.settings_topic import read_desired  # noqa: PLC0415
 
         return read_desired(self.broker)
 
     def desired_topic(self, topic: str) -> DesiredTopic:
-        """What is wished of one topic; raises UsageError if it is not enabled."""
+        """The desired state of one topic; raises UsageError if it is not enabled."""
         return self._desired_of(topic, self.desired_topics())
 
     # -- questions
 
     def status(self, topic: str | None = None) -> list[TopicStatus]:
-        """How every table topic does (or one of them); raises UsageError if it is not enabled."""
+        """The status of all table topics, or of one; raises UsageError if it is not enabled."""
         from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
         desired_topics = self.desired_topics() if topic is None else {topic: self.desired_topic(topic)}
@@ -433,7 +433,7 @@ class Workbench(Clients):
     def events(
         self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
     ) -> Iterator[ControlEvent]:
-        """Events of the control topic, oldest first; with ``follow`` goes on while it is true."""
+        """Events of the control topic, oldest first; with ``follow`` continues while it is true."""
         from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events  # noqa: PLC0415
 
         while CONTROL_TOPIC not in self.broker.topics():  # no host has ever run here
@@ -445,7 +445,7 @@ class Workbench(Clients):
                 yield event
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
-        """The last events, newest first, heartbeats left out; empty where no host has ever run."""
+        """The last events, newest first, without heartbeats; empty if no host has ever run."""
         from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, newest_events  # noqa: PLC0415
 
         if CONTROL_TOPIC not in self.broker.topics():
@@ -487,7 +487,7 @@ class Workbench(Clients):
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Answer:
-        """Ask the tables, called ``table``, ``namespace.table`` or ``catalog.namespace.table``.
+        """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
         Args:
             sql: as the engine writes it; ``$name`` stands for a value of ``params``.
@@ -519,7 +519,7 @@ class Workbench(Clients):
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
 
     def _check_spark_reads(self, sql: str) -> None:
-        """See that Spark has a way to the default catalog and to those that the text names."""
+        """Check that Spark can use the default catalog and those in the SQL."""
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog  # noqa: PLC0415
         from tabletopic_kernel.query.sql import with_catalogs  # noqa: PLC0415
@@ -618,7 +618,7 @@ class Workbench(Clients):
         return plan
 
     def out_of_reach(self, catalog: str | None = None) -> list[str]:
-        """Why the executors of a Spark cluster could not run topics of a catalog; empty where they can."""
+        """Why the executors of a Spark cluster could not run topics of a catalog; empty if they can."""
         return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog_of(catalog))
 
     def _rewrite(self, topic: str, run: str) -> DesiredTopic:

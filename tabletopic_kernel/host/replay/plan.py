@@ -30,11 +30,11 @@ from tabletopic_kernel.table.snapshot import TopicTable
 
 
 class TableDraft(TopicTable):
-    """A copy of a table to plan on: it evolves as the table would, and takes no commits."""
+    """A copy of a table for planning: it evolves like the table, but accepts no commits."""
 
     @classmethod
     def of(cls, table: TopicTable) -> TableDraft:
-        """A draft that begins as the table is now."""
+        """A draft of the current table."""
         return cls(table.table)
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
@@ -55,7 +55,7 @@ class TableDraft(TopicTable):
 
 @dataclass
 class ReplayPlan:
-    """What a replay would do: letters that become rows, those that stay by reason, changes of the table."""
+    """What a replay would do: dead letters that become rows, those that stay by reason, table changes."""
 
     topic: str
     letters: int = 0
@@ -117,7 +117,7 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
 
 
 class _Changes:
-    """Collects what the table would become: the events of a draft are read here, and sent to nobody."""
+    """Collects changes of the table from the events of a draft, which are not sent."""
 
     def __init__(self) -> None:
         self.noted: list[str] = []
@@ -130,7 +130,7 @@ class _Changes:
 
 @dataclass(frozen=True)
 class _PlanServices:
-    """What a keeper of schemas needs that plans."""
+    """The services of a schema keeper for planning."""
 
     registry: Registry
     control: EventWriter

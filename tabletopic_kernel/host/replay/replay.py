@@ -46,14 +46,14 @@ Place = tuple[int, int]  # partition, offset
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of letters: how they were staged, and the places of those that stay, by reason."""
+    """The result of staging dead letters, and the positions of those that stay, by reason."""
 
     result: StageResult
     stayed: dict[Place, str]
 
 
 def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
-    """The letters that a replay takes: those there were when it was asked for, and that ``where`` names.
+    """The dead letters of a replay: those that existed when it was requested and match ``where``.
 
     Raises:
         UsageError: ``where`` is no condition on the columns of a dead-letter table.
@@ -68,7 +68,7 @@ def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
 
 
 class Replay:
-    """One replay under way; used by the coordinator's thread alone."""
+    """One replay; used only by the coordinator's thread."""
 
     def __init__(self, request: ReplayRequest, owner: Owner) -> None:
         self.request = request
@@ -79,7 +79,7 @@ class Replay:
         self._seen: set[str] = set()  # data files that were tried
 
     def round(self) -> StagedBatch | None:
-        """Try some letters; the rows to commit, None when no letters are left to try.
+        """Try some dead letters; the rows to commit, None when none are left.
 
         Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; letters stay letters
             then.
@@ -147,7 +147,7 @@ class Replay:
 
 
 class Replays:
-    """The replays that a coordinator was asked for, one after the other; its thread alone uses them."""
+    """The requested replays of a coordinator, one after the other; used only by its thread."""
 
     def __init__(self, report: Callable[[ReplayRequest, int, dict[str, int], str | None], None]) -> None:
         self._report = report  # request, new rows, those that stay by reason, error
@@ -166,7 +166,7 @@ class Replays:
 
     @property
     def is_in_round(self) -> bool:
-        """Whether letters are marked whose rows are not committed yet."""
+        """Whether dead letters are marked whose rows are not committed yet."""
         return self._staged is not None
 
     def step(self, owner: Owner) -> StagedBatch | None:
@@ -191,7 +191,7 @@ class Replays:
         self._staged = None
 
     def interrupt(self, error: str | None, request: ReplayRequest | None = None) -> None:
-        """The replay under way is over; ``error`` says why it did not come to its end."""
+        """End the current replay early; ``error`` is the reason."""
         current, self._current, self._staged = self._current, None, None
         request = current.request if current else request
         if request is not None:
@@ -199,7 +199,7 @@ class Replays:
 
 
 def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
-    """Stage letters as records of the topic, with today's settings; raises as ``Owner.satisfy``."""
+    """Stage dead letters as records of the topic, with the current settings; raises as ``Owner.satisfy``."""
     # The registry may know by now what it did not when these became letters.
     owner.keeper.forget_unknown()
     plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
@@ -216,7 +216,7 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
 
 
 def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:
-    """Stage letters by a plan, in this process; without ``writes`` no file is made."""
+    """Stage dead letters by a plan, in this process; without ``writes`` no file is made."""
     loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
     stayed: dict[Place, str] = {}
 
@@ -231,7 +231,7 @@ def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool 
 
 
 def source_batches(dead_letters: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Letters as the source would give their records."""
+    """Dead letters as records in the source's format."""
     chosen = dead_letters.select(list(SOURCE_COLUMNS))
     kinds = {"headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))}
     fields = [pa.field(one.name, kinds.get(one.name, one.type)) for one in chosen.schema]

@@ -24,7 +24,7 @@ _FIRST_STEP = 2_000  # messages looked at first when the newest events are wante
 
 
 class ControlLog:
-    """Writes events without ever holding up a commit: what cannot be sent is dropped, and counted.
+    """Writes events without ever delaying a commit: events that cannot be sent are dropped and counted.
 
     So it is for a minute after the login was refused: a producer would log in again every second.
     """
@@ -40,7 +40,7 @@ class ControlLog:
         self.dropped = 0
 
     def listen(self, hear: Callable[[ControlEvent], None]) -> None:
-        """Call ``hear`` with every event that is written from now on, also where it cannot be sent."""
+        """Call ``hear`` with every event written from now on, even if it cannot be sent."""
         self._listeners.append(hear)
 
     def write(self, event: ControlEvent) -> None:
@@ -70,12 +70,12 @@ class ControlLog:
                 self._let_go(explain_silence(self._properties, self._met, "no answer"))
 
     def rest(self, error: Exception) -> None:
-        """Log in no more for a minute: another client of this host was refused, which is ``error``."""
+        """Do not log in for a minute: another client of this host was refused with ``error``."""
         with self._lock:
             self._let_go(error)
 
     def close(self) -> None:
-        """Wait a moment for what is on its way."""
+        """Wait briefly for events in flight."""
         with self._lock:
             if self._producer is not None:
                 self._producer.flush(5)
@@ -97,7 +97,7 @@ class ControlLog:
 
 
 def ensure_control_topic(broker: Broker) -> None:
-    """Create the control topic unless it is there."""
+    """Create the control topic if it does not exist."""
     broker.ensure_topic(CONTROL_TOPIC, 1, _CONFIG)
 
 
@@ -125,7 +125,7 @@ def read_events(
 
 
 def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) -> list[ControlEvent]:
-    """The last ``limit`` events of a topic (None: of all), newest first, heartbeats left out.
+    """The last ``limit`` events of a topic (None: of all), newest first, without heartbeats.
 
     Reads backwards in growing steps, so that few and recent events cost little however long the log is.
 
@@ -146,7 +146,7 @@ def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) 
 
 
 def parse_event(message: Message) -> ControlEvent | None:
-    """The event in a message; None for what is none of this version."""
+    """The event in a message; None if this version does not know it."""
     try:
         return event_of_json((message.value() or b"").decode(errors="replace"))
     except ValidationError:

@@ -34,12 +34,12 @@ class SettingsMessage:
 
 
 def ensure_settings_topic(broker: Broker) -> None:
-    """Create the settings topic unless it is there."""
+    """Create the settings topic if it does not exist."""
     broker.ensure_topic(SETTINGS_TOPIC, _PARTITIONS, _CONFIG)
 
 
 def partition_of(topic: str, partitions: int) -> int:
-    """The settings partition of a topic: every process must find the same one."""
+    """The settings partition of a topic: the same in every process."""
     return zlib.crc32(topic.encode()) % partitions
 
 
@@ -72,7 +72,7 @@ def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> N
 
 
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
-    """What should run now, by topic; empty where no topic was ever enabled."""
+    """The desired state by topic; empty if no topic was ever enabled."""
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
     desired: dict[str, DesiredTopic] = {}
     with Reader(broker.properties, "tabletopic-readers") as reader:
@@ -83,7 +83,7 @@ def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
 
 
 def parse_desired(message: Message) -> SettingsMessage | None:
-    """What a message of the settings topic says; None for what is no message of ours, whoever wrote it."""
+    """A message of the settings topic; None for foreign messages."""
     key = message.key()
     if message.error() is not None or key is None:
         return None

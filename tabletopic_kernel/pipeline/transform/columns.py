@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import ActionNeededError
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns by name, and which of the rows given they are.
+    """Columns by name, and which of the input rows they are.
 
     ``kept`` are their indexes, ascending. The others are ``refused``, or ask for no row and are counted in
     ``passed_over``: together each row once.
@@ -72,16 +72,16 @@ _RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
 
 
 def reserved_in_rows(transform: Transform) -> dict[str, frozenset[str]] | None:
-    """Names that rows of change events cannot have, by the image that holds them; None: no such events."""
+    """Names that rows of change events cannot have, by their image; None: no such events."""
     return _RESERVED_IN_ROWS if transform == "flatten_debezium" else None
 
 
 class NotAnEnvelopeError(ActionNeededError):
-    """A schema that is none of Debezium's change events."""
+    """A schema that is not one of Debezium's change events."""
 
 
 def value_columns(decoded: Schema, transform: Transform) -> Schema:
-    """The table's columns for a value that is decoded to ``decoded``.
+    """The table's columns for a value decoded to ``decoded``.
 
     Raises:
         NotAnEnvelopeError: change events are expected, and these are none.
@@ -98,7 +98,7 @@ def value_columns(decoded: Schema, transform: Transform) -> Schema:
 
 
 def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> Schema:
-    """The other way: what JSON without a schema is decoded to, for a table with ``columns``.
+    """The reverse: what JSON without a schema is decoded to, for a table with ``columns``.
 
     Args:
         columns: the table's; its ``_kafka_*`` columns do no harm.
@@ -147,7 +147,7 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def has_row(decoded: Schema, transform: Transform) -> bool:
-    """Whether records have shown columns that a table can be made of."""
+    """Whether records have provided columns for a table."""
     return transform != "flatten_debezium" or bool(_image(decoded, AFTER) or _image(decoded, BEFORE))
 
 
@@ -164,7 +164,7 @@ def _unwrapped(envelope: Schema) -> Schema:
 
 
 def row_columns(envelope: Schema) -> Schema:
-    """The columns of the source's row: those of ``after`` and of ``before``.
+    """The columns of the source row: those of ``after`` and of ``before``.
 
     Raises:
         NotAnEnvelopeError: neither is a struct, or they do not go together.

@@ -57,7 +57,7 @@ _MIN_MS, _MAX_MS = MIN_DAY * MILLIS_PER_DAY, (MAX_DAY + 1) * MILLIS_PER_DAY - 1
 
 
 class Unwrap:
-    """The rows of change events that are decoded to ``decoded``."""
+    """The rows of change events decoded to ``decoded``."""
 
     def __init__(self, decoded: Schema) -> None:
         self._row: pa.StructType | None = None
@@ -141,7 +141,7 @@ def _cdc(batch: pa.RecordBatch, offsets: pa.Array, codes: np.ndarray) -> pa.Stru
 
 
 def _of_source(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    """A field of ``source``; nulls where there is none of that type."""
+    """A field of ``source``; nulls if there is none of that type."""
     if SOURCE in batch.schema.names:
         source = batch.column(SOURCE)
         if pa.types.is_struct(source.type) and (at := source.type.get_field_index(name)) >= 0:
@@ -183,7 +183,7 @@ class Step(Protocol):
     """One transform."""
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
-        """What becomes of decoded rows; ``offsets``: of their records."""
+        """The transformed rows; ``offsets``: of their records."""
         ...
 
 
@@ -199,7 +199,7 @@ def make_step(transform: Transform, decoded: Schema) -> Step:
 
 
 def make_projection(plan: Projection, *, is_worker: bool) -> SqlProjection | ChildProjection:
-    """The projection of a plan: in this process, which Spark starts anew when it ends, or in a child."""
+    """The projection of a plan: in this process, which Spark restarts if it exits, or in a child."""
     if not is_worker:
         return ChildProjection(plan.text, plan.columns)
     from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection  # noqa: PLC0415 - DuckDB, where it is needed

@@ -19,7 +19,7 @@ from tabletopic_kernel.clients.spark.versions import VARIABLE, check_versions
 
 
 def read_archives_once() -> None:
-    """Read the index of an archive on Python's path again only when the archive is another.
+    """Re-read the index of an archive on Python's path only if the archive has changed.
 
     A worker begins each task with ``importlib.invalidate_caches``, and Spark is on the path as archives:
     Python before 3.13 reads all names of each anew then, once for every package that it has loaded from it.
@@ -48,7 +48,7 @@ def _state(importer: zipimporter) -> tuple[int, int] | None:
 
 
 def load() -> None:
-    """Load what a task needs; with other versions than the host's it might not load."""
+    """Load what a task needs; with versions other than the host's this may fail."""
     if wanted := os.environ.get(VARIABLE):
         check_versions(wanted)
     importlib.import_module("tabletopic_kernel.pipeline.stage")

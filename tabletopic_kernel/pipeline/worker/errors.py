@@ -41,7 +41,7 @@ class RefusedShare:
 
     @property
     def records(self) -> int:
-        """Records that are looked at now."""
+        """Records that are watched now."""
         return sum(records for records, _ in self._batches)
 
     @property
@@ -96,7 +96,7 @@ _NO_ADVICE: Final = "if this persists, see `tabletopic logs`"
 
 
 def explain_trouble(what: str, error: Exception) -> str:
-    """What failed in Spark, why, and what to do next; ``what`` is a sentence that goes on at the ledger.
+    """What failed in Spark, why, and what to do next; ``what`` is the beginning of the sentence.
 
     >>> explain_trouble("no batch of clicks was read", OSError("[Errno 28] No space left on device"))[:76]
     'no batch of clicks was read, and it is tried again: [Errno 28] No space left'
@@ -151,7 +151,7 @@ def explain_no_table(topic: str, result: StageResult) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The telling line of a Spark failure: where a Python trace ends, else the last cause, in its own words.
+    """The relevant line of a Spark failure: the end of a Python trace, or else the last cause.
 
     >>> reason_of(ValueError("An error occurred while calling o267.collectToPython.\\n: org.apache.spark."
     ...     "SparkException: Job aborted: Lost task 0.0 (TID 3) (host executor driver): org.apache.kafka."

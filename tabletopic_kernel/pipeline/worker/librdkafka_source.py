@@ -39,7 +39,7 @@ _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def is_overflow(error: Exception) -> bool:
-    """Whether Spark's source met a timestamp that it cannot hold.
+    """Whether Spark's source failed on a timestamp that it cannot represent.
 
     >>> is_overflow(Exception("Lost task 0.0 in stage 1.0: java.lang.ArithmeticException: long overflow"))
     True
@@ -74,7 +74,7 @@ class ReadTask:
 
 
 def batch_of(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
-    """Records as Spark's source hands them over, without the column of headers where nobody wants it."""
+    """Records in the format of Spark's source, without the column of headers if it is not needed."""
     columns: dict[str, list[Any]] = {
         "value": [message.value() for message in messages],
         "key": [message.key() for message in messages],

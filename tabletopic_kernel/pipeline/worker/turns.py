@@ -20,7 +20,7 @@ _LEAST_RECORDS = 10_000
 
 
 def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, crowded: bool) -> int:
-    """The most that the next batch should take, after one of ``records`` took ``seconds`` under ``limit``.
+    """The size limit of the next batch, after one of ``records`` took ``seconds`` under ``limit``.
 
     It stays where another would be of little use, for it costs another query: also where a small batch took
     long, for that is not its records' fault.
@@ -44,7 +44,7 @@ def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, c
 
 @dataclass(eq=False)
 class Place:
-    """A place in the queue; ``called`` is set when its turn has come, or when it is given up."""
+    """A place in the queue; ``called`` is set when its turn comes, or when it is given up."""
 
     who: Hashable
     since_s: float
@@ -53,7 +53,7 @@ class Place:
 
 
 class Turns:
-    """The queue of one host. May be used from any thread; ``_lock`` is never held while one waits.
+    """The queue of one host. Thread-safe; ``_lock`` is never held while waiting.
 
     ``clock`` gives seconds.
     """
@@ -69,7 +69,7 @@ class Turns:
     def taken(
         self, who: Hashable, since_s: float, at_once: int, given_up: Callable[[], bool]
     ) -> Iterator[bool]:
-        """Wait for a turn and hold it; false if it was given up. Arguments as of ``line_up``."""
+        """Wait for a turn and hold it; false if it was given up. Arguments as in ``line_up``."""
         place = self.line_up(who, since_s, at_once, given_up)
         try:
             place.called.wait()
@@ -80,7 +80,7 @@ class Turns:
     def line_up(
         self, who: Hashable, since_s: float, at_once: int, given_up: Callable[[], bool] = lambda: False
     ) -> Place:
-        """A place in the queue, perhaps with a turn already; whoever has it must ``leave``.
+        """A place in the queue, possibly with a turn already; its holder must ``leave``.
 
         Args:
             who: who waits.
@@ -108,7 +108,7 @@ class Turns:
             self._call()
 
     def give_up(self, who: Hashable) -> None:
-        """Let whoever waits go on without a turn; one that it holds is not touched."""
+        """Stop waiting for a turn; one that is held is not affected."""
         with self._lock:
             gone = [place for place in self._waiting if place.who == who]
             for place in gone:
@@ -116,18 +116,18 @@ class Turns:
                 place.called.set()
 
     def waits_since(self, who: Hashable) -> float | None:
-        """When who waits now began to, by ``clock``; None: it does not wait."""
+        """When the current wait began, by ``clock``; None: not waiting."""
         with self._lock:
             return min((place.since_s for place in self._waiting if place.who == who), default=None)
 
     @property
     def is_crowded(self) -> bool:
-        """Whether somebody waits."""
+        """Whether anyone waits."""
         with self._lock:
             return bool(self._waiting)
 
     def _call(self) -> None:
-        """Under the lock: let in who has waited longest, as long as there are turns."""
+        """Under the lock: call the longest waiting, while there are turns."""
         while self._waiting and self._taken < self._at_once:
             first = min(self._waiting, key=lambda place: place.since_s)
             self._waiting.remove(first)

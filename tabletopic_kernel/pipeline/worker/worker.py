@@ -57,14 +57,14 @@ _OTHER_WORDS, _LOOKED_AT = "Py4JJavaError: an error occurred while calling", 500
 
 
 class _EndedError(Exception):
-    """A query that ended though nobody asked it to."""
+    """A query that ended unexpectedly."""
 
     def __init__(self) -> None:
         super().__init__("Spark does not say why")
 
 
 class _RedactedError(Exception):
-    """What Spark is told of the error under way, and its log keeps: the trace, without secrets.
+    """The current error for Spark and its log: the trace, without secrets.
 
     The errors behind ours quote what servers said. Behind Py4J's words for an error Spark looks for an
     interrupt, by a regular expression that overflows its stack in some thousand characters: so these words
@@ -80,7 +80,7 @@ class _RedactedError(Exception):
 
 
 class _GivenUpError(Exception):
-    """The worker is to stop, and its batch waits for a turn."""
+    """The worker is stopping while its batch waits for a turn."""
 
 
 class Worker:
@@ -123,11 +123,11 @@ class Worker:
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
     def start(self) -> None:
-        """Start the query when its turn has come; the listener is told when Spark does not take it."""
+        """Start the query when its turn comes; notifies the listener if Spark does not start it."""
         self._watcher.start()
 
     def _start_in_turn(self) -> bool:
-        """Start the first query; False: nobody wants it any more.
+        """Start the first query; False: it is no longer wanted.
 
         Only so many start at a time: if all those of a host did, they would share the cores until the last
         one has begun, and none would read before.
@@ -142,7 +142,7 @@ class Worker:
         return True
 
     def _wait_until_it_reads(self) -> None:
-        """Return when the first batch has begun, or there is nothing to read yet."""
+        """Return once the first batch has begun, or if there is nothing to read yet."""
         query, until = self._query, time.monotonic() + _START_S
         assert query is not None
         while not self._reads.wait(_START_LOOK_S) and time.monotonic() < until:
@@ -170,7 +170,7 @@ class Worker:
             raise error_of_trouble(what, error) from error
 
     def read_up_to(self, ends: Offsets) -> None:
-        """Read what is there below ``ends`` now, not when its batch is due; returns at once.
+        """Read up to ``ends`` now, not when the batch is due; returns at once.
 
         Spark holds a batch back until its interval is over, and cannot be asked for one; but never the first
         batch of a query. So this query ends after the batch under way, and another goes on where it is.
@@ -189,7 +189,7 @@ class Worker:
         self._stop_query()
 
     def _begin_another(self) -> None:
-        """Under the lock of the batch: whoever stops this query now makes the next begin."""
+        """Under the batch lock: whoever stops this query now starts the next."""
         self._reads_at_once = True
         self._next.set()
 
@@ -203,13 +203,13 @@ class Worker:
                 self._error = self._error or self._failed(error)
 
     def wind_down(self) -> None:
-        """Begin no more batches; returns at once. ``stop`` is on its way."""
+        """Start no more batches; returns at once. ``stop`` follows."""
         self._stopping.set()
         self._turns.give_up(self)
         self._starts.give_up(self)
 
     def stop(self) -> None:
-        """End the query after the batch under way; returns when it is gone. Idempotent."""
+        """Stop the query after the current batch; returns when it has ended. Idempotent."""
         self.wind_down()
         # A batch that has no executors would not end.
         wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
@@ -221,7 +221,7 @@ class Worker:
 
     @property
     def waits_s(self) -> float | None:
-        """For how long its start or its batch has waited for a turn; None: it does not wait."""
+        """How long its start or its batch has waited for a turn; None: not waiting."""
         for turns in (self._starts, self._turns):
             if (since := turns.waits_since(self)) is not None:
                 return turns.clock() - since
@@ -229,14 +229,14 @@ class Worker:
 
     @property
     def cluster_waits(self) -> str | None:
-        """Why a batch waits for the cluster's executors; None: it does not, or not for long."""
+        """Why a batch waits for the cluster's executors; None: it does not, or not for long yet."""
         if self._executors is None:
             return None
         return self._executors.reason(has_work=self._batch_lock.locked())
 
     @property
     def _cores(self) -> int:
-        """Processors of the executors there are now, or that come when tasks wait for them."""
+        """Cores of the executors, present or available on demand."""
         return max(int(self._spark.sparkContext.defaultParallelism), self._to_come)
 
     @property
@@ -259,11 +259,11 @@ class Worker:
         self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
 
     def _failed(self, error: Exception) -> RetryableError:
-        """The error of a query as people are told of it."""
+        """The error of a query for users."""
         return error_of_trouble(f"the query of {self._spec.topic} ended", error)
 
     def _goes_on(self) -> bool:
-        """Whether another query has begun after one that ended."""
+        """Whether another query has started after one that ended."""
         with self._query_lock:
             if self.stopping or self._error is not None or not self._next.is_set():
                 return False
@@ -330,13 +330,13 @@ class Worker:
         )
 
     def _tell_failed(self, result: StageResult) -> None:
-        """Log what a fault of this program did to records: they are letters now, and the others go on."""
+        """Log records that became dead letters because of a bug in this program."""
         if count := sum(result.failed.values()):
             traces = "\n".join(result.traces.values())
             _LOG.error("%s: %d records led to internal errors:\n%s", self._spec.topic, count, traces)
 
     def _check(self, result: StageResult) -> None:
-        """See that the batch may be committed; its files go if not."""
+        """Check that the batch may be committed; deletes its files if not."""
         if result.all_fail_alike and self._spec.settings.max_refused_share < 1:
             self._discard(result)
             self._tell_failed(result)
@@ -350,14 +350,14 @@ class Worker:
         self._check_table(result)
 
     def _check_table(self, result: StageResult) -> None:
-        """Records that cannot become rows wait while there is no table: its first columns come with a row."""
+        """Rejected records wait while there is no table: a row brings its first columns."""
         if self._plan.table is not None:
             return
         self._discard(result)
         raise RetryableError(explain_no_table(self._spec.topic, result))
 
     def _check_share(self, result: StageResult) -> None:
-        """As the last check of ``_check``, before a dead-letter table is made for this batch."""
+        """The last check of ``_check``, before a dead-letter table is created for this batch."""
         alone = RefusedShare(self._spec.settings.max_refused_share)
         if alone.is_over(result.records, result.refused_count):
             raise BadRecordError(self._explain_share(alone, result))
@@ -377,7 +377,7 @@ class Worker:
         self._listener.discard(result.files, result.dead_letters)
 
     def _run(self, frame: DataFrame, offsets: StagedOffsets) -> StageResult:
-        """Stage the batch; where all its records seem to fail alike and do not, one by one if need be."""
+        """Stage the batch; if all its records seem to fail alike, one by one if necessary."""
         result = self._run_once(frame, offsets, self._plan)
         stops = result.all_fail_alike and self._spec.settings.max_refused_share < 1
         if not result.alike or result.needs.of_table or stops:
@@ -420,7 +420,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold a turn; a batch that comes back for another waits no longer than it has to."""
+        """Hold a turn; a batch that needs another one waits no longer than necessary."""
         # One more than there are cores: while a batch is planned, the others use them.
         with self._turns.taken(self, self._since, self._cores + 1, lambda: self.stopping) as its_turn:
             if not its_turn or self.stopping:
@@ -430,7 +430,7 @@ class Worker:
             self._turn_s += time.monotonic() - began
 
     def _limit_turns(self, records: int) -> None:
-        """Let the next batches be as long as is good for those that wait; a query keeps its first limit."""
+        """Adapt the size of the next batches to those that wait; a query keeps its first limit."""
         most = records_for_a_turn(
             records, self._turn_s, self._max_records, self._spec.max_records, crowded=self._turns.is_crowded
         )
@@ -447,7 +447,7 @@ class Worker:
         self._stop_query()
 
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
-        """Let the next batches of the Arrow transfer be as long as is good for records of this length.
+        """Adapt the Arrow transfer's batch size to the length of the records.
 
         Whatever their length turns out to be: Spark's limit by bytes bounds each (ADR 0011).
         """

@@ -32,12 +32,12 @@ _STUCK = threading.Event()
 
 
 def note_stuck() -> None:
-    """Say that a thread of this process goes on and cannot be ended."""
+    """Note that a thread of this process keeps running and cannot be stopped."""
     _STUCK.set()
 
 
 def has_to_end() -> bool:
-    """Whether it was said."""
+    """Whether that was noted."""
     return _STUCK.is_set()
 
 
@@ -48,7 +48,7 @@ _ROWS_S: Final = 1_800
 
 
 def planned_columns(text: str, batch: Schema) -> Schema:
-    """The columns, all optional, that a projection of rows with the columns ``batch`` puts out.
+    """The output columns, all optional, of a projection of rows with the columns ``batch``.
 
     Raises:
         ProjectionError: it is not allowed, does not go with these columns, or takes too much.
@@ -64,7 +64,7 @@ def _planned(text: str, batch: str) -> Schema:
 
 
 class ChildProjection:
-    """As ``SqlProjection``, elsewhere; raises what that does."""
+    """Like ``SqlProjection``, in a child process; raises the same errors."""
 
     def __init__(self, text: str, batch: Schema) -> None:
         self._process = subprocess.Popen(
@@ -103,7 +103,7 @@ class ChildProjection:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a child: it may be within a statement, and holds nothing that would be lost."""
+    """Kill a child: it may be executing a statement, and has no state to lose."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):

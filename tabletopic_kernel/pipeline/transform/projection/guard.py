@@ -36,11 +36,11 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class LimitError(Exception):
-    """A statement needed more memory or time than it may take; the message says which."""
+    """A statement exceeded its memory or time; the message says which."""
 
 
 class StuckError(ProjectionError):
-    """A statement cannot be ended; its thread goes on, and the process has to end."""
+    """A statement cannot be stopped; its thread keeps running, and the process has to exit."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -114,7 +114,7 @@ _Done = queue.SimpleQueue[tuple[Any, BaseException | None]]
 
 
 def _work(asked: _Asked, done: _Done) -> None:
-    """Run what is asked, one after another, until there is nobody left to ask."""
+    """Run statements, one after another, until there is no caller left."""
     while (ask := asked.get()) is not None:
         try:
             outcome: tuple[Any, BaseException | None] = (ask(), None)
@@ -126,7 +126,7 @@ def _work(asked: _Asked, done: _Done) -> None:
 
 
 class _Runner:
-    """A thread that runs one statement after another: it lives on, so that its clock can always be read.
+    """A thread that runs one statement after another: it stays alive, so that its clock can always be read.
 
     It ends with the thread that asks, whose runner this is: it must not hold the runner itself.
     """

@@ -75,7 +75,7 @@ class SqlProjection:
         self._try()
 
     def _try(self) -> None:
-        """Run it once: planning leaves for later what takes too much, though no record asks for it."""
+        """Run it once: planning defers expensive expressions that no record depends on."""
         try:
             self.select(self.numbered({}, every(1)))
         except LimitError as error:
@@ -84,7 +84,7 @@ class SqlProjection:
             pass  # nulls are no record's values
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
-        """What becomes of ``count`` rows with these columns; those that are missing are null."""
+        """Project ``count`` rows with these columns; missing columns are null."""
         run = _Run(self, count)
         run.take(columns, every(count))
         return run.rows()
@@ -100,7 +100,7 @@ class SqlProjection:
         return found.select([*self._outputs, found.num_columns - 1])
 
     def failing(self, table: pa.Table) -> dict[int, str]:
-        """Rows that fail, with the output that does; empty where that cannot be told."""
+        """Failing rows, with the failing output; empty if it is unknown."""
         try:
             found = _run(self._statement.probe, table)
         except (
@@ -114,7 +114,7 @@ class SqlProjection:
 
 
 class _Run:
-    """One batch under way."""
+    """One batch in progress."""
 
     def __init__(self, projection: SqlProjection, count: int) -> None:
         self._projection = projection
@@ -164,7 +164,7 @@ class _Run:
         self._query(table.slice(middle))
 
     def _without_failing(self, table: pa.Table, error: duckdb.Error) -> None:
-        """The same for those rows that do not fail; the others are refused, each with its reason."""
+        """The same for rows that do not fail; the others are rejected, each with its reason."""
         if len(table) == 1:
             self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, _first_line(error))
             return
@@ -248,7 +248,7 @@ def _run(query: str, table: pa.Table) -> pa.Table:
 
 
 def _message(error: duckdb.Error) -> str:
-    """What is wrong, in DuckDB's words, without its pointer into the statement."""
+    """DuckDB's error message, without its pointer into the statement."""
     lines = str(error).split("\n\nLINE ")[0].splitlines()
     return " ".join(line.strip() for line in lines if line.strip() and ROW not in line)
 

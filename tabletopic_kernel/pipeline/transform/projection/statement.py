@@ -60,7 +60,7 @@ _OUTSIDE: Final = frozenset(("current_setting", "getvariable", "version"))
 
 @dataclass(frozen=True)
 class Statement:
-    """A projection that was checked.
+    """A checked projection.
 
     ``query`` is the statement with the column ``ROW`` at the end. ``probe`` gives, for each row, ``ROW`` and
     the name of the first output that fails on it (``WHERE`` for the condition), null if none does.
@@ -72,7 +72,7 @@ class Statement:
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A connection of this thread's own to a DuckDB that reaches nothing but what it is given."""
+    """This thread's connection to a DuckDB that can access only what it is given."""
     with _LOCK:
         return _database().cursor()
 
@@ -195,7 +195,7 @@ def _check_function(name: str, arguments: int) -> None:
 
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, frozenset[str]]:
-    """What is to be known of functions, by name: ``aggregate``, and ``varies`` from call to call."""
+    """Properties of functions, by name: ``aggregate``, and ``varies`` between calls."""
     found: dict[str, set[str]] = {}
     macros: list[tuple[str, str]] = []
     query = "SELECT lower(function_name), function_type, stability, macro_definition FROM duckdb_functions()"

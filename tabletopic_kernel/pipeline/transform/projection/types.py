@@ -63,7 +63,7 @@ _DAY_US: Final = MILLIS_PER_DAY * 1000
 
 
 def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
-    """The columns, all optional, that outputs of a statement have in a table.
+    """The table columns, all optional, for the outputs of a statement.
 
     Args:
         names: of the outputs.
@@ -110,7 +110,7 @@ def _type(kind: Any, path: str, ids: Iterator[int]) -> IcebergType:
 
 
 def beyond_calendar(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Rows with a date or time that tables do not have: DuckDB's reach further, also to 24:00 of a day."""
+    """Rows with a date or time that tables cannot hold: DuckDB's range is wider, and includes 24:00."""
     parts = [_beyond(chunk) for chunk in column.chunks]
     return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
