@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tabletopic_kernel.drill.outcome import Outcome
     from tabletopic_kernel.drill.own_topic import OwnTopic
+    from tabletopic_kernel.drill.schedule import Fault
 
 __all__ = ["run"]
 
@@ -26,6 +27,7 @@ def run(
     heavy: float | None = None,
     hand_overs: bool = False,
     short: bool = False,
+    each: bool = False,
     own: OwnTopic | None = None,
     state_dir: Path | None = None,
     keep: bool = False,
@@ -43,6 +45,7 @@ def run(
         heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
         hand_overs: only end hosts alone, to time who takes over.
         short: rounds of half the length that end no host but in every 24th; ``heavy`` goes before that.
+        each: each fault once, alone, until monitoring has shown it; rounds and minutes do not count then.
         own: a topic of a person's, as ``own_topic.read_own`` gives it; None: three of the drill's.
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
@@ -58,18 +61,16 @@ def run(
     import tempfile  # noqa: PLC0415
 
     from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
-    from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE, OWN_FAULTS, chosen  # noqa: PLC0415
+    from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE  # noqa: PLC0415
     from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
 
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     if state_dir is not None and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
     removed = state_dir is None and not keep
-    wanted = chosen(["kill_host", "stop_host"] if hand_overs else faults)
-    if own is not None:
-        wanted &= OWN_FAULTS
-        if not wanted:
-            raise UsageError("nothing of that may happen to a topic of one's own; see --help")
+    if each and (own is not None or hand_overs or short):
+        raise UsageError("--each has a schedule and topics of its own: no --topic, --hand-overs, --short")
+    wanted = _wanted(["kill_host", "stop_host"] if hand_overs else faults, own)
     drill = Drill(
         folder,
         seed,
@@ -84,9 +85,10 @@ def run(
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
         own=own,
+        each=each,
         interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
-    drill.outcome.options = _options(own, faults, heavy, hand_overs, short)
+    drill.outcome.options = _options(own, faults, heavy, hand_overs, short, each)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )
@@ -95,8 +97,23 @@ def run(
     return outcome
 
 
+def _wanted(names: Collection[str], own: OwnTopic | None) -> frozenset[Fault]:
+    from tabletopic_kernel.drill.schedule import OWN_FAULTS, Fault, chosen  # noqa: PLC0415
+    from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
+
+    wanted = chosen(names) & (OWN_FAULTS if own is not None else frozenset(Fault))
+    if not wanted:
+        raise UsageError("nothing of that may happen to a topic of one's own; see --help")
+    return wanted
+
+
 def _options(
-    own: OwnTopic | None, faults: Collection[str], heavy: float | None, hand_overs: bool, short: bool
+    own: OwnTopic | None,
+    faults: Collection[str],
+    heavy: float | None,
+    hand_overs: bool,
+    short: bool,
+    each: bool,
 ) -> str:
     """What to type beside seed and rounds for the same drill."""
     options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
@@ -104,4 +121,5 @@ def _options(
     options += [f"--heavy {heavy:g}"] if heavy is not None else []
     options += ["--hand-overs"] if hand_overs else []
     options += ["--short"] if short else []
+    options += ["--each"] if each else []
     return " ".join(options)

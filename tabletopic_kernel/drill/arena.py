@@ -1,4 +1,7 @@
-"""What a drill runs on: a folder with a broker, a registry, a catalog, hosts, topics and their producers."""
+"""What a drill runs on: a folder with a broker, a registry, a catalog, hosts, topics and their producers.
+
+Longer than other modules, as whatever was started is found and ended here.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,10 @@ from pyiceberg.table import Table
 
 from tabletopic_kernel.drill.foreign import Reached
 from tabletopic_kernel.drill.own_topic import CopyStream, OwnTopic, judge_copies
-from tabletopic_kernel.drill.streams import PLANS, Stream
+from tabletopic_kernel.drill.streams import PLANS, WATCHED_PLANS, Stream
 from tabletopic_kernel.drill.tables import Sampler
 from tabletopic_kernel.drill.verdict import TopicVerdict, judge
-from tabletopic_kernel.local import processes
+from tabletopic_kernel.local import machine, processes
 from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
@@ -33,6 +36,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 
 HOSTS = 2
 _CATALOG_BUSY_S = 1
+_HELD_S = 45.0  # a server that is asked every 20 s, and whose silence counts after 15
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Arena:
         temporary: the folder goes where this process dies.
         interval_ms: between two commits.
         own: a topic of a person's, whose records are copied; None: three topics of the drill's.
+        watched: hosts show their metrics; of the topics one alone has records that become no row.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Arena:
         temporary: bool,
         interval_ms: int,
         own: OwnTopic | None = None,
+        watched: bool = False,
     ) -> None:
         self.folder = folder
         self.seed = seed
@@ -84,7 +90,10 @@ class Arena:
         self.gone: dict[str, dict[int, int]] = {}
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
+        # What ends a fault that lasts, where it is not to last for some seconds.
+        self.until: Callable[[], bool] | None = None
         self._rate, self.interval_ms = rate, interval_ms
+        self._watched = watched
         self._stack = LocalStack(folder)
         self._watchdog = Watchdog(folder, temporary=temporary)
         self._lock = threading.Lock()  # which hosts there are, and what happened
@@ -100,7 +109,7 @@ class Arena:
         if self.own is not None:
             self._add(CopyStream(self.own, servers.kafka))
         else:
-            for plan in PLANS:
+            for plan in WATCHED_PLANS if self._watched else PLANS:
                 self._add(Stream(plan, servers.kafka, servers.registry, self.seed))
         self.ensure_hosts()
         for stream in self.streams.values():
@@ -166,7 +175,23 @@ class Arena:
             self.happenings.append(happening)
         return happening
 
+    def hold(self, seconds: float) -> None:
+        """Let a fault last for so long, or until what it is to cause is seen."""
+        if self.until is None:
+            time.sleep(seconds)
+            return
+        ends_at = time.monotonic() + _HELD_S
+        while time.monotonic() < ends_at and not self.until():
+            time.sleep(0.1)
+
     # -- hosts
+
+    def targets(self) -> dict[str, str]:
+        """Where each host that ever was shows its metrics, by its name."""
+        with self._lock:
+            return {
+                f"host-{one.number}": f"http://127.0.0.1:{one.metrics_port}/metrics" for one in self.hosts
+            }
 
     def ensure_hosts(self) -> None:
         """Start as many as are missing."""
@@ -176,7 +201,8 @@ class Arena:
                 more = self.points.environment()
                 if self.own is not None:
                     more["TABLETOPIC_CONFIG"] = str(self.own.write_settings(self.folder))
-                self.hosts.append(HostProcess(self.folder, number, self._watchdog, more))
+                port = machine.free_port(set()) if self._watched else None
+                self.hosts.append(HostProcess(self.folder, number, self._watchdog, more, port))
 
     @property
     def alive(self) -> list[HostProcess]:
@@ -184,9 +210,14 @@ class Arena:
         return [host for host in self.hosts if host.is_alive]
 
     def some_host(self) -> HostProcess | None:
-        """One of them."""
-        alive = self.alive
+        """One of ``victims``."""
+        alive = self.victims()
         return self.dice.choice(alive) if alive else None
+
+    def victims(self) -> list[HostProcess]:
+        """Hosts that a fault may hit: any, or where monitoring is to show it the one that runs most."""
+        busiest = self.busiest_host() if self.until is not None else None
+        return [busiest[0]] if busiest else self.alive
 
     def busiest_host(self) -> tuple[HostProcess, tuple[str, ...]] | None:
         """The one that runs most topics, and which, as hosts tell; None if none of them runs any."""

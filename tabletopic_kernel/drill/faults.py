@@ -35,15 +35,16 @@ _REFUSAL = "CREATE TRIGGER drill BEFORE UPDATE ON iceberg_tables BEGIN SELECT RA
 Doing = Callable[[Arena, str], str]  # the arena and a topic → what was done, in words
 
 
-def do(fault: Fault, arena: Arena, topic: str) -> None:
-    """Do it, and keep what was done; what others try may fail, as they are refused too."""
+def do(fault: Fault, arena: Arena, topic: str) -> bool:
+    """Do it, and keep what was done; what others try may fail, as they are refused too. Whether it went."""
     try:
         detail = _DOINGS[fault](arena, topic)
     except Exception as error:  # a catalog that is locked, a broker that was killed just before
         detail = f"was not possible: {(str(error).strip().splitlines() or [type(error).__name__])[0][:160]}"
         arena.note(fault, topic, detail, is_fault=False)
-        return
+        return False
     arena.note(fault, topic, detail)
+    return True
 
 
 def _with_host(act: Callable[[Arena, int], str]) -> Doing:
@@ -69,20 +70,20 @@ def _terminate(_: Arena, pid: int) -> str:
 def _freeze(arena: Arena, pid: int) -> str:
     seconds = arena.dice.choice((2.0, 4.0, 9.0))  # the last is longer than the group waits
     signal_tree(pid, signal.SIGSTOP)
-    time.sleep(seconds)
+    arena.hold(seconds)
     signal_tree(pid, signal.SIGCONT)
     return f"host {pid} stood still for {seconds:g} s"
 
 
 def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
     def doing(arena: Arena, _: str) -> str:
-        java = [one for host in arena.alive for one in java_of(host)]
+        java = [one for host in arena.victims() for one in java_of(host)]
         if not java:
             raise ProcessLookupError("no JVM runs")
         chosen = arena.dice.choice(java)
         chosen.send_signal(number)
         if seconds:
-            time.sleep(seconds)
+            arena.hold(seconds)
             chosen.send_signal(signal.SIGCONT)
             return f"JVM {chosen.pid} stood still for {seconds:g} s"
         return f"killed JVM {chosen.pid}"
@@ -91,7 +92,7 @@ def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
 
 
 def _kill_workers(arena: Arena, _: str) -> str:
-    workers = [one for host in arena.alive for one in workers_of(host)]
+    workers = [one for host in arena.victims() for one in workers_of(host)]
     for worker in workers:
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.kill()
@@ -106,7 +107,7 @@ def _kill_server(name: str) -> Doing:
         if pid is None:
             raise ProcessLookupError(f"{name} does not run")
         os.kill(pid, signal.SIGKILL)
-        time.sleep(1)
+        arena.hold(1)
         arena.mend_servers()
         return f"killed {name} {pid} and started it again"
 
@@ -120,7 +121,7 @@ def _freeze_server(name: str) -> Doing:
             raise ProcessLookupError(f"{name} does not run")
         seconds = arena.dice.choice((1.0, 3.0))
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
+        arena.hold(seconds)
         os.kill(pid, signal.SIGCONT)
         return f"{name} stood still for {seconds:g} s"
 
@@ -140,7 +141,7 @@ def _lock_catalog(arena: Arena, _: str) -> str:
     seconds = arena.dice.uniform(0.5, 3)
     with _database(arena) as database:
         database.execute("BEGIN EXCLUSIVE")
-        time.sleep(seconds)
+        arena.hold(seconds)
         database.execute("ROLLBACK")
     return f"the catalog was locked for {seconds:.1f} s"
 
@@ -160,7 +161,7 @@ def _refuse_commits(arena: Arena, _: str) -> str:
     with _database(arena) as database:
         database.execute(_REFUSAL)
         try:
-            time.sleep(seconds)
+            arena.hold(seconds)
         finally:
             database.execute("DROP TRIGGER drill")
     return f"the catalog refused all commits for {seconds:.1f} s"
@@ -174,7 +175,7 @@ def _fill_disk(arena: Arena, _: str) -> str:
     seconds = arena.dice.uniform(0.5, 2.5)
     chosen = tree(host.pid)
     _limit_files(chosen, 0)
-    time.sleep(seconds)
+    arena.hold(seconds)
     _limit_files([*chosen, *tree(host.pid)], resource.RLIM_INFINITY)
     return f"host {host.pid} could write to no file for {seconds:.1f} s"
 
@@ -204,7 +205,7 @@ def _foreign_letters(arena: Arena, topic: str) -> str:
 
 def _pause(arena: Arena, topic: str) -> str:
     arena.workbench.pause(topic)
-    time.sleep(arena.dice.uniform(0, 1.5))
+    arena.hold(arena.dice.uniform(0, 1.5))
     arena.workbench.resume(topic)
     return "paused and resumed"
 
@@ -223,7 +224,7 @@ def _commit(arena: Arena, topic: str) -> str:
 def _disable(arena: Arena, topic: str) -> str:
     settings = arena.workbench.desired_topic(topic).settings.model_dump(exclude_unset=True)
     arena.workbench.disable(topic)
-    time.sleep(arena.dice.uniform(0, 1))
+    arena.hold(arena.dice.uniform(0, 1))
     arena.workbench.enable(topic, settings)
     return "disabled and enabled"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.schedule import Fault
+from tabletopic_kernel.drill.signs import Sighting
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
@@ -76,18 +77,22 @@ class Outcome:
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     verdicts: list[TopicVerdict] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
     options: str = ""  # that shape the schedule, beside the seed
 
     @property
     def command(self) -> str:
         """What makes the same schedule again."""
+        if self.sightings:
+            return f"tabletopic drill --seed {self.seed} {self.options}"
         more = f" {self.options}" if self.options else ""
         return f"tabletopic drill --seed {self.seed} --rounds {self.rounds}{more}"
 
     @property
     def ok(self) -> bool:
         """Whether each record is once where it belongs, and no topic stood still."""
-        return bool(self.verdicts) and all(one.ok for one in self.verdicts) and not self.problems
+        exact = bool(self.verdicts) and all(one.ok for one in self.verdicts)
+        return exact and not self.problems and all(one.ok for one in self.sightings)
 
     @property
     def faults(self) -> list[Happening]:
@@ -153,6 +158,10 @@ class Outcome:
             "steps": {step: {"hit": hit, "missed": missed} for step, hit, missed in self.step_table()},
             "recovery_s": _recovery_json(self.recovery_table()),
             "hand_over_s": _recovery_json(self.hand_over_table()),
+            "seen": {
+                one.fault: {"metric": one.sign.metric, "seen": one.ok, "seconds": round(one.seconds, 1)}
+                for one in self.sightings
+            },
             "happenings": [asdict(one) for one in self.happenings],
         }
 

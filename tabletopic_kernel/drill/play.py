@@ -35,8 +35,10 @@ from tabletopic_kernel.drill.schedule import (
     SPAN_S,
     Fault,
     Round,
+    one_by_one,
     rounds,
 )
+from tabletopic_kernel.drill.signs import SIGNS, Moves, Scrape, Series, Sighting, Watch
 from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict, letters_of
 from tabletopic_kernel.local.crash_points import Act, Order
@@ -55,6 +57,8 @@ _SWEEP_S = 6.0  # longer than an owner that has nothing to commit puts it off
 _REPLAYED_S, _REPLAYS = 60.0, 3
 _OVERLAP = 5  # rounds, the newest included
 _CALM_S = 3.0  # before a host is killed alone
+_CALM_S_LIMIT = 90.0
+_SEEN_S, _TRIES = 8.0, 4  # a host tells of what others did when it commits next
 _LOOK_EVERY_S = 0.05
 _ASK_AFTER_S = 3.0
 _THAW_AFTER_S = (1.0, 8.0)
@@ -76,6 +80,7 @@ class Drill:
         temporary: the folder goes where this process dies.
         interval_ms: between two commits of a topic.
         own: a topic of a person's, whose records are copied.
+        each: each fault once, alone, until monitoring has shown it.
     """
 
     def __init__(
@@ -95,27 +100,35 @@ class Drill:
         temporary: bool = True,
         interval_ms: int = 500,
         own: OwnTopic | None = None,
+        each: bool = False,
     ) -> None:
-        if most is None and minutes is None:
+        if most is None and minutes is None and not each:
             raise UsageError("say how long: --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
         steps = tuple(Step) if own is None else OWN_STEPS
-        self._schedule = rounds(
-            seed,
-            faults,
-            besides=SHORT_BESIDES if short else BESIDES,
-            span_s=SHORT_SPAN_S if short else SPAN_S,
-            heavy=heavy,
-            alone_every=alone_every,
-            missed=self._missed,
-            steps=steps,
+        self._schedule = (
+            one_by_one(faults)
+            if each
+            else rounds(
+                seed,
+                faults,
+                besides=SHORT_BESIDES if short else BESIDES,
+                span_s=SHORT_SPAN_S if short else SPAN_S,
+                heavy=heavy,
+                alone_every=alone_every,
+                missed=self._missed,
+                steps=steps,
+            )
         )
         self._dice = random.Random(f"{seed} play")  # for its thread alone
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
         self._is_over = is_over
-        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms, own=own)
+        self._arena = Arena(
+            folder, seed, rate, temporary=temporary, interval_ms=interval_ms, own=own, watched=each
+        )
+        self._watch = Watch(self._arena.targets) if each else None
         self._threads: list[threading.Thread] = []
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
 
@@ -128,7 +141,7 @@ class Drill:
         arena, outcome = self._arena, self.outcome
         try:
             arena.up(report)
-            with arena.sampler() as sampler:
+            with arena.sampler() as sampler, self._watch or contextlib.nullcontext():
                 outcome.samples = sampler.samples
                 self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
                 if arena.own is not None:  # the first copies: nothing goes wrong meanwhile
@@ -155,7 +168,10 @@ class Drill:
         arena = self._arena
         self._say(f"{round_.number:4}  {round_}")
         if round_.alone is not None:
-            self._alone(round_.alone, sampler)
+            if self._watch is not None:
+                self._seen(round_.alone, self._watch, sampler)
+            else:
+                self._alone(round_.alone, sampler)
             self.outcome.rounds += 1
             return
         arena.ensure_hosts()
@@ -191,6 +207,37 @@ class Drill:
                 theirs = {topic: sampler.samples[topic] for topic in topics}
                 self._wait_for_commits(theirs, what.at_s, STANDS_STILL_S, handed_over_after, hosts=False)
         arena.ensure_hosts()
+
+    def _seen(self, fault: Fault, watch: Watch, sampler: Sampler) -> None:
+        """Let it happen, and last, until monitoring shows it; then wait until the topics go on."""
+        arena, sign = self._arena, SIGNS[fault]
+        arena.ensure_hosts()
+        hosts = [f"host-{one.number}" for one in arena.alive]
+        self._wait_until(lambda: watch.calm(hosts) is not None, _CALM_S_LIMIT, "no topic moves", sampler)
+        calm = watch.calm(hosts) or [watch.last]
+        first, began_s, began = watch.count, time.time(), time.monotonic()
+
+        def moved() -> tuple[Series, Scrape] | None:
+            some = ((sign.moved(calm, one), one) for one in watch.since(first))
+            return next(((series, one) for series, one in some if series is not None), None)
+
+        arena.until = lambda: moved() is not None
+        try:
+            for _ in range(_TRIES):
+                done = do(fault, arena, sign.topic)
+                ends_at = time.monotonic() + (_SEEN_S if done else 0.0)
+                while (found := moved()) is None and time.monotonic() < ends_at:
+                    time.sleep(_LOOK_EVERY_S)
+                if found is not None or (done and sign.moves is Moves.STAYS):
+                    break
+        finally:
+            arena.until = None
+        series, then = found or (None, watch.last)
+        sighting = Sighting(fault, sign, series, time.monotonic() - began, calm[-1], then)
+        self.outcome.sightings.append(sighting)
+        self._say(f"      {fault}: {sign.metric} {sign.moves if series else 'did not move'}")
+        arena.ensure_hosts()
+        self._wait_for_commits(sampler.samples, began_s, STANDS_STILL_S)
 
     def _some_topic(self) -> str:
         return self._dice.choice(sorted(self._arena.streams))

@@ -1,7 +1,8 @@
 """The report of a drill: a page with the lag curve and what died when, tables for the terminal, a page of the
 docs.
 
-That one says what a drill is, how to read it, and what it found.
+That one says what a drill is, how to read it, and what it found. Longer than other modules, as the three are
+to tell the same.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ VERDICT_HEAD = (
     "topic", "acknowledged", "rows", "dead letters", "skipped", "lost", "twice", "changed", "files",
     "orphans",
 )  # fmt: skip
+SEEN_HEAD = ("fault alone", "seen in", "after s", "alert")
 ENDS = {"kill_host": "killed", "stop_host": "asked to stop"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a }
@@ -76,9 +78,34 @@ def recovery_grid(outcome: Outcome) -> Table:
     return table
 
 
+def seen_grid(outcome: Outcome) -> Table:
+    """What monitoring showed of each fault that happened alone."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name in SEEN_HEAD:
+        table.add_column(name, justify="right" if name == "after s" else "left")
+    for row in seen_rows(outcome):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def seen_rows(outcome: Outcome) -> list[tuple[str, ...]]:
+    """What ``SEEN_HEAD`` names."""
+    return [
+        (
+            one.fault.value,
+            f"{one.sign.metric} {one.sign.moves}" if one.ok else f"not seen in {one.sign.metric}",
+            f"{one.seconds:.1f}" if one.series else "",
+            f"{one.sign.alert}, {one.sign.fires}" if one.sign.alert else one.sign.fires.value,
+        )
+        for one in outcome.sightings
+    ]
+
+
 def differences(outcome: Outcome) -> list[str]:
     """Everything that is not as it must be, in words."""
-    return [f"{one.topic}: {what}" for one in outcome.verdicts for what in one.differences] + outcome.problems
+    unseen = [f"monitoring did not show {one.fault}" for one in outcome.sightings if not one.ok]
+    wrong = [f"{one.topic}: {what}" for one in outcome.verdicts for what in one.differences]
+    return wrong + outcome.problems + unseen
 
 
 def headline(outcome: Outcome) -> str:
@@ -125,7 +152,7 @@ def html_page(outcome: Outcome) -> str:
                 for name, count, mid, most in outcome.recovery_table()
             ],
         ),
-        "<h2>Steps of the protocol at which something was done</h2>",
+        f"{_seen_html(outcome)}<h2>Steps of the protocol at which something was done</h2>",
         _html_table(
             ("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]
         ),
@@ -135,6 +162,11 @@ def html_page(outcome: Outcome) -> str:
         f"<style>{_STYLE}</style>{INLINE.render()}</head><body><h1>Drill report</h1>{''.join(parts)}{script}"
         "</body></html>"
     )
+
+
+def _seen_html(outcome: Outcome) -> str:
+    rows: list[tuple[object, ...]] = list(seen_rows(outcome))
+    return f"<h2>What monitoring showed</h2>{_html_table(SEEN_HEAD, rows)}" if rows else ""
 
 
 def _plot(outcome: Outcome):  # type: ignore[no-untyped-def] # Bokeh's models, loaded when a page is made
@@ -270,6 +302,7 @@ def docs_page(outcome: Outcome) -> str:
             ("fault among others", "times", "median s until every topic had committed", "longest s"),
             [(n, c, round(m, 1), round(x, 1)) for n, c, m, x in outcome.recovery_table()],
         ),
+        *(_table(SEEN_HEAD, list(seen_rows(outcome))) if outcome.sightings else []),
         f"All faults by kind: {_kinds(outcome)}.",
         "",
     ]

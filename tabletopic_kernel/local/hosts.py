@@ -73,18 +73,30 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class HostProcess:
-    """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder. ``more``: variables."""
+    """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder.
+
+    Args:
+        more: variables.
+        metrics_port: where it shows its metrics; None: nowhere.
+    """
 
     def __init__(
-        self, folder: Path, number: int, watchdog: Watchdog, more: Mapping[str, str] = MappingProxyType({})
+        self,
+        folder: Path,
+        number: int,
+        watchdog: Watchdog,
+        more: Mapping[str, str] = MappingProxyType({}),
+        metrics_port: int | None = None,
     ) -> None:
         self.number = number
         self.ending = False
+        self.metrics_port = metrics_port
+        options = [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
         self._log = folder / "logs" / f"host-{number}.log"
         with self._log.open("wb") as output:
             # A session of its own: Ctrl-C is for the demo, which ends its host itself.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"],
+                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet", *options],
                 cwd=folder,
                 env={**environment(folder), **more},
                 stdin=subprocess.DEVNULL,

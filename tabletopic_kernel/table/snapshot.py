@@ -87,6 +87,7 @@ class TopicTable:
         self._loaded = table.metadata  # as long as it is held, the catalog's own look does not parse it again
         self._marks: dict[int, _Mark] = {}
         self._marked: TableMetadata | None = None  # whose snapshots these are; metadata is never changed
+        self.foreign_changes = 0  # that a commit found; what the owner changes, it has read again
 
     @classmethod
     def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
@@ -214,7 +215,9 @@ class TopicTable:
             RetryableError: the catalog does not answer or keeps the table locked, nothing was sent.
         """
         # Longer than other functions: in this order alone the looks and the request make one safe commit.
+        left = self.table.metadata_location
         self.reload()
+        self.foreign_changes += self.table.metadata_location != left
         if self.has_commit(after.commit_id):
             return
         self._check_not_behind_its_ledger()
@@ -257,6 +260,7 @@ class TopicTable:
                 raise locked from error
             if self._is_refused(producer.snapshot_id):
                 producer._clean_all_uncommitted()
+                self.foreign_changes += 1
                 raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
             raise OutcomeUnknownError(_unconfirmed(error)) from error
@@ -518,6 +522,7 @@ class TopicTable:
             "snapshot_id": head.snapshot_id if head else None,
             "rows": self.rows,
             "files": int(totals.get("total-data-files", 0)),
+            "foreign_changes": self.foreign_changes,
             "schema_versions": [
                 SchemaVersion(id=schema.id, subject=schema.subject, version=schema.version)
                 for schema in versions

@@ -12,7 +12,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataUtil
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, StringType
 
 from tabletopic_kernel.model.columns.evolution import evolve
 from tabletopic_kernel.model.errors import (
@@ -161,6 +161,35 @@ def test_foreign_snapshots_are_skipped(owned: Owned, catalog: Catalog) -> None:
     more = batch(table, 3, 5)
     table.commit(more.files, after, next_commit(after, more))
     assert fresh(catalog).table.scan().count() == 8
+
+
+def test_changes_by_others_are_counted_and_own_ones_are_not(owned: Owned, catalog: Catalog) -> None:
+    """Each commit that finds the table other than this owner left it: rows, tags, columns of somebody's."""
+    table, ledger = owned
+
+    def commit(first: int) -> int:
+        nonlocal ledger
+        staged = batch(table, first, first + 2)
+        after = next_commit(ledger, staged)
+        table.commit(staged.files, ledger, after)
+        ledger = after
+        return table.foreign_changes
+
+    assert commit(0) == 0
+    table.evolve(None, {}, ledger.epoch)
+    assert commit(2) == 0
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.append(foreign.scan().to_arrow())
+    assert commit(4) == 1
+    head = catalog.load_table(IDENTIFIER).metadata.current_snapshot_id
+    assert head is not None
+    catalog.load_table(IDENTIFIER).manage_snapshots().create_tag(head, "theirs").commit()
+    assert commit(6) == 2
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.add_column("note", StringType())
+    assert commit(8) == 3
+    assert commit(10) == 3
+    assert table.figures()["foreign_changes"] == 3
 
 
 def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, catalog: Catalog) -> None:

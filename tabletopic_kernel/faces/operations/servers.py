@@ -397,6 +397,13 @@ The demo starts its own servers in a temporary folder (or in that of
                 faces=CLI,
             ),
             Argument(
+                "each",
+                "Each fault once, alone, until the hosts' metrics show it",
+                Kind.FLAG,
+                False,
+                faces=CLI,
+            ),
+            Argument(
                 "report", "Write the report page here (.html or .md)", Kind.FILE, metavar="FILE", faces=CLI
             ),
             Argument("keep", "Keep the drill's folder", Kind.FLAG, False, ("--keep/--no-keep",), faces=CLI),

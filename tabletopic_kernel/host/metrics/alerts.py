@@ -31,6 +31,21 @@ class Alert:
         )
 
 
+def _began_or_rises(series: str, window: str) -> str:
+    """Of a counter that is not there before it counts: ``increase`` does not see how it begins."""
+    return f"increase({series}[{window}]) > 0 or ({series} unless {series} offset {window}) > 0"
+
+
+def _more_than(metric: str, labels: str, window: str) -> str:
+    """Of what the ledger counts: a host that takes a topic over shows it from the first scrape on.
+
+    So it is compared with what any host showed in the day before the window.
+    """
+    now = f"max by ({labels}) ({metric})"
+    before = f"max by ({labels}) (max_over_time({metric}[1d] offset {window}))"
+    return f"{now} - ({before} or {now} * 0) > 0"
+
+
 ALERTS: Final = (
     Alert(
         "TabletopicNoHost",
@@ -39,6 +54,14 @@ ALERTS: Final = (
         "critical",
         "No host that is scraped is in the group: no table topic moves",
         "Start a host, or read `/readyz` and the log of one that runs",
+    ),
+    Alert(
+        "TabletopicHostDown",
+        "up == 0 and on (job, instance) last_over_time(tabletopic_topics[1d])",
+        "2m",
+        "warning",
+        "A host that was scraped within a day does not answer; others have taken its topics over",
+        "Start it again, or take it out of the targets; its log says how it ended. It may also stand still",
     ),
     Alert(
         "TabletopicHostNotInGroup",
@@ -99,8 +122,8 @@ ALERTS: Final = (
     ),
     Alert(
         "TabletopicRecordsRefused",
-        "sum by (job, instance, topic) (increase(tabletopic_refused_records_total[15m])) > 0"
-        " or delta(tabletopic_dead_letters[15m]) > 0",
+        f"sum by (job, topic) ({_more_than('tabletopic_refused_records_total', 'job, topic, reason', '15m')})"
+        " or sum by (job, topic) (delta(tabletopic_dead_letters[15m]) > 0)",
         "0m",
         "warning",
         "Records could not become rows; tabletopic_refused_records_total has the reasons",
@@ -108,7 +131,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TabletopicRecordsLost",
-        "increase(tabletopic_lost_records_total[1h]) > 0",
+        _more_than("tabletopic_lost_records_total", "job, topic", "15m"),
         "0m",
         "critical",
         "Retention took records before they were read, and `on_gap` let the topic go on",
@@ -141,7 +164,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TabletopicSchemaRefused",
-        'increase(tabletopic_failures_total{kind="schema"}[15m]) > 0',
+        _began_or_rises('tabletopic_failures_total{kind="schema"}', "15m"),
         "0m",
         "warning",
         "A schema does not fit its table",
@@ -149,7 +172,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TabletopicMaintenanceFails",
-        'increase(tabletopic_failures_total{kind="maintenance"}[6h]) > 0',
+        _began_or_rises('tabletopic_failures_total{kind="maintenance"}', "6h"),
         "0m",
         "warning",
         "A compaction, an expiry or a removal of orphans ended early; the rows are not affected",

@@ -48,6 +48,7 @@ _OF_PROGRESS: Mapping[str, Callable[[Progress], float]] = {
     "tabletopic_epoch": lambda at: at.epoch,
     "tabletopic_table_rows": lambda at: at.rows,
     "tabletopic_table_files": lambda at: at.files,
+    "tabletopic_foreign_changes": lambda at: at.foreign_changes,
 }
 # Shown as 0 from the beginning: a rate needs a first value.
 _OF_COMMITS = (
@@ -270,6 +271,8 @@ def _counted(event: events.ControlEvent) -> Iterable[_Count]:
             yield _failed(Failure.COMMIT)
         case events.Failed():
             yield _failed(Failure.WAITS if event.waits else Failure.STOPS)
+        case events.SchemaEvolved():
+            yield ("tabletopic_schema_changes",), 1
         case events.SchemaRefused():
             yield _failed(Failure.SCHEMA)
         case events.Replayed() if event.error is not None:

@@ -41,6 +41,8 @@ class Progress(_Model):
     commits: int = 0
     rows: int = 0
     files: int = 0
+    # How often a commit of this owner found that another program had changed the table.
+    foreign_changes: int = 0
     staged_rows: int = 0
     rows_per_second: float = 0.0
     last_commit_ms: int | None = None

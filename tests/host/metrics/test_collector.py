@@ -31,6 +31,7 @@ EVENTS: list[events.ControlEvent] = [
     events.CommitFailed(**STAMP, reason="no"),
     events.Failed(**STAMP, reason="no", waits=True),
     events.Failed(**STAMP, reason="no", waits=False),
+    events.SchemaEvolved(**STAMP, changes=["added b", "added c"], cause=None, table_schema_id=2),
     events.SchemaRefused(**STAMP, refused={"a": "no"}, cause=None),
     events.Replayed(**STAMP, replay_id="x", rows=0, error="no"),
     events.Expired(**STAMP, snapshots=4, kept=20, files=6, bytes=60),
@@ -121,6 +122,12 @@ def test_what_events_count() -> None:
     assert rig.value('tabletopic_maintenance_total{topic="clicks",work="orphans"}') is None
     assert rig.value("tabletopic_expired_snapshots_total") == 4
     assert rig.value("tabletopic_memory_bytes") == 7e9
+    assert rig.value('tabletopic_schema_changes_total{topic="clicks"}') == 1
+
+
+def test_changes_by_others_are_counted_since_the_topic_was_taken() -> None:
+    """By its owner, whose progress has them."""
+    assert Rig(record(foreign_changes=3)).value('tabletopic_foreign_changes_total{topic="clicks"}') == 3
 
 
 def test_a_rate_has_a_first_value() -> None:

@@ -102,6 +102,7 @@ def drill(
     heavy: float | None,
     hand_overs: bool,
     short: bool,
+    each: bool,
     report: Path | None,
     keep: bool,
     as_json: bool,
@@ -111,8 +112,7 @@ def drill(
     from tabletopic_kernel.drill.report import docs_page, html_page
 
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    if minutes is None and rounds is None:
-        minutes = _MINUTES
+    minutes = _MINUTES if minutes is None and rounds is None and not each else minutes
     say = screen.note
     say(f"drill with seed {seed}")
     own = None
@@ -131,6 +131,7 @@ def drill(
             heavy=heavy,
             hand_overs=hand_overs,
             short=short,
+            each=each,
             own=own,
             state_dir=None if own is not None else call.state_dir,
             keep=keep,
@@ -150,13 +151,16 @@ def drill(
 
 
 def _show(outcome: Outcome) -> None:
-    from tabletopic_kernel.drill.report import differences, headline, recovery_grid, verdict_table
+    from tabletopic_kernel.drill.report import differences, headline, recovery_grid, seen_grid, verdict_table
 
     out = screen.console()
     out.print(verdict_table(outcome))
     out.print()
     out.print(recovery_grid(outcome))
     out.print()
+    if outcome.sightings:
+        out.print(seen_grid(outcome))
+        out.print()
     for difference in differences(outcome):
         out.print(f"✗  {difference}", style="bold red", markup=False)
     out.print(f"{'✓' if outcome.ok else '✗'}  {headline(outcome)}", markup=False)
