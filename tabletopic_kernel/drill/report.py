@@ -262,6 +262,10 @@ undisturbed. Then they are sent again and again while hosts, workers, JVMs and t
 and each must become what its first copy became: a row with the same values, a dead letter, or nothing, as
 often as the ledger counts. Schemas are not changed, so steps that need a new one are left out.
 
+With `--each` each fault happens once, alone, and lasts until the hosts' metrics show it, or 45 s; what does not last is tried
+four times. Of the three topics one alone goes on to send poison then. Which metric moves by which fault, and which alert
+fires, is in [metrics.md](metrics.md#faults).
+
 ## How to read it
 
 At the end each record that the broker acknowledged must be exactly once a row or a dead letter, with the

@@ -9,6 +9,7 @@ from tabletopic_kernel.drill import report
 from tabletopic_kernel.drill.arena import Happening
 from tabletopic_kernel.drill.outcome import Outcome, Patience, StepHit
 from tabletopic_kernel.drill.schedule import Fault
+from tabletopic_kernel.drill.signs import SIGNS, Sighting
 from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
 from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
@@ -32,6 +33,23 @@ def outcome() -> Outcome:
     ]
     found.verdicts = [TopicVerdict("orders", 3, 2, 1), TopicVerdict("visits", 1, 1)]
     return found
+
+
+def test_a_fault_that_metrics_did_not_show_is_a_difference() -> None:
+    """And the report says in which metric each was seen."""
+    found, sign = outcome(), SIGNS[Fault.PAUSE]
+    found.sightings = [Sighting(Fault.PAUSE, sign, ("tabletopic_state", ()), 1.25, {}, {})]
+    assert found.ok
+    for page in (report.docs_page(found), report.html_page(found)):
+        assert "seen in" in page
+        assert "never" in page
+    assert f"{sign.metric} rises | 1.2 |" in report.docs_page(found)
+    found.sightings.append(Sighting(Fault.GAP, SIGNS[Fault.GAP], None, 9.0, {}, {}))
+    assert not found.ok
+    assert report.differences(found) == ["monitoring did not show gap"]
+    # Where nothing is harmed, nothing may move.
+    found.sightings[-1] = Sighting(Fault.RETENTION, SIGNS[Fault.RETENTION], None, 9.0, {}, {})
+    assert found.ok
 
 
 def test_a_commit_after_a_rollback_counts() -> None:

@@ -70,14 +70,16 @@ def test_what_moves(moves: Moves, calm: list[float], now: float, moved: bool) ->
 def lasting(sighting: Sighting) -> dict[str, list[float | None]]:
     """The series that the alert reads: as in the calm, then as they were seen, for long enough.
 
-    Where the alert is to come only if it lasts, what counts goes on once a minute as it began, and what
-    grows older grows older.
+    Of the topics that one alone whose series moved: others may have troubles of their own. Where the alert
+    is to come only if it lasts, what counts goes on once a minute as it began, and what grows older grows
+    older.
     """
     names = {*re.findall(r"\btabletopic_\w+", EXPRESSIONS[sighting.sign.alert]), "up"}
     lasts = sighting.sign.fires is Fires.LASTING
+    topic = dict(sighting.series[1]).get("topic") if sighting.series else None
     found = {}
     for series in sorted({*sighting.calm, *sighting.then}):
-        if series[0] not in names:
+        if series[0] not in names or topic not in (None, dict(series[1]).get("topic", topic)):
             continue
         before, then = sighting.calm.get(series), sighting.then.get(series)
         more = 0.0
