@@ -274,8 +274,14 @@ def _properties(way: Way) -> str:
 
 def engine_rows() -> str:
     """Each property of PyIceberg with its name in Spark's catalog and in DuckDB's secret."""
+    by_pyiceberg = engine_properties.IO
     rows = [
-        [code(one.pyiceberg), code(one.spark or ""), code(one.duckdb or ""), one.note]
+        [
+            code(one.pyiceberg),
+            code(one.spark or ""),
+            by_pyiceberg if one.duckdb == by_pyiceberg else code(one.duckdb or ""),
+            one.note,
+        ]
         for one in engine_properties.TABLE
     ]
     return table(["`[catalog]`", "Spark", "DuckDB", ""], rows)

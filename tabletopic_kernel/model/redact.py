@@ -28,10 +28,14 @@ _SECRET = re.compile(SECRET_NAME, re.IGNORECASE)
 _PAIR = re.compile(
     rf"([\w.-]*(?:{SECRET_NAME})[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
 )
+# What stands before the @ of abfss://container@account.host is no login.
+_CONTAINER = r"(?:(?<=abfs://)|(?<=abfss://)|(?<=wasb://)|(?<=wasbs://))[\w$-]+@"
 # Up to the last @: a password may hold any character, also one that a URL forbids.
-_USER_INFO = re.compile(r"(://).*@", re.DOTALL)
+_USER_INFO = re.compile(rf"(://)(?!{_CONTAINER}[^@]*$).*@", re.DOTALL)
 _BARE_USER_INFO = re.compile(r"^[^@]*:.*@", re.DOTALL)
 _AUTH_HEADER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
+# Of a shared access signature of Azure's, in whatever order a URL has its parts.
+_SIGNATURE = re.compile(r"(?<![\w.-])(sig=)(?!\*\*\*)[^\s&\"'<>,;)]+", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
@@ -42,7 +46,7 @@ _PAIR_IN_TEXT = re.compile(
     r"(\\?\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&)\"']+)",
     re.IGNORECASE,
 )
-_USER_INFO_IN_TEXT = re.compile(r"(://)[^\s/?#\"'<>]*@")
+_USER_INFO_IN_TEXT = re.compile(rf"(://)(?!{_CONTAINER})[^\s/?#\"'<>]*@")
 _LOGIN_IN_TEXT = re.compile(r"(?<![\w.%+@-])[\w.%+-]{1,100}:[^\s:/@\"']{1,200}@(?=[\w.\[-])")
 _HEADER_IN_TEXT = re.compile(
     r"(authorization[\"']?\s*[:=]\s*[\"']?\w+\s+|\b(?:bearer|basic)\s+(?=\S*\d)(?=\S{16}))[\w.~+/=-]+",
@@ -76,11 +80,13 @@ def mask(text: str) -> str:
 
     >>> mask("postgresql://me:s3cret@db/lake?sslmode=on")
     'postgresql://***@db/lake?sslmode=on'
+    >>> mask("abfss://lake@acme.dfs.core.windows.net/t")
+    'abfss://lake@acme.dfs.core.windows.net/t'
     """
     if "PRIVATE KEY" in text:
         return HIDDEN
     masked = _AUTH_HEADER.sub(rf"\1 {HIDDEN}", text)
-    masked = _PAIR.sub(rf"\1{HIDDEN}", masked)
+    masked = _SIGNATURE.sub(rf"\1{HIDDEN}", _PAIR.sub(rf"\1{HIDDEN}", masked))
     if "://" in masked:
         return _USER_INFO.sub(rf"\1{HIDDEN}@", masked)
     return _BARE_USER_INFO.sub(f"{HIDDEN}@", masked)
@@ -133,7 +139,7 @@ class Net:
         if "@" in text:
             text = _LOGIN_IN_TEXT.sub(f"{HIDDEN}@", text)
         if "=" in text:
-            text = _PAIR_IN_TEXT.sub(rf"\1{HIDDEN}", text)
+            text = _SIGNATURE.sub(rf"\1{HIDDEN}", _PAIR_IN_TEXT.sub(rf"\1{HIDDEN}", text))
         return _HEADER_IN_TEXT.sub(rf"\1{HIDDEN}", text)
 
 

@@ -30,6 +30,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
+from tabletopic_kernel.query.duckdb_files import SCHEMES, TableFiles
 from tabletopic_kernel.query.sql import (
     MOST_PARTS,
     Name,
@@ -64,6 +65,10 @@ class _View:
     def folders(self) -> list[str]:
         return folders_of(self.table.location(), self.table.properties)
 
+    @property
+    def folders_by_pyiceberg(self) -> list[str]:
+        return folders_of(self.table.location(), self.table.properties, SCHEMES)
+
 
 class DuckLake:
     """Queries over catalogs. May be used by several threads: one query runs at a time.
@@ -88,6 +93,7 @@ class DuckLake:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._made: set[str] = set()  # places of our views
+        self._files = TableFiles()
         # Of its own: where a view is already there, DuckDB names the tables below it instead.
         self._parser = duckdb.connect()
 
@@ -126,10 +132,11 @@ class DuckLake:
             views, unknown = self._views(names, at)
             _check_apart(views)
             self._drop(connection, unknown)
-            for view in views:
-                self._make(connection, view)
-            with self._unknown_tables(unknown):
-                rows, truncated = interruptible(connection, lambda: _run(connection, text, params, limit))
+            with self._files.errors():
+                for view in views:
+                    self._make(connection, view)
+                with self._unknown_tables(unknown):
+                    rows, truncated = interruptible(connection, lambda: _run(connection, text, params, limit))
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:
@@ -204,6 +211,10 @@ class DuckLake:
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
         give_secret(connection, view.folders, view.table.io.properties)
+        if folders := view.folders_by_pyiceberg:
+            self._files.give(folders, view.table.io)
+            if SCHEMES[0] not in connection.list_filesystems():
+                connection.register_filesystem(self._files)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""

@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,14 +60,18 @@ def _extension(name: str) -> str:
     return str(found[0]).replace("'", "''")
 
 
-def folders_of(location: str, properties: Mapping[str, str]) -> list[str]:
-    """Where on S3 a table's files lie, by its location and its properties; each ends with a slash.
+def folders_of(
+    location: str, properties: Mapping[str, str], schemes: Sequence[str] = ("s3", "s3a", "s3n")
+) -> list[str]:
+    """Where on S3, or in stores of other schemes, a table's files lie, by its location and its properties.
+
+    Each ends with a slash.
 
     >>> folders_of("s3://lake/t", {"write.data.path": "s3://files/t/"})
     ['s3://lake/t/', 's3://files/t/']
     """
     named = (location, *filter(None, map(properties.get, _PATHS)))
-    return [f"{one.rstrip('/')}/" for one in named if one.startswith(("s3://", "s3a://", "s3n://"))]
+    return [f"{one.rstrip('/')}/" for one in named if one.partition("://")[0] in schemes]
 
 
 def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], io: Mapping[str, str]) -> None:

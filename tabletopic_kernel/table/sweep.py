@@ -47,6 +47,7 @@ _SAME = {
     "wasbs": "abfs",
     "viewfs": "hdfs",
 }
+_ACCOUNT = re.compile(r"(?:abfs|wasb)s?://[^/@]*@([^/]+)", re.IGNORECASE)
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?!\\)")
 
 
@@ -60,6 +61,8 @@ def normal_location(text: str) -> str:
     {'file:///lake/t'}
     >>> normal_location("s3a://Bucket//A%20b") == normal_location("s3://bucket/A%20b")
     True
+    >>> normal_location("wasbs://lake@acme.blob.core.windows.net/t") == normal_location("abfss://lake/t")
+    True
     >>> normal_location("hdfs://nn:8020/x"), normal_location("lake/t")
     ('hdfs:///x', 'file://lake/t')
     """
@@ -71,11 +74,23 @@ def normal_location(text: str) -> str:
     if match and rest.startswith("//"):
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
-        authority = authority.lower().replace(".blob.", ".dfs.")
+        authority = authority.lower()
+        if scheme == "abfs":  # a location may leave out the account
+            authority = authority.partition("@")[0]
     if scheme in ("file", "hdfs"):  # one machine's or one cluster's: with or without its name
         authority = ""
         rest = posixpath.normpath(rest) if rest else rest
     return f"{scheme}://{authority}{re.sub('/+', '/', rest).rstrip('/')}"
+
+
+def account_of(location: str) -> str:
+    """The account that a location on Azure names, with its host; empty where it leaves that to the settings.
+
+    >>> account_of("wasbs://lake@Acme.blob.core.windows.net/t"), account_of("abfss://lake/t")
+    ('acme.dfs.core.windows.net', '')
+    """
+    found = _ACCOUNT.match(location)
+    return found[1].lower().replace(".blob.", ".dfs.") if found else ""
 
 
 def file_name(location: str) -> str:
@@ -288,6 +303,7 @@ def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int
     ``write.data.path`` elsewhere, and other folders below its location, may be of other tables, too.
     """
     location, folder = normal_location(metadata.location), normal_location(data_root(metadata))
+    accounts = {"", *map(account_of, (metadata.location, data_root(metadata), metadata_root(metadata)))}
     own_epoch = re.compile(rf"/{re.escape(str(metadata.table_uuid))}/epoch-\d+/")
     below = tuple(f"{root}/" for root in {f"{location}/data", folder} if root.startswith(f"{location}/"))
     of_metadata = f"{normal_location(metadata_root(metadata))}/"
@@ -299,6 +315,8 @@ def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int
             is_own = _lies(path, *below) and not _OTHERS.search(normal_location(path))
         if is_own:
             own[path] = size
+    if accounts != {""}:  # a table that was copied names its files where they came from
+        own = {path: size for path, size in own.items() if account_of(path) in accounts}
     return own, len(expired.data) + len(expired.metadata) - len(own)
 
 

@@ -12,6 +12,7 @@ from tests.servers.gate import Gate
 from tests.servers.http_proxy import GlueLock, HttpProxy, LentKeys, Tokens, signed_for
 from tests.servers.jvm_servers import HiveMetastore, Nessie, ReferenceRest
 from tests.servers.postgres import Postgres
+from tests.servers.stores import ACCOUNT, Azure, Gcs
 from tests.servers.token_server import CLIENT, TokenServer
 from tests.servers.token_server import SECRET as TOKEN_SECRET
 
@@ -70,6 +71,21 @@ def _postgres(folder: Path, servers: ExitStack) -> Lake:
     uri = postgres.uri(postgres.create_database("lake"), gate.port)
     properties = {"type": "sql", "uri": uri, "warehouse": f"s3://{BUCKET}/postgres", **aws.properties()}
     return Lake(properties, gate, b"COMMIT")
+
+
+@_lake("SQLite, Google Cloud Storage")
+def _gcs(folder: Path, servers: ExitStack) -> Lake:
+    store = servers.enter_context(Gcs(folder / "gcs"))
+    place = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"gs://{store.bucket(BUCKET)}/lake"}
+    return Lake({"type": "sql", **place, **store.properties()})
+
+
+@_lake("SQLite, Azure")
+def _azure(folder: Path, servers: ExitStack) -> Lake:
+    store = servers.enter_context(Azure(folder / "azure"))
+    warehouse = f"abfss://{store.bucket(BUCKET)}@{ACCOUNT}.dfs.core.windows.net/lake"
+    place = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": warehouse}
+    return Lake({"type": "sql", **place, **store.properties()})
 
 
 @_lake("REST, local files")

@@ -93,10 +93,31 @@ def of_spark(properties: dict[str, str]) -> dict[str, str]:
                 "s3.path-style-access": "false",
             },
         ),
+        (
+            {
+                "uri": "https://c",
+                "warehouse": "gs://lake/w",
+                "gcs.service.host": "http://g",
+                "gcs.oauth2.token": "t",
+                "gcs.oauth2.token-expires-at": "1",
+                "gcs.project-id": "p",
+            },
+            {
+                "io-impl": "org.apache.iceberg.gcp.gcs.GCSFileIO",
+                "gcs.service.host": "http://g",
+                "gcs.oauth2.token": "t",
+                "gcs.oauth2.token-expires-at": "1",
+                "gcs.project-id": "p",
+            },
+        ),
+        (
+            {"uri": "https://c", "warehouse": "file:///w", "gcs.oauth2.token": "t", "adls.account-key": "k"},
+            {"io-impl": None, "adls.account-key": None},
+        ),
     ],
-    ids=["SQLite", "PostgreSQL", "Hive", "REST", "Glue", "S3", "role"],
+    ids=["SQLite", "PostgreSQL", "Hive", "REST", "Glue", "S3", "role", "Google", "a folder"],
 )
-def test_spark_opens_the_same_catalog(properties: dict[str, str], expected: dict[str, str]) -> None:
+def test_spark_opens_the_same_catalog(properties: dict[str, str], expected: dict[str, str | None]) -> None:
     """By the names of Iceberg's Java library."""
     found = of_spark(properties)
     assert {key: found.get(key) for key in expected} == expected
@@ -108,6 +129,12 @@ def test_spark_opens_the_same_catalog(properties: dict[str, str], expected: dict
     [
         ({"uri": "mysql://db/lake"}, "a catalog in mysql"),
         ({"type": "bigquery"}, "a catalog of type bigquery"),
+        ({"uri": "https://c", "warehouse": "abfss://lake@acme.dfs.core.windows.net/w"}, "Azure's storage"),
+        ({"uri": "https://c", "warehouse": "prod", "adls.account-key": "k"}, "Azure's storage"),
+        (
+            {"uri": "https://c", "warehouse": "gs://lake", "gcs.session-kwargs": "{}"},
+            "gcs.session-kwargs cannot",
+        ),
         ({"py-catalog-impl": "my.Catalog"}, "py-catalog-impl cannot be passed to Spark"),
         ({"type": "sql", "uri": "not an address"}, "no address of a database"),
     ],
@@ -189,6 +216,9 @@ def test_duckdb_reads_with_the_same_keys(
         ({"uri": "https://c", "s3.region": "eu-west-1"}, ("aws",)),
         ({"type": "rest", "uri": "https://c", "warehouse": "arn:aws:s3tables:r:1:bucket/b"}, ("aws",)),
         ({"type": "glue"}, ("aws",)),
+        ({"uri": "sqlite:////c.db", "warehouse": "gs://lake"}, ("gcp",)),
+        ({"uri": "https://c", "warehouse": "prod", "gcs.oauth2.token": "t"}, ("gcp",)),
+        ({"uri": "https://c", "warehouse": "s3://lake", "gcs.oauth2.token": "t"}, ("aws",)),
     ],
 )
 def test_what_spark_needs_beside_the_jars_of_every_session(

@@ -72,6 +72,8 @@ SECRET_KEYS = [
     "catalog.adls.account-key",
     "catalog.adls.connection-string",
     "catalog.adls.sas-token",
+    "catalog.adls.sas-token.acme.dfs.core.windows.net",
+    "catalog.adls.credential",
     "catalog.gcs.oauth2.token",
     "catalog.header.authorization",
     "spark.conf.spark.hadoop.fs.s3a.access.key",

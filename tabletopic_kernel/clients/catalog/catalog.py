@@ -25,7 +25,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sqlalchemy.exc import IntegrityError
 
 from tabletopic_kernel.clients.catalog import metadata  # noqa: F401 - it changes how PyIceberg reads
-from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type, is_on_s3
+from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type
 from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
 from tabletopic_kernel.clients.outside_errors.table import CATALOG
@@ -38,7 +38,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.steps import Step, reach
 
-_SMALL_FILES = "tabletopic_kernel.clients.storage.small_files.SmallFileIO"
+_TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
 NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
 _LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
 _TRIES, _GLUE_TRIES = "glue.max-retries", "3"
@@ -88,8 +88,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
         RetryableError: the catalog does not answer.
     """
     rest: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
-    if is_on_s3(properties) and "s3.retry-strategy-impl" not in properties:  # whose object would be lost
-        rest.setdefault("py-io-impl", _SMALL_FILES)
+    rest.setdefault("py-io-impl", _TABLE_FILES)
     with reachable("the catalog"):
         try:
             if catalog_type(properties) == "glue":

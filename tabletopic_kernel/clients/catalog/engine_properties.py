@@ -18,12 +18,19 @@ from tabletopic_kernel.model.errors import SettingsError
 DEFAULT_NAME = "lake"
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
+_GCS_FILES = "org.apache.iceberg.gcp.gcs.GCSFileIO"
 _GLUE = "org.apache.iceberg.aws.glue.GlueCatalog"
+
+
+IO = "PyIceberg's client"  # in place of an option of DuckDB's secret
 
 
 @dataclass(frozen=True)
 class Row:
-    """A property of PyIceberg, of Iceberg's Java catalogs, and of DuckDB's secret; None: there is none."""
+    """A property of PyIceberg, of Iceberg's Java catalogs, and of DuckDB's secret; None: there is none.
+
+    ``IO``: DuckDB reads that store by PyIceberg's client, which has the property.
+    """
 
     pyiceberg: str
     spark: str | None = None
@@ -65,10 +72,23 @@ TABLE = (
     Row("s3.force-virtual-addressing", "s3.path-style-access", "URL_STYLE", "the other way round in Spark"),
     Row("s3.server-side-encryption", "s3.sse.type"),
     Row("s3.sse-kms-key-id", "s3.sse.key"),
+    Row("gcs.project-id", "gcs.project-id"),
+    Row("gcs.service.host", "gcs.service.host", IO),
+    Row("gcs.oauth2.token", "gcs.oauth2.token", IO),
+    Row("gcs.oauth2.token-expires-at", "gcs.oauth2.token-expires-at", IO),
+    Row("adls.account-name", None, IO),
+    Row("adls.account-key", None, IO),
+    Row("adls.sas-token", None, IO),
+    Row("adls.blob-storage-authority", None, IO),
+    Row("adls.dfs-storage-authority", None, IO),
+    Row("adls.blob-storage-scheme", None, IO),
+    Row("adls.dfs-storage-scheme", None, IO),
 )
 # Of catalogs or storage that Spark reaches in other ways, or by other programs of the same name.
 _OF_AWS = ("s3.", "client.", "glue.", "rest.sigv4-", "rest.signing-")
 _NO_SPARK = ("py-catalog-impl", "py-io-impl", "s3.signer", "auth.", "ssl.", "hive.kerberos")
+_GCS = ("gs://", "gcs://")
+_AZURE = ("abfs://", "abfss://", "wasb://", "wasbs://")
 
 
 def catalog_type(properties: Mapping[str, str]) -> str:
@@ -89,6 +109,18 @@ def is_on_s3(properties: Mapping[str, str]) -> bool:
     """Whether tables lie on S3, as far as the properties tell."""
     place = properties.get("warehouse", "")
     return place.startswith(("s3://", "s3a://", "s3n://")) or "s3.endpoint" in properties
+
+
+def is_on_gcs(properties: Mapping[str, str]) -> bool:
+    """Whether tables lie on Google Cloud Storage, as far as the properties tell."""
+    return _lies(properties, _GCS, "gcs.")
+
+
+def _lies(properties: Mapping[str, str], schemes: tuple[str, ...], prefix: str) -> bool:
+    """In stores of ``schemes``: as the warehouse says, or, where a catalog chooses, other properties."""
+    place = properties.get("warehouse", "")
+    is_told = "://" in place or place.startswith(("/", "file:"))
+    return place.startswith(schemes) if is_told else any(name.startswith(prefix) for name in properties)
 
 
 # --- Spark ------------------------------------------------------------------------------------------------
@@ -115,6 +147,14 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
     for name in properties:
         if name.startswith(_NO_SPARK):
             raise SettingsError(f"[catalog] {name} cannot be passed to Spark; query with --engine duckdb")
+    if _lies(properties, _AZURE, "adls."):
+        raise SettingsError(
+            "[catalog] Spark has no client of Azure's storage here; query with --engine duckdb"
+        )
+    known = {row.pyiceberg for row in TABLE}
+    lost = [name for name in properties if name.startswith("gcs.") and name not in known]
+    if lost and is_on_gcs(properties):
+        raise SettingsError(f"[catalog] {lost[0]} cannot be passed to Spark; query with --engine duckdb")
     catalog = {
         "cache-enabled": "false",  # else Spark does not see PyIceberg's commits
         **_kind(properties),
@@ -123,13 +163,15 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
     }
     if is_on_s3(properties):
         catalog |= {"io-impl": _S3_FILES, "s3.path-style-access": _path_style(properties)}
+    elif is_on_gcs(properties):
+        catalog["io-impl"] = _GCS_FILES
     prefix = f"spark.sql.catalog.{properties.get('name', DEFAULT_NAME)}"
     conf = {f"{prefix}.{key}": value for key, value in catalog.items()}
     return {"spark.sql.extensions": _EXTENSIONS, prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
 
 
 def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """What Spark needs for this catalog beside the jars of every session: ``aws``, ``postgresql``.
+    """What Spark needs for this catalog beside the jars of every session: ``aws``, ``gcp``, ``postgresql``.
 
     >>> spark_extras({"uri": "postgresql://db/lake", "warehouse": "s3://lake"})
     ('aws', 'postgresql')
@@ -140,7 +182,8 @@ def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:
     of_aws = is_on_s3(properties) or properties.get("warehouse", "").startswith("arn:aws")
     is_aws = kind == "glue" or of_aws or any(name.startswith(_OF_AWS) for name in properties)
     is_postgres = kind == "sql" and uri.startswith("postgresql")
-    return (*(["aws"] if is_aws else []), *(["postgresql"] if is_postgres else []))
+    asked = {"aws": is_aws, "gcp": is_on_gcs(properties), "postgresql": is_postgres}
+    return tuple(name for name, needed in asked.items() if needed)
 
 
 def java_properties_of_aws(properties: Mapping[str, str]) -> dict[str, str]:
@@ -220,7 +263,7 @@ def duckdb_secret(properties: Mapping[str, str], environ: Mapping[str, str] = os
     """
     options: dict[str, str] = {}
     for row in TABLE:
-        if row.duckdb and row.duckdb != "URL_STYLE" and properties.get(row.pyiceberg):
+        if row.duckdb not in (None, IO, "URL_STYLE") and properties.get(row.pyiceberg):
             options.setdefault(row.duckdb, properties[row.pyiceberg])
     endpoint = (
         options.get("ENDPOINT") or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL", "")

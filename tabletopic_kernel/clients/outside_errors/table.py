@@ -488,12 +488,17 @@ _NET = (_wait("requests. urllib3."),)
 _KEYS = (
     "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
 )
+_GCS_KEYS = (
+    "check gcs.oauth2.token and when it ends, in [catalog], or log in: gcloud auth application-default login"
+)
+_AZURE_KEYS = "check adls.account-key or adls.sas-token in [catalog], and this machine's clock"
 _STORE = (
     _act(
         _OS,
-        r"AWS Error NO_SUCH_BUCKET|Azure.*\[?ContainerNotFound|google::cloud::Status\(NOT_FOUND.*bucket|"
-        r"specified bucket does not exist|Container .*does not exist",
-        "create that bucket, or correct warehouse (and s3.endpoint) in [catalog]",
+        r"AWS Error NO_SUCH_BUCKET|Azure.*\[?ContainerNotFound|specified bucket does not exist|"
+        r"google::cloud::Status\(NOT_FOUND.*(bucket|CreateResumableUpload|InsertObjectMedia)|"
+        r"Container .*does not exist",
+        "create that bucket, or correct warehouse (and the endpoint) in [catalog]",
         who=STORAGE,
         lead="has no such bucket",
     ),
@@ -515,11 +520,27 @@ _STORE = (
     ),
     _act(
         _OS,
+        r"google::cloud::Status\(UNAUTHENTICATED|Could not create a OAuth2 access token|anonymous caller",
+        _GCS_KEYS,
+        who=STORAGE,
+        lead="refuses the keys",
+        keys=True,
+    ),
+    _act(
+        f"{_OS} pyarrow.lib.ArrowException",
+        r"AuthenticationFailed|InvalidAuthenticationInfo|Server failed to authenticate|"
+        r"Namespace support.*Base64",
+        _AZURE_KEYS,
+        who=STORAGE,
+        lead="refuses the keys",
+        keys=True,
+    ),
+    _act(
+        _OS,
         r"AWS Error (INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
         r"INVALID_CLIENT_TOKEN_ID|"
         r"UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INCOMPLETE_SIGNATURE|OPT_IN_REQUIRED)|ExpiredToken|"
-        r"InvalidToken|google::cloud::Status\(UNAUTHENTICATED|Could not create a OAuth2 access token|"
-        r"AuthenticationFailed|InvalidAuthenticationInfo|no AWS credentials|anonymous caller",
+        r"InvalidToken|no AWS credentials",
         _KEYS,
         who=STORAGE,
         lead="refuses the keys",
@@ -542,8 +563,24 @@ _STORE = (
     ),
     _act(
         _OS,
-        r"AWS Error ACCESS_DENIED|AWS Error \w+ \(HTTP status 40[13]\)|AWS Error \[code 15\]|"
-        r"google::cloud::Status\(PERMISSION_DENIED|AuthorizationFailure|AuthorizationPermissionMismatch",
+        r"google::cloud::Status\(PERMISSION_DENIED",
+        "may its account list, read, write and delete there? Google's role for that is Storage Object User",
+        who=STORAGE,
+        lead="does not allow it",
+        keys=True,
+    ),
+    _act(
+        _OS,
+        r"AuthorizationFailure|AuthorizationPermissionMismatch",
+        "may it list, read, write and delete there (Azure's role Storage Blob Data Contributor), and do the "
+        "account's network rules let this machine in?",
+        who=STORAGE,
+        lead="does not allow it",
+        keys=True,
+    ),
+    _act(
+        _OS,
+        r"AWS Error ACCESS_DENIED|AWS Error \w+ \(HTTP status 40[13]\)|AWS Error \[code 15\]",
         "may its keys list, read, write and delete there? If they may, " + _KEYS,
         who=STORAGE,
         lead="does not allow it",
@@ -569,6 +606,13 @@ _STORE = (
         "if this persists, commit less often (--commit-interval)",
         who=STORAGE,
         lead="is overloaded",
+    ),
+    _wait(
+        _OS,
+        r"google::cloud::Status\(NOT_FOUND",
+        "has nobody deleted files of the table?",
+        who=STORAGE,
+        lead="lacks what should be there",
     ),
     _wait(_OS, r"AWS Error|Azure|google::cloud|in bucket|HDFS", who=STORAGE),
     _wait(

@@ -81,6 +81,8 @@ class SmallFileIO(PyArrowFileIO):
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)
+        if "s3.retry-strategy-impl" in self.properties:  # its object would be lost
+            return made
         make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to make it again elsewhere
         again: dict[str, Any] = {**options, "allow_delayed_open": True}
         return make(again)

@@ -58,7 +58,7 @@ EVERY_JVM = JarSet(
 # What Spark needs for some catalogs and storages alone, each fetched when a setting asks for it.
 EXTRAS = {
     name: JarSet(name, _HERE / "extras.xml", _HERE / "extras.sha256", (name,), size)
-    for name, size in (("aws", 67_000_000), ("postgresql", 1_200_000))
+    for name, size in (("aws", 67_000_000), ("gcp", 64_300_000), ("postgresql", 1_200_000))
 }
 
 

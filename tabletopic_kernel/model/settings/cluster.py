@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tabletopic_kernel.model.settings.sections import SparkSettings
 
 _HOST = re.compile(r"^(?:\w+://)?(?:[^@/]*@)?(\[[^\]]*\]|[^:/]*)")
+_STORES = ("s3.endpoint", "gcs.service.host", "adls.blob-storage-authority")
 
 
 def local_warehouse(catalog: Mapping[str, str]) -> str | None:
@@ -72,7 +73,8 @@ def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mappin
             "shared_files = true if that folder is the same one on every machine"
         )
     brokers = (kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list") or "").split(",")
-    addresses = {"broker": brokers, "object store": [catalog.get("s3.endpoint", "")]}
+    stores = (catalog.get(name, "") for name in _STORES)
+    addresses = {"broker": brokers, "object store": [next(filter(None, stores), "")]}
     for what, found in addresses.items():
         if found != [""] and all(map(is_loopback, found)) and not spark.shared_network:
             reasons.append(

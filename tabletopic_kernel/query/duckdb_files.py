@@ -1,0 +1,124 @@
+"""Google's and Azure's storage for DuckDB, by PyIceberg's client: DuckDB logs in wherever PyIceberg does.
+
+DuckDB's own ways are fewer, and Azure needs one more extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+from fsspec import AbstractFileSystem
+from pyarrow import NativeFile
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFile
+
+from tabletopic_kernel.clients.catalog.catalog import reachable
+from tabletopic_kernel.clients.outside_errors.table import STORAGE
+from tabletopic_kernel.clients.storage.table_files import AZURE
+from tabletopic_kernel.model.errors import SettingsError
+
+SCHEMES = ("gs", "gcs", *AZURE)
+
+
+class _Reader:
+    """A file that ends where it ends: Google's client takes a place or a read behind it for a mistake."""
+
+    def __init__(self, stream: NativeFile, remembered: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream, self._remembered, self._at = stream, remembered, 0
+        self.size: int = stream.size()
+
+    def read(self, length: int = -1) -> bytes:
+        """As a file's."""
+        left = max(self.size - self._at, 0)
+        wanted = left if length < 0 else min(length, left)
+        with self._remembered():
+            found: bytes = self._stream.read_at(wanted, self._at) if wanted else b""
+        self._at += len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As a file's."""
+        self._at = offset + (0, self._at, self.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """As a file's."""
+        return self._at
+
+    def close(self) -> None:
+        """As a file's."""
+        self._stream.close()
+
+    def flush(self) -> None:
+        """Nothing is written."""
+
+
+class TableFiles(AbstractFileSystem):  # type: ignore[misc]
+    """Reads each table's files by the client of its storage; what lies elsewhere, by the newest table's."""
+
+    protocol = SCHEMES
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_folder: dict[str, FileIO] = {}
+        self._trouble: Exception | None = None
+
+    def give(self, folders: Iterable[str], io: FileIO) -> None:
+        """Read what lies in ``folders``, which end with a slash, by ``io``, and what nobody was given for."""
+        if given := [*folders]:
+            buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in given)
+            self._by_folder |= dict.fromkeys(("", *buckets, *given), io)
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+    def _io(self, path: str) -> FileIO:
+        return self._by_folder[max(filter(path.startswith, self._by_folder), key=len)]
+
+    def _file(self, path: str) -> PyArrowFile:
+        made = self._io(path).new_input(path)
+        if not isinstance(made, PyArrowFile):
+            raise SettingsError("[catalog] py-io-impl cannot be passed to DuckDB")
+        return made
+
+    @contextmanager
+    def _remembered(self) -> Iterator[None]:
+        """DuckDB makes a text of what is raised here."""
+        try:
+            yield
+        except Exception as error:
+            self._trouble = error
+            raise
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """What the storage did not do, as such, and not as a mistake in SQL; raises as ``reachable``."""
+        self._trouble = None
+        try:
+            yield
+        except duckdb.Error as error:
+            if self._trouble is None:
+                raise
+            with reachable(STORAGE):
+                raise self._trouble from error
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> _Reader:
+        if mode != "rb":
+            raise PermissionError(f"{path} is only read here")
+        with self._remembered():
+            return _Reader(self._file(path).open(), self._remembered)
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Name, type and bytes; raises FileNotFoundError."""
+        with self._remembered():
+            return {"name": path, "type": "file", "size": len(self._file(path))}
+
+    def modified(self, path: str) -> datetime:
+        """The same for each, as Iceberg changes no file: DuckDB keeps what it has read of one."""
+        return datetime(1970, 1, 1, tzinfo=UTC)

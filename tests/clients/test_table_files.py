@@ -1,0 +1,86 @@
+"""Files on Google's and Azure's storage, as far as no server is needed."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyarrow.fs import AzureFileSystem, GcsFileSystem
+from pyiceberg.io import load_file_io
+
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.storage.table_files import TableFileIO, azure_properties
+from tabletopic_kernel.model.errors import SettingsError
+
+HOST = "acme.dfs.core.windows.net"
+
+
+@pytest.mark.parametrize(
+    "location", ["abfss://lake@{}/t/x", "abfs://lake@{}/t/x", "wasbs://lake@{}/t/x", "abfss://lake/t/x"]
+)
+def test_the_container_is_what_stands_before_the_account(location: str) -> None:
+    """However the account is told."""
+    _, _, path = TableFileIO.parse_location(location.format(HOST))
+    assert path == "lake/t/x"
+
+
+def test_the_account_of_a_location_goes_before_the_one_of_the_settings() -> None:
+    """A table may lie in another one than the warehouse."""
+    settings = {"adls.account-name": "ours", "adls.account-key": "a2V5"}
+    assert azure_properties(settings, "lake")["adls.account-name"] == "ours"
+    assert azure_properties(settings, f"lake@{HOST}")["adls.account-name"] == "acme"
+    other = azure_properties(settings, "lake@acme.dfs.core.chinacloudapi.cn")
+    assert other["adls.blob-storage-authority"] == ".blob.core.chinacloudapi.cn"
+    assert other["adls.dfs-storage-authority"] == ".dfs.core.chinacloudapi.cn"
+
+
+def test_a_lent_signature_is_that_of_the_account() -> None:
+    """Catalogs lend one for each account, in the name of the property."""
+    lent = {f"adls.sas-token.{HOST}": "sig=1", "adls.sas-token.other": "sig=2"}
+    assert azure_properties(lent, f"lake@{HOST}")["adls.sas-token"] == "?sig=1"
+    assert azure_properties(lent, "lake@other.dfs.core.windows.net")["adls.sas-token"] == "?sig=2"
+    with pytest.raises(SettingsError, match=r"adls.sas-token is needed"):
+        azure_properties(lent, "lake@third.dfs.core.windows.net")
+
+
+@pytest.mark.parametrize(
+    ("properties", "location", "message"),
+    [
+        ({}, "abfss://lake/x", "adls.account-name is not set"),
+        ({}, f"abfss://lake@{HOST}/x", "adls.account-key or adls.sas-token is needed"),
+        ({"adls.connection-string": "x"}, f"abfss://lake@{HOST}/x", "adls.account-key or adls.sas-token"),
+        (
+            {"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret": "s"},
+            f"abfss://lake@{HOST}/x",
+            "adls.account-key or adls.sas-token is needed",
+        ),
+        ({"gcs.oauth2.token": "t"}, "gs://lake/x", "needs gcs.oauth2.token-expires-at"),
+        ({"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "soon"}, "gs://lake/x", "in milliseconds"),
+    ],
+)
+def test_what_pyarrow_cannot_use_is_said(properties: dict[str, str], location: str, message: str) -> None:
+    """PyIceberg would leave it out, or PyArrow would end the process where Azure's login does not answer."""
+    with pytest.raises(SettingsError, match=message):
+        TableFileIO(properties).new_input(location)
+
+
+def test_executors_have_the_same_client() -> None:
+    """By the properties of the catalog, pickled too; Google's gives up after a minute, not after fifteen."""
+    token = {"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "4102444800000"}
+    catalog = open_catalog(
+        {
+            "type": "sql",
+            "uri": "sqlite:///:memory:",
+            "warehouse": "abfss://lake/w",
+            "adls.account-key": "a2V5",
+            **token,
+        }
+    )
+    here = load_file_io(catalog.properties, f"abfss://lake@{HOST}/w")
+    there = pickle.loads(pickle.dumps(here))
+    for io in (here, there):
+        assert isinstance(io, TableFileIO)
+        assert isinstance(io.fs_by_scheme("abfss", f"lake@{HOST}"), AzureFileSystem)
+        google = io.fs_by_scheme("gs", "lake")
+        assert isinstance(google, GcsFileSystem)
+        assert google.__reduce__()[1][0]["retry_time_limit"].total_seconds() == 30
