@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sqlalchemy.exc import IntegrityError
 
-from tabletopic_kernel.clients.catalog import metadata  # noqa: F401 - it changes how PyIceberg reads
+from tabletopic_kernel.clients.catalog import metadata, rest_answers  # noqa: F401 - change how PyIceberg reads
 from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type
 from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error

@@ -1,0 +1,89 @@
+"""What a REST catalog answers is parsed once where it is the same, and each time where it is not."""
+
+from __future__ import annotations
+
+import gc
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.rest import TableResponse
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import SortOrder
+
+from tabletopic_kernel.clients.catalog import rest_answers
+
+LOCATION = "s3://lake/t/metadata/00001-x.metadata.json"
+
+
+def made(**properties: str) -> TableMetadata:
+    """Metadata of a table."""
+    return new_table_metadata(Schema(), PartitionSpec(), SortOrder(), "s3://lake/t", properties)
+
+
+def answer(metadata: TableMetadata, *, location: str = LOCATION, **more: Any) -> str:
+    """As a server writes it."""
+    dumped = json.loads(metadata.model_dump_json())
+    return json.dumps({"metadata-location": location, "metadata": dumped, **more})
+
+
+def test_the_look_after_a_commit_is_not_parsed() -> None:
+    """It has the commit's metadata, and the keys that came with the look."""
+    text = answer(made(owner="ann"))
+    committed = CommitTableResponse.model_validate_json(text)
+    for config in ({}, {"s3.session-token": "first"}, {"s3.session-token": "second"}):
+        looked = TableResponse.model_validate_json(answer(committed.metadata, config=config))
+        assert looked.metadata is committed.metadata
+        assert (looked.metadata_location, looked.config) == (LOCATION, config)
+    assert TableResponse.model_validate_json(text).metadata is committed.metadata
+    spaced = text[:-1] + ' , "storage-credentials": [{"prefix": "s3://", "config": {"a": "}"}}]}\n'
+    looked = TableResponse.model_validate_json(spaced)
+    assert looked.metadata is committed.metadata
+    assert looked.storage_credentials[0].config == {"a": "}"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"ann"', '"bob"'),
+        lambda text: text.replace('"ann"', '"ann", "more": "1"'),
+        lambda text: text.replace(": ", ":"),
+        lambda text: text.replace("00001-x", "00002-x"),
+        lambda text: f'{text[:-1]}, "metadata": {made(owner="bob").model_dump_json()}}}',
+        lambda text: json.dumps(dict(reversed(json.loads(text).items()))),
+        str.encode,
+    ],
+)  # fmt: skip
+def test_what_differs_is_parsed(change: Any) -> None:
+    """Somebody changed the table, even below the same location, or the server wrote it another way."""
+    text = answer(made(owner="ann"))
+    committed = CommitTableResponse.model_validate_json(text)
+    other = change(text)
+    looked = TableResponse.model_validate_json(other)
+    assert looked.metadata is not committed.metadata
+    assert looked.metadata.properties == json.loads(other)["metadata"]["properties"]
+
+
+def test_nothing_piles_up() -> None:
+    """What nobody holds is forgotten, and a newer commit below the same location stays."""
+    first = CommitTableResponse.model_validate_json(answer(made(owner="ann")))
+    second = CommitTableResponse.model_validate_json(answer(made(owner="bob")))
+    del first
+    gc.collect()
+    assert TableResponse.model_validate_json(answer(second.metadata)).metadata is second.metadata
+    del second
+    gc.collect()
+    assert LOCATION not in rest_answers._known
+
+
+def test_an_answer_that_is_none_raises_as_before() -> None:
+    """PyIceberg's own errors."""
+    CommitTableResponse.model_validate_json(answer(made()))
+    whole = answer(made(), config={})
+    CommitTableResponse.model_validate_json(whole.replace(', "config": {}', ""))
+    for text in (whole[:-2], "<html>", '{"metadata-location": "' + LOCATION + '"}', ""):
+        with pytest.raises(ValueError, match="TableResponse"):
+            TableResponse.model_validate_json(text)
