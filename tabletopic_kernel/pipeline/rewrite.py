@@ -1,5 +1,7 @@
 """Merges small data files of one partition into few larger ones, on an executor, keeping the rows' order.
 
+One of any size may also come alone, to become one without its deleted rows.
+
 Longer than other modules, as what keeps every row is to be read in one place.
 
 Nothing is projected onto the table's schema, which would turn null lists of structs into empty ones (ADR
@@ -11,8 +13,8 @@ the new file in the order of the files, and of the rows in each, so ``MovedRows`
 
 Why no row is lost: rows are counted as the manifests count them, as each file is read and as each file is
 written, less those deleted; where two of these differ, nothing is handed over. Memory is bounded by the rows
-of one row group of each schema, or by one row group of a file that is read, and a byte for each row of the
-files.
+of one row group of each schema, however large the files and their row groups are, and a byte for each row of
+the files.
 
 In a table with a sort order, rows are sorted whole in memory: a file for each ``_SORTED_BYTES`` of them,
 which is mostly one, as the groups of such tables are small. That is simpler than merging files, which would
@@ -49,6 +51,9 @@ from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
 # A row group is written when the rows that wait have so many bytes in Arrow, or are so many.
 _ROW_GROUP_BYTES = 128 * 1024**2
 _ROW_GROUP_ROWS = 1024**2
+# Read at a time.
+_PART_BYTES = 16 * 1024**2
+_PART_ROWS = 128 * 1024
 _SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting them takes as much once more
 
 
@@ -254,7 +259,7 @@ def _runs(
 ) -> Iterator[pa.Table]:
     """The rows of all files that were not dropped, in their order.
 
-    ``most``: bytes and rows that come at a time, unless a row group of a file has more.
+    ``most``: bytes and rows that come at a time.
     """
     held: list[pa.RecordBatch] = []
     size = rows = 0
@@ -273,22 +278,19 @@ def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> I
     start = 0
     with io.new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
-        for index in range(parquet.num_row_groups):
-            part = parquet.read_row_group(index, use_threads=False)
+        for part in _parts(parquet):
             gone, start = dropped[start : start + len(part)], start + len(part)
-            if gone.any():
-                part = part.filter(pa.array(~gone))
-            if not len(part):
-                continue
-            columns = {name: _whole(part.column(name)) for name in part.column_names}
-            yield conform(columns, len(part), target)
+            left = part.filter(pa.array(~gone)) if gone.any() else part
+            if len(left):
+                yield conform(dict(zip(left.schema.names, left.columns, strict=True)), len(left), target)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    if not isinstance(combined, pa.ChunkedArray):
-        return combined
-    return combined.chunk(0) if combined.num_chunks == 1 else pa.concat_arrays(combined.chunks)
+def _parts(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """All rows, some at a time: row groups of other writers may be far larger than ours."""
+    for index in range(parquet.num_row_groups):
+        told = parquet.metadata.row_group(index)
+        fit = told.num_rows * _PART_BYTES // max(1, told.total_byte_size)
+        yield from parquet.iter_batches(max(1, min(fit, _PART_ROWS)), [index], use_threads=False)
 
 
 Shape = tuple[object, ...]

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import HeadMovedError, OutdatedError
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
@@ -264,22 +266,78 @@ def test_equality_deletes_meanwhile_end_it(lake: Lake) -> None:
 def test_a_file_with_many_deleted_rows_is_due_by_itself(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a fifth of its rows, also where it is not small; one that is larger than the target stays."""
-    lake = _lake(catalog, (10, 10, 10))
-    first, second, third = _paths(lake)
-    small = DataFile.file_size_in_bytes
-    sizes = {first: 60_000_000, second: 60_000_000, third: 1_000_000_000}
-    sized = property(lambda self: sizes.get(self.file_path, small.fget(self)))
-    monkeypatch.setattr(DataFile, "file_size_in_bytes", sized)
-    delete_rows(lake.table, {first: [0, 1], second: [0, 1, 2], third: [5, 6, 7]})
+    """More than a fifth of its rows, also where it is not small, or larger than the target."""
+    lake = _lake(catalog, (10, 10, 10, 10))
+    first, second, third, fourth = _paths(lake)
+    _sized(monkeypatch, {first: 60_000_000, second: 60_000_000, third: 1_000_000_000, fourth: 1_000_000_000})
+    delete_rows(lake.table, {first: [0, 1], second: [0, 1, 2], third: [5, 6, 7], fourth: [1, 2]})
     plan = lake.plan(due_only=True)
-    assert [[file.file_path for file in group.files] for group in plan.groups] == [[second]]
-    assert plan.left == {"larger than the target size, with deleted rows": 1}
-    assert plan.to_json()["groups"][0]["deleted_rows"] == 3
+    assert [[file.file_path for file in group.files] for group in plan.groups] == [[second], [third]]
+    assert (plan.left, lake.plan().groups) == ({}, plan.groups)
+    assert [group["deleted_rows"] for group in plan.to_json()["groups"]] == [3, 3]
     before = _numbers(lake)
     lake.compact(due_only=True)
     assert _numbers(lake) == before
     assert lake.plan(due_only=True).groups == ()
+
+
+def _sized(monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]) -> None:
+    small = DataFile.file_size_in_bytes
+    sized = property(lambda self: sizes.get(self.file_path, small.fget(self)))
+    monkeypatch.setattr(DataFile, "file_size_in_bytes", sized)
+
+
+def test_a_file_above_the_target_size_is_due_for_delete_files_of_its_own(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for those of its neighbours, and they not for its: it would be written again for nothing."""
+    lake = _lake(catalog, (50, 50))
+    large, other = _paths(lake)
+    _sized(monkeypatch, {large: 1_000_000_000, other: 60_000_000})
+    for at in range(compaction.MAX_DELETE_FILES):
+        delete_rows(lake.table, {large: [at]})
+        delete_rows(lake.table, {other: [at]})
+    assert lake.plan(due_only=True).groups == ()
+    delete_rows(lake.table, {other: [49]})
+    (group,) = lake.plan(due_only=True).groups
+    assert [file.file_path for file in group.files] == [other]
+    lake.compact(due_only=True)
+    delete_rows(lake.table, {large: [49]})
+    (group,) = lake.plan(due_only=True).groups
+    assert [file.file_path for file in group.files] == [large]
+    lake.compact(due_only=True)
+    assert (_numbers(lake), delete_files(lake.table)) == ([*range(8, 49), *range(58, 99)], [])
+
+
+@pytest.mark.parametrize(("by", "files"), [((), 1), (("n desc",), 5)])
+def test_a_large_file_is_never_whole_in_memory(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], files: int
+) -> None:
+    """Nor is a row group of it, which others may write as large as they like; deletes meanwhile go along."""
+    lake = Lake(catalog, SCHEMA, sort_by=by)
+    lake.append({"n": list(range(10_000)), "part": [0] * 10_000})
+    (path,) = _paths(lake)
+    _sized(monkeypatch, {path: 1_000_000_000})
+    delete_rows(lake.table, {path: range(0, 10_000, 3)})
+    monkeypatch.setattr(rewrite, "_PART_BYTES", 4_000)
+    monkeypatch.setattr(rewrite, "_ROW_GROUP_ROWS", 2_000)
+    monkeypatch.setattr(rewrite, "_SORTED_BYTES", 1_400 * 12)
+    held: list[int] = []
+    write_one = DataFileWriter.write_one
+
+    def watched(self: DataFileWriter, parts: Any) -> DataFile:
+        return write_one(self, (held.append(len(part)) or part for part in parts))  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(DataFileWriter, "write_one", watched)
+    plan, made = _rewritten(lake)
+    assert len(made.files) == files
+    assert max(held) <= 2_000
+    before = _numbers(lake)
+    if not by:
+        delete_rows(lake.table, {path: [1, 2, 9_998]})
+        before = [n for n in before if n not in (1, 2, 9_998)]
+    lake.commit(plan.groups[0], made, plan.delete_files)
+    assert _numbers(lake) == before
 
 
 def test_more_than_eight_delete_files_of_a_partition_are_due(catalog: Catalog) -> None:
@@ -347,7 +405,8 @@ def test_the_rows_that_are_there_stay_the_same(
         for _ in range(2):
             plan = lake.plan()
             event(f"{len(plan.groups)} groups")
-            made = [lake.rewrite(group) for group in plan.groups]
+            with mock.patch.object(rewrite, "_PART_ROWS", data.draw(st.integers(1, 5))):
+                made = [lake.rewrite(group) for group in plan.groups]
             for group, one in zip(plan.groups, made, strict=True):
                 _delete(lake, meanwhile, start)
                 rows = _numbers(lake)

@@ -5,7 +5,8 @@ Longer than other modules, as what is due is one thought.
 Files are chosen by tiers of their size: 32 of a partition and a tier are due, and become files that are at
 least two tiers above, so that a byte is rewritten two or three times until its file is as large as the table
 wants. A file of whose rows more than a fifth is deleted is due by itself, and so are all with deleted rows
-of a partition with more than 8 delete files. Files are touched only if all is known of them: Parquet,
+of a partition with more than 8 delete files; a file above the target size, which is rewritten alone, where it
+has more than 8 itself. Files are touched only if all is known of them: Parquet,
 unencrypted, of the table's partition spec, with no deletes but those by position that all readers
 apply (``deleted_rows``). In a table with a sort order they may have any order or none, and become files of
 that order; in one without, files that somebody has sorted stay as they are.
@@ -197,6 +198,11 @@ class _Candidate:
         """Whether readers pass over so many of its rows that it is due for that alone."""
         return self.deleted.rows > DELETED_SHARE * self.file.record_count
 
+    @property
+    def has_many_deletes(self) -> bool:
+        """Whether readers open so many delete files for it that it is due for that alone."""
+        return len(self.deleted.files) > MAX_DELETE_FILES
+
 
 class _Chooser:
     """Looks at each file of a head."""
@@ -227,16 +233,14 @@ class _Chooser:
         for entry, why_not in zip(self._data, self._why, strict=True):
             file = entry.data_file
             candidate = _Candidate(file, self._deleted.of(entry) if why_not is None else Deleted())
-            is_large = file.file_size_in_bytes > self._target
             reasons = (
                 (why_not is not None, why_not or ""),
                 (candidate.deleted.doubtful, "with deletes that not all readers apply"),
-                (candidate.is_heavy and is_large, "larger than the target size, with deleted rows"),
             )
             if why := next((why for is_so, why in reasons if is_so), None):
                 left = added(left, {why: 1})
                 continue
-            if not self._is_small(file) and (is_large or not candidate.deleted.rows):
+            if not self._is_small(file) and not candidate.deleted.rows:
                 continue
             partition = "" if spec.is_unpartitioned() else spec.partition_to_path(file.partition, schema)
             # Null and the text "null" read the same.
@@ -259,9 +263,12 @@ class _Chooser:
     def pick(self, files: Sequence[_Candidate], *, due_only: bool) -> list[_Candidate]:
         """Those of a partition that are to be rewritten."""
         small = [one for one in files if self._is_small(one.file)]
-        deletes = {delete.location for one in files for delete in one.deleted.files}
+        # A file above the target size is due for its own delete files alone: it is much to write.
+        large = [one for one in files if one.file.file_size_in_bytes > self._target]
+        others = [one for one in files if one.file.file_size_in_bytes <= self._target]
+        deletes = {delete.location for one in others for delete in one.deleted.files}
         heavy = [
-            one for one in files if one.is_heavy or (len(deletes) > MAX_DELETE_FILES and one.deleted.rows)
+            one for one in others if one.is_heavy or (len(deletes) > MAX_DELETE_FILES and one.deleted.rows)
         ]
         if due_only:
             # Neighbours go with them, if that makes the work twice as much at most.
@@ -270,6 +277,7 @@ class _Chooser:
             if sum(one.file.file_size_in_bytes for one in with_them) > size:
                 with_them = []
             small = _due(small, self._target) or with_them
+        heavy += [one for one in large if one.is_heavy or one.has_many_deletes]
         picked = {id(one) for one in (*small, *heavy)}
         return [one for one in files if id(one) in picked]
 
