@@ -64,7 +64,9 @@ export function eventText(event: IEvent, trans: TranslationBundle): string {
       return withError(
         event.files_before === 0
           ? trans.__('no small files to compact')
-          : trans.__('%1 files compacted to %2', count(event.files_before), count(event.files)),
+          : event.dead_letters === true
+            ? trans.__('%1 files of dead letters compacted to %2', count(event.files_before), count(event.files))
+            : trans.__('%1 files compacted to %2', count(event.files_before), count(event.files)),
         event.error
       );
     case 'Expired':

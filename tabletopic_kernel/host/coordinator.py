@@ -47,7 +47,9 @@ from tabletopic_kernel.model.commit_cycle import (
 )
 from tabletopic_kernel.model.errors import (
     GapError,
+    HeadMovedError,
     LoginRefusedError,
+    OutcomeUnknownError,
     OutdatedError,
     RetryableError,
     StartOverError,
@@ -88,7 +90,14 @@ class Coordinator:
         self._owner: Owner | None = None
         self._replays = Replays(self._report.replayed)
         self._expiries = Expiries(settings, services, self._report)
-        self._compactions = Compactions(topic, settings, services, self._hear, self._report.compacted)
+        self._compactions = Compactions(
+            topic,
+            settings,
+            services,
+            self._hear,
+            self._report.compacted,
+            lambda: not self._replays.is_under_way,
+        )
         self._worker: Worker | None = None
         self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
         self._schedule = Schedule(services.elapsed_ms)
@@ -403,20 +412,43 @@ class Coordinator:
         """Remove what an ownership that is over has made."""
         if done.batch is None:
             return
+        files = done.batch.files
         try:
-            done.owner.discard(done.batch.files, ())
+            done.owner.discard(*(((), files) if done.dead_letters else (files, ())))
         except RetryableError as error:
             _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
 
     def _take_rewritten(self, done: Rewritten) -> None:
         """A thread has compacted small files, or chosen some."""
         batch = self._compactions.take(done) if done.owner is self._owner else None
-        if batch is not None and self.state in (State.RUNNING, State.STAGED, State.SETTLING):
+        if batch is not None and done.dead_letters:
+            self._put_letters_together(done, batch)
+        elif batch is not None and self.state in (State.RUNNING, State.STAGED, State.SETTLING):
             if done.batch is not None and self._compactions.is_awaited:
                 self._schedule.ask_commit()
             self._fire(Event.STAGE, batch)
         else:
             self._drop(done)
+
+    def _put_letters_together(self, done: Rewritten, batch: StagedBatch) -> None:
+        """Commit a compaction of dead letters, unless a commit or a replay has letters on their way (I7)."""
+        owner = self._owner
+        assert owner is not None
+        at_work = self.state in (State.RUNNING, State.STAGED)
+        if not at_work or owner.pending is not None or self._replays.is_under_way:
+            self._compactions.gave_up("letters were on their way meanwhile")
+            self._drop(done)
+            return
+        try:
+            owner.put_letters_together(batch)
+        except (HeadMovedError, OutcomeUnknownError) as error:  # the next owner's sweep has the proof
+            self._compactions.gave_up(str(error))
+        except TableTopicError as error:
+            self._compactions.gave_up(str(error))
+            self._drop(done)
+        else:
+            self._compactions.committed(batch, owner)
+            self._report.sync(owner)
 
     def _can_replay(self) -> bool:
         # Letters of a pending commit may be in their table: a round would set its ledger back (I7).

@@ -273,6 +273,15 @@ class Owner:
             self.dead_letters.unsettle()
             raise
 
+    def put_letters_together(self, batch: StagedBatch) -> None:
+        """Let the files of a compaction of dead letters take the place of theirs.
+
+        Raises: as ``DeadLetters.put_together``; after HeadMovedError and OutcomeUnknownError a request may
+            still name the files, else they are to ``discard``.
+        """
+        assert batch.replaced is not None
+        self.dead_letters.put_together(batch.files, batch.replaced, self.ledger)
+
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
 

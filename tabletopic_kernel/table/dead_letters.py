@@ -1,4 +1,7 @@
-"""The dead-letter table of one table topic: it has its own ledger, and is committed before the table (I7)."""
+"""The dead-letter table of one table topic: it has its own ledger, and is committed before the table (I7).
+
+Longer than other modules, as it holds every commit to that table.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,15 @@ from pyiceberg.table import FileScanTask
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY, SCHEMA, dead_letter_identifier
-from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    LostOwnershipError,
+    OutdatedError,
+    TableTopicError,
+)
 from tabletopic_kernel.model.ledger import Ledger, Offsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 
@@ -163,6 +171,30 @@ class DeadLetters:
             self.settle(owned)
         after = replace(after, replay_id=self._ledger.replay_id if self._ledger else None)
         self.table.commit(files, self._ledger, after)
+        self._ledger = after
+
+    def put_together(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
+        """Let ``files`` take the place of those ``replaced``, with the same letters; the ledger stays.
+
+        Why this is safe: a letter is settled, marked and replayed by what stands in it, whichever file it is
+        in. So nothing depends on the files but a round of a replay, which has read some: while letters are
+        marked this is not done, and files that a round or a settling took away are not replaced.
+
+        Raises: as ``settle`` and ``TopicTable.commit``; OutdatedError: nothing was sent.
+        """
+        if self._ledger is not None and self._ledger.replay_id is not None:
+            raise OutdatedError(f"letters of {self.name} are being replayed")
+        try:
+            self.settle(owned)
+            table, ledger = self.table, self._ledger
+            assert table is not None
+            assert ledger is not None
+            after = replace(ledger, commit_id=str(uuid.uuid4()))
+            table.commit(files, ledger, after, replaced=replaced)
+        except TableTopicError as error:
+            if not isinstance(error, OutdatedError):
+                self.unsettle()
+            raise
         self._ledger = after
 
     def unsettle(self) -> None:

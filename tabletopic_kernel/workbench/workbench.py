@@ -307,7 +307,8 @@ class Workbench(Clients):
 
         asked = self.ask_for_compaction(topic, where)
         for event in self._events_within(timeout_s, topic, asked.asked_ms):
-            if isinstance(event, Compacted) and event.request_id == asked.id:
+            is_asked = isinstance(event, Compacted) and event.request_id == asked.id
+            if isinstance(event, Compacted) and is_asked and not event.dead_letters:
                 return event
         return None
 

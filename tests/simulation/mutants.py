@@ -27,7 +27,7 @@ from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay.replay import Replay
+from tabletopic_kernel.host.replay.replay import Replay, Replays
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
@@ -230,6 +230,15 @@ def _takes_unsettled(self: Replay) -> StagedBatch | None:
     return None
 
 
+_put_together = DeadLetters.put_together
+
+
+def _settles_marked(self: DeadLetters, files: Any, replaced: Any, owned: Ledger) -> None:
+    assert self._ledger is not None
+    self._ledger = replace(self._ledger, replay_id=None)
+    _put_together(self, files, replaced, owned)
+
+
 _replace_files = ReplaceFiles.of
 
 
@@ -325,6 +334,14 @@ MUTANTS |= {
         replace_files, "_late", lambda *_: ((), {})
     ),
     "deleted rows are put together with the others": _put(rewrite, "mark_deleted", _nothing),
+    "letters are put together while they are replayed": _all(
+        _put(Replays, "is_under_way", False), _put(DeadLetters, "put_together", _settles_marked)
+    ),
+    "letters that a replay took away are put together": _all(
+        _put(Replays, "is_under_way", False),
+        _put(snapshot, "check_replaced", _no_changes),
+        _put(ReplaceFiles, "_validate_required_deletes", _nothing),
+    ),
     "a compaction leaves the ledger out": _put(
         ReplaceFiles, "of", classmethod(lambda cls, transaction, _: _replace_files(transaction, {}))
     ),
@@ -335,6 +352,8 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "a compaction does not look whether its files are still there": scenes.rewritten_twice,
     "deletes that come while files are put together are forgotten": scenes.deleted_meanwhile,
     "deleted rows are put together with the others": scenes.deleted_before,
+    "letters are put together while they are replayed": scenes.marked_while_letters_are_put_together,
+    "letters that a replay took away are put together": scenes.replayed_while_letters_are_put_together,
     "an outage of the registry makes letters": scenes.registry_away,
     "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,
     "a replay takes letters that are rows": scenes.replayed_twice,

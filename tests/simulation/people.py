@@ -29,6 +29,8 @@ _KINDS = {"plain": 12, "with b": 3, "with c": 2, UNKNOWN: 3, BAD: 2, HOLE: 1}
 def produce(world: World, dice: random.Random) -> None:
     """Some records come in."""
     kinds = list(_KINDS) if dice.random() < 0.5 else ["plain"]
+    if world.setting.many_letters:
+        kinds = ["plain", UNKNOWN, BAD, BAD]
     weights = [_KINDS[kind] for kind in kinds]
     unknown = next((one for one in LEARNED if one not in world.learned), LEARNED[-1])
     for _ in range(dice.randint(1, 12)):

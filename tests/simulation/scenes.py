@@ -281,6 +281,33 @@ def deleted_before(seed: int = 0) -> list[Move]:
     ]
 
 
+def marked_while_letters_are_put_together(seed: int = 0, then: int = 1) -> list[Move]:
+    """A has chosen letters to put together; a replay marks them, before its rows are committed A goes on."""
+    return [
+        *begin(seed),
+        *(move for at in range(1, 5) for move in (*mixed(seed + at), *go_on("A", 12, seed + at))),
+        *go_on("A", 12, seed + 5),
+        Move("circumstances", "learn a schema"),
+        Move("people", "compact"),
+        Move("A", "poll"),
+        *[move for at in range(2) for move in (Move("A", "step", at), Move("A", "task"))],  # of the table
+        *[Move("A", "step", at) for at in range(3)],
+        Move("A", "step"),  # files are to be chosen
+        Move("A", "task"),
+        Move("A", "step", 1),  # and to be written
+        Move("people", "replay", seed),
+        Move("A", "poll"),
+        *[Move("A", "step", 2 + at) for at in range(then)],
+        Move("A", "task"),
+        *go_on("A", 20, seed + 6),
+    ]
+
+
+def replayed_while_letters_are_put_together(seed: int = 0) -> list[Move]:
+    """A has chosen letters to put together; a replay has made rows of them before A goes on."""
+    return marked_while_letters_are_put_together(seed, then=12)
+
+
 def overtaken(seed: int = 0) -> list[Move]:
     """A's commit stands still while B takes the topic over."""
     return [

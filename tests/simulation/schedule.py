@@ -53,6 +53,7 @@ class Setting:
     on_sqlite: bool = True
     lenient: bool = False  # of the catalog that is not on SQLite: old sequence numbers are taken
     expires: bool = False  # by itself each quarter of a minute, too
+    many_letters: bool = False  # each batch has some; and few files are put together
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def setting_of(seed: int) -> Setting:
     on_gap: Literal["stop", "go_on"] = "go_on" if dice.random() < 0.5 else "stop"
     chances = [dice.random() < chance for chance in (0.15, 0.1, 0.2)]
     expires = random.Random(f"expires {seed}").random() < 0.5
-    return replace(Setting(seed, spelling, on_gap, *chances), expires=expires)
+    many_letters = random.Random(f"letters {seed}").random() < 0.3
+    return replace(Setting(seed, spelling, on_gap, *chances), expires=expires, many_letters=many_letters)
 
 
 # Where a fault may strike, and how.

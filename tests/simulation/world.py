@@ -108,7 +108,9 @@ class World:
             patches.enter_context(pyiceberg_in_one_thread(self.setting.seed))
             patches.enter_context(mock.patch.object(coordinator, "Worker", make))
             patches.enter_context(mock.patch.object(compaction, "run_task", self._rewrite))
-            patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 6))
+            few = self.setting.many_letters  # which come in a few files in a history, and go with each replay
+            patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 2 if few else 6))
+            patches.enter_context(mock.patch.object(compaction, "_LOOK_MS", 5_000 if few else 60_000))
             clock = SimpleNamespace(time=lambda: self.now_ms / 1000)
             patches.enter_context(mock.patch.object(snapshots, "time", clock))
             if self.setting.expires:

@@ -153,9 +153,10 @@ def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
         return event.error or "no small files to compact"
     if isinstance(event, Compacted):
         sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
+        of = " of dead letters" if event.dead_letters else ""
         deleted = f" without {event.deleted_rows:,} deleted rows" if event.deleted_rows else ""
         return (
-            f"{event.files_before:,} files to {event.files:,}, {event.rows:,} rows{deleted}, {sizes} in "
+            f"{event.files_before:,} files{of} to {event.files:,}, {event.rows:,} rows{deleted}, {sizes} in "
             f"{seconds(event.seconds)}{ended}"
         )
     removed = f"{event.files:,} files, {size(event.bytes)}"

@@ -7,6 +7,10 @@ own waits for; then its files wait among the staged batches and are committed by
 between two appends, as a batch that moves no offsets. Fencing, settling and discarding are those of batches.
 What was overtaken by others is given up, and chosen anew later.
 
+Dead letters are put together likewise, in rounds of their own. Their commit is none of the batches': the
+coordinator makes it as soon as the files are there, as a settling is made, and gives it up while letters of a
+commit or of a replay are on their way (``Coordinator._put_letters_together``).
+
 Of a host's topics one rewrites at a time, and rests so that a fifth of a core is taken on average; what
 somebody asked for does not rest.
 """
@@ -61,9 +65,13 @@ def run_task(spark: SparkSession, topic: str, task: RewriteTask) -> RewriteResul
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What a thread has done for a round of an ``owner``: a plan, or a batch, or why there is neither."""
+    """What a thread has done for a round of an ``owner``: a plan, or a batch, or why there is neither.
+
+    ``dead_letters``: for their table.
+    """
 
     owner: Owner
+    dead_letters: bool
     plan: CompactionPlan | None = None
     batch: StagedBatch | None = None
     error: str | None = None
@@ -71,10 +79,11 @@ class Rewritten:
 
 @dataclass
 class _Round:
-    """A compaction under way, and what it has come to; ``groups`` is None before they are chosen."""
+    """A compaction of one table under way, and what it came to; ``groups`` is None before they are chosen."""
 
     request: MaintenanceRequest | None
     began_ms: int
+    dead_letters: bool
     groups: deque[Group] | None = None
     delete_files: frozenset[str] = frozenset()
     tries: int = 0
@@ -97,6 +106,15 @@ class _Round:
             self.event[name] = self.event.get(name, 0) + more
 
 
+@dataclass
+class _Look:
+    """At a table: what it had then, and when the next one may be."""
+
+    files: int = 0
+    deletes: tuple[int, int] = (0, 0)
+    next_ms: int = 0
+
+
 class Compactions:
     """The compactions of one topic, one after the other; used by the coordinator's thread alone."""
 
@@ -107,20 +125,25 @@ class Compactions:
         services: Services,
         put: Callable[[Rewritten], None],
         report: Callable[..., None],
+        letters_are_free: Callable[[], bool],
     ) -> None:
+        """``letters_are_free``: whether no replay is under way, which chooses letters by their files."""
         self._topic, self._settings, self._services = topic, settings, services
-        self._put, self._report = put, report
-        self._asked: deque[MaintenanceRequest] = deque()
+        self._put, self._report, self._letters_are_free = put, report, letters_are_free
+        self._asked: deque[tuple[MaintenanceRequest, bool]] = deque()  # and whether for the dead letters
         self._round: _Round | None = None
         self._busy = False  # a thread is at work, or its files wait for their commit
-        self._files_seen = 0  # in the table, at the last look
-        self._deletes_seen = (0, 0)
-        self._look_ms = 0  # not before that time
+        self._last = {False: _Look(), True: _Look()}  # of the table, and of its dead letters
         self._calm = False  # the last commit did not show that the topic is behind
 
     def ask(self, request: MaintenanceRequest) -> None:
-        """Compact when there is time; an event with the request's id follows."""
-        self._asked.append(request)
+        """Compact when there is time; an event with the request's id follows, and then of the dead letters.
+
+        A condition is on the columns of the table: dead letters have others.
+        """
+        self._asked.append((request, False))
+        if request.where is None:
+            self._asked.append((request, True))
 
     @property
     def is_awaited(self) -> bool:
@@ -132,7 +155,7 @@ class Compactions:
         if self._busy or owner is None or owner.table is None:
             return False
         now, asked = self._services.elapsed_ms(), bool(self._asked)
-        if self._round is None and not asked and not self._looks(owner, now):
+        if self._round is None and not asked and self._looks(owner, now) is None:
             return False
         if self._round is not None:
             if self._round.groups is not None and not self._round.groups:
@@ -140,40 +163,50 @@ class Compactions:
             asked = self._round.request is not None
         return self._services.allowance.is_free(now, asked=asked)
 
-    def _looks(self, owner: Owner, at_ms: int) -> bool:
-        if self._settings.maintenance == "off" or not self._calm or at_ms < self._look_ms:
-            return False
+    def _looks(self, owner: Owner, at_ms: int) -> bool | None:
+        """Which table is to be looked at: True that of the dead letters; None: neither."""
         assert owner.table is not None
-        has_more = _files(owner.table) >= self._files_seen + compaction.MIN_FILES
-        if not has_more and _deletes(owner.table) in (self._deletes_seen, (0, 0)):
+        if self._settings.maintenance == "off" or not self._calm:
+            return None
+        if self._settings.maintenance != "on" and maintains_itself(owner.table.table.catalog.properties):
+            return None
+        return next((which for which in self._last if self._has_changed(owner, which, at_ms)), None)
+
+    def _has_changed(self, owner: Owner, dead_letters: bool, at_ms: int) -> bool:
+        table, last = _table(owner, dead_letters), self._last[dead_letters]
+        if table is None or at_ms < last.next_ms or (dead_letters and not self._letters_are_free()):
             return False
-        itself = maintains_itself(owner.table.table.catalog.properties)
-        return self._settings.maintenance == "on" or not itself
+        has_more = _files(table) >= last.files + compaction.MIN_FILES
+        return has_more or _deletes(table) not in (last.deletes, (0, 0))
 
     def step(self, owner: Owner) -> None:
         """Let a thread choose files, or rewrite the next group, if that is due."""
         if not self.is_due(owner):
             return
-        table = owner.table
-        assert table is not None
         now = self._services.elapsed_ms()
         if self._round is None:
-            self._round = _Round(self._asked.popleft() if self._asked else None, now)
+            request, which = self._asked.popleft() if self._asked else (None, bool(self._looks(owner, now)))
+            self._round = _Round(request, now, which)
         current = self._round
+        table = _table(owner, current.dead_letters)
+        if table is None:
+            self._end(None)
+            return
+        if current.dead_letters and not self._letters_are_free():
+            self._end("dead letters are being replayed")
+            return
         if current.groups is None:
-            self._look_ms, self._files_seen = now + _LOOK_MS, _files(table)
-            self._deletes_seen = _deletes(table)
+            self._last[current.dead_letters] = _Look(_files(table), _deletes(table), now + _LOOK_MS)
             work: Callable[[Table], Rewritten] = partial(self._plan, owner, current)
         elif current.groups:
-            work = partial(
-                self._rewrite, owner, current.groups.popleft(), current.delete_files, owner.ledger.epoch
-            )
+            work = partial(self._rewrite, owner, current, current.groups.popleft(), owner.ledger.epoch)
         else:
             self._end(current.error)
             return
         self._busy = True
         self._services.allowance.take()
-        job = partial(self._work, owner, work, table.table.name(), str(table.table.metadata.table_uuid))
+        failed = partial(Rewritten, owner, current.dead_letters)
+        job = partial(self._work, failed, work, table.table.name(), str(table.table.metadata.table_uuid))
         self._services.spawn(f"compaction {self._topic}", job)
 
     def _end(self, error: str | None) -> None:
@@ -183,25 +216,36 @@ class Compactions:
             return
         if error is not None:
             _LOG.info("%s: compaction ended early: %s", self._topic, error)
-        if current.request is not None or current.event:
+        # Dead letters are a by-thing of what was asked for: nothing is told where nothing was done.
+        if current.event or (current.request is not None and (error or not current.dead_letters)):
             seconds = (self._services.elapsed_ms() - current.began_ms) / 1000
             request_id = current.request.id if current.request else None
-            self._report(request_id=request_id, seconds=seconds, error=error, **current.event)
+            self._report(
+                request_id=request_id,
+                dead_letters=current.dead_letters,
+                seconds=seconds,
+                error=error,
+                **current.event,
+            )
 
     # -- in a thread of its own
 
     def _work(
-        self, owner: Owner, work: Callable[[Table], Rewritten], name: tuple[str, ...], table_uuid: str
+        self,
+        failed: Callable[..., Rewritten],
+        work: Callable[[Table], Rewritten],
+        name: tuple[str, ...],
+        table_uuid: str,
     ) -> None:
         began, cpu_s = time.thread_time(), 0.0
         try:
             done = work(self._load(name, table_uuid))
         except TableTopicError as error:
-            done = Rewritten(owner, error=str(error))
+            done = failed(error=str(error))
         except Exception as error:  # of Spark, or a fault of this program: the topic goes on
             _LOG.exception("%s: compaction", self._topic)
             explained = explain_trouble("small files could not be put together", error)
-            done = Rewritten(owner, error=str(explained))
+            done = failed(error=str(explained))
         cpu_s += time.thread_time() - began
         self._services.allowance.give_back(self._services.elapsed_ms(), cpu_s)
         self._put(done)
@@ -222,17 +266,15 @@ class Compactions:
         where = rows_where(request.where, table.schema()) if request is not None else None
         plan = plan_compaction(table, where=where, due_only=request is None)
         reach(Step.COMPACT)
-        return Rewritten(owner, plan=plan)
+        return Rewritten(owner, current.dead_letters, plan=plan)
 
-    def _rewrite(
-        self, owner: Owner, group: Group, delete_files: frozenset[str], epoch: int, table: Table
-    ) -> Rewritten:
+    def _rewrite(self, owner: Owner, current: _Round, group: Group, epoch: int, table: Table) -> Rewritten:
         began = self._services.elapsed_ms()
         task = RewriteTask(TopicTable(table).plan(), epoch, group.to_read(), group.files[0].partition)
         result = run_task(self._services.spark(), self._topic, task)
         self._services.allowance.charge(result.cpu_s)
         reach(Step.COMPACTED)
-        replaced = group.replaced(result.moved, delete_files)
+        replaced = group.replaced(result.moved, current.delete_files)
         rows = sum(file.record_count for file in result.files)
         error = result.error
         if error is None and rows + replaced.dropped_rows != sum(
@@ -245,9 +287,8 @@ class Compactions:
             self._give_up(table, result.begun)
             raise error
         seconds, nothing = (self._services.elapsed_ms() - began) / 1000, StagedOffsets({}, {})
-        return Rewritten(
-            owner, batch=StagedBatch(nothing, tuple(result.files), 0, seconds, replaced=replaced)
-        )
+        batch = StagedBatch(nothing, tuple(result.files), 0, seconds, replaced=replaced)
+        return Rewritten(owner, current.dead_letters, batch=batch)
 
     def _give_up(self, table: Table, locations: Sequence[str]) -> None:
         """Remove what a failed task had begun; what cannot be removed now goes with its epoch."""
@@ -282,9 +323,9 @@ class Compactions:
     def committed(self, batch: StagedBatch, owner: Owner) -> None:
         """A group's files are in the table."""
         assert batch.replaced is not None
-        self._files_seen -= len(batch.replaced.files) - len(batch.files)
-        if self._round is not None:
-            self._round.count(batch, _removed_deletes(owner))
+        if (current := self._round) is not None:
+            self._last[current.dead_letters].files -= len(batch.replaced.files) - len(batch.files)
+            current.count(batch, _removed_deletes(_table(owner, current.dead_letters)))
         self._busy = False
 
     def appended(self, batches: tuple[StagedBatch, ...], *, waits: bool) -> None:
@@ -293,9 +334,10 @@ class Compactions:
 
     def gave_up(self, reason: str) -> None:
         """Others have changed what was read: the files of the table are looked at again."""
-        current, self._busy, self._files_seen = self._round, False, 0
+        current, self._busy = self._round, False
         if current is None:
             return
+        self._last[current.dead_letters].files = 0
         current.tries += 1
         current.groups = None
         if current.request is None or current.tries >= _TRIES:
@@ -319,7 +361,11 @@ def _deletes(table: TopicTable) -> tuple[int, int]:
     return int(told.get("total-delete-files", 0)), int(told.get("total-position-deletes", 0))
 
 
-def _removed_deletes(owner: Owner) -> int:
+def _table(owner: Owner, dead_letters: bool) -> TopicTable | None:
+    return owner.dead_letters.table if dead_letters else owner.table
+
+
+def _removed_deletes(table: TopicTable | None) -> int:
     """Delete files that went with the newest commit of the owner."""
-    newest = owner.table.ledger_snapshot() if owner.table is not None else None
+    newest = table.ledger_snapshot() if table is not None else None
     return int(summary(newest[1]).get("removed-delete-files", 0)) if newest else 0

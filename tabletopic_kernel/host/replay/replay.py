@@ -165,6 +165,11 @@ class Replays:
         return self._staged is None and bool(self._asked or self._current)
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether letters are chosen by the files that they are in, or will be as soon as there is time."""
+        return bool(self._asked or self._current)
+
+    @property
     def is_in_round(self) -> bool:
         """Whether dead letters are marked whose rows are not committed yet."""
         return self._staged is not None

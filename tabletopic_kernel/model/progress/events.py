@@ -160,13 +160,14 @@ class Replayed(_Event):
 class Compacted(_Event):
     """Small files of the table were merged; the rows are the same.
 
-    ``rows`` are in the new files; ``deleted_rows`` were deleted by others, and are in none of them;
-    ``delete_files`` went, as they name no file of the table any more. ``request_id`` is that of who asked
-    for it, None where it was due; ``error`` says why it ended early.
+    ``dead_letters``: those of the dead-letter table. ``rows`` are in the new files; ``deleted_rows`` were
+    deleted by others, and are in none of them; ``delete_files`` went, as they name no file of the table any
+    more. ``request_id``: of who asked for it, None where it was due; ``error`` says why it ended early.
     """
 
     type: Literal["Compacted"] = "Compacted"
     request_id: str | None = None
+    dead_letters: bool = False
     files_before: int = 0
     files: int = 0
     bytes_before: int = 0

@@ -293,7 +293,8 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
                 event.error or f"{event.rows:,} dead letters became rows, {stayed:,} stayed dead letters",
             )
         case events.Compacted():
-            done = f"{event.files_before:,} files compacted to {event.files:,}"
+            of = " of dead letters" if event.dead_letters else ""
+            done = f"{event.files_before:,} files{of} compacted to {event.files:,}"
             _note(topic, event, event.error or (done if event.files_before else "no small files"))
         case events.Expired() | events.OrphansRemoved():
             _note(topic, event, event.error or f"{event.files:,} files removed")

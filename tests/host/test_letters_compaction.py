@@ -1,0 +1,302 @@
+"""Compaction of dead letters: each stays a letter once, whatever a commit, a replay or another owner does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table.snapshots import Operation
+
+from tabletopic_kernel.drill import foreign
+from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import OutdatedError
+from tabletopic_kernel.model.progress.events import Compacted
+from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.pipeline.rewrite import RewriteTask
+from tabletopic_kernel.table.compaction import plan as compaction
+from tests.host.rig import Rig, drain
+from tests.host.test_compaction import Threads
+from tests.host.test_replay import LATE, value
+from tests.table.foreign_deletes import delete_rows
+from tests.table.samples import AVRO, answer_lost, never_arrived, refused, sent_twice
+from tests.table.test_dead_letters import LETTERS, commit, dead_letters, rows, running, staged
+
+
+@pytest.fixture
+def threads(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Threads:
+    """See ``Threads``."""
+    return Threads(rig, monkeypatch)
+
+
+def with_letters(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
+    """As many commits, each of a row and two letters: offsets 0; 1, 2; 3; 4, 5 …"""
+    coordinator = running(rig, **settings)
+    for at in range(count):
+        more(rig, coordinator, 3 * at)
+    assert len(files(rig)) == count
+    return coordinator
+
+
+def more(rig: Rig, coordinator: Coordinator, start: int) -> None:
+    """One more such commit."""
+    rig.worker.listener.staged(staged(coordinator, start, start + 3, {start + 1, start + 2}, value))
+    commit(rig, coordinator)
+
+
+def files(rig: Rig) -> list[int]:
+    """Letters in each file of the head."""
+    table = rig.catalog.real.load_table(LETTERS)
+    return sorted(task.file.record_count for task in table.scan().plan_files())
+
+
+def ask(coordinator: Coordinator, where: str | None = None) -> None:
+    """As somebody who wants it now."""
+    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+
+
+def written(rig: Rig, coordinator: Coordinator, threads: Threads) -> None:
+    """Letters are in new files, and the coordinator has not heard of it."""
+    coordinator._compactions._asked.append((MaintenanceRequest(id="r", asked_ms=1, work="compact"), True))
+    for _ in range(2):
+        drain(coordinator)
+        coordinator.step()
+        threads.waiting.pop(0)()
+
+
+def outcomes(rig: Rig) -> list[Compacted]:
+    """What was told of compactions of letters."""
+    return [one for one in rig.control.written if isinstance(one, Compacted) and one.dead_letters]
+
+
+def parquet(folder: Path) -> set[str]:
+    """Data files of the storage."""
+    return {path.name for path in folder.rglob("*.parquet")}
+
+
+LETTERS_OF_FOUR = [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+def test_letters_are_put_together(rig: Rig, threads: Threads) -> None:
+    """As one commit of theirs, with the ledger as it was; more letters and their settling go on after it."""
+    coordinator = with_letters(rig)
+    before = coordinator._owner.dead_letters.ledger  # type: ignore[union-attr]
+    assert before is not None
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert (files(rig), dead_letters(rig), rows(rig)) == ([8], LETTERS_OF_FOUR, [0, 3, 6, 9])
+    (event,) = outcomes(rig)
+    assert (event.request_id, event.files_before, event.files, event.rows) == ("r", 4, 1, 8)
+    told = [one for one in rig.control.written if isinstance(one, Compacted)]
+    assert [(one.dead_letters, one.request_id) for one in told] == [(False, "r"), (True, "r")]
+    head = rig.catalog.real.load_table(LETTERS).current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.operation is Operation.REPLACE
+    after = coordinator._owner.dead_letters.ledger  # type: ignore[union-attr]
+    assert after is not None
+    assert (after.next_offsets, after.epoch) == (before.next_offsets, before.epoch)
+    assert after.commit_id != before.commit_id
+    more(rig, coordinator, 12)
+    assert (files(rig), dead_letters(rig)) == ([2, 8], [*LETTERS_OF_FOUR, 13, 14])
+    other = rig.running()
+    drain(other)
+    assert (dead_letters(rig), rows(rig)) == ([*LETTERS_OF_FOUR, 13, 14], [0, 3, 6, 9, 12])
+
+
+def test_what_is_due_is_done_unasked(rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trickle of bad records makes no table of as many files as there were commits."""
+    monkeypatch.setattr(compaction, "MIN_FILES", 4)
+    coordinator = with_letters(rig, 3)
+    for at in range(3, 12):
+        threads.go_on(coordinator)
+        more(rig, coordinator, 3 * at)
+    threads.go_on(coordinator)
+    assert len(files(rig)) <= 4
+    assert len(dead_letters(rig)) == 24
+    assert all((event.request_id, event.error) == (None, None) for event in outcomes(rig))
+
+
+def test_a_condition_is_of_the_table_alone(rig: Rig, threads: Threads) -> None:
+    """Dead letters have other columns."""
+    coordinator = with_letters(rig)
+    ask(coordinator, "a >= 0")
+    threads.go_on(coordinator)
+    assert (len(files(rig)), outcomes(rig)) == (4, [])
+
+
+def replay(rig: Rig, coordinator: Coordinator) -> None:
+    """Ask for one; letters of offsets that are no multiples of 3 become rows."""
+    rig.registry.schemas[LATE] = AVRO
+    coordinator.replay(ReplayRequest(id="p", asked_ms=rig.now_ms))
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_a_replay_meanwhile_ends_it(rig: Rig, threads: Threads, tmp_path: Path, asked_before: bool) -> None:
+    """Also before its first round: what was written goes."""
+    coordinator = with_letters(rig)
+    written(rig, coordinator, threads)
+    done = coordinator._inbox.get()
+    made = {name for name in parquet(tmp_path) if "rewritten" in name}
+    assert len(made) == 1
+    replay(rig, coordinator)
+    if asked_before:
+        coordinator.step()
+    else:
+        coordinator._replays.ask(coordinator._inbox.get())
+    coordinator._take_rewritten(done)
+    assert not made & parquet(tmp_path)
+    threads.go_on(coordinator)
+    assert (rows(rig), dead_letters(rig)) == ([*range(12)], [])
+    assert coordinator.state is State.RUNNING
+
+
+def test_letters_that_are_marked_stay_as_they_are(rig: Rig, threads: Threads) -> None:
+    """Between the two commits of a replay its mark would be forgotten, and records be rows and letters."""
+    coordinator = with_letters(rig)
+    written(rig, coordinator, threads)
+    owner = coordinator._owner
+    assert owner is not None
+    done = coordinator._inbox.get()
+    rig.registry.schemas[LATE] = AVRO
+    coordinator._replays.ask(ReplayRequest(id="p", asked_ms=rig.now_ms))
+    batch = coordinator._replays.step(owner)
+    assert batch is not None
+    with pytest.raises(OutdatedError, match="being replayed"):
+        owner.put_letters_together(done.batch)
+    coordinator._take_rewritten(done)
+    assert owner.dead_letters.ledger is not None
+    assert owner.dead_letters.ledger.replay_id is not None
+    coordinator._fire(Event.STAGE, batch)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    threads.go_on(coordinator)
+    assert (rows(rig), dead_letters(rig)) == ([*range(12)], [])
+
+
+def test_letters_of_a_commit_under_way_wait(rig: Rig, threads: Threads) -> None:
+    """They are in their table, and its rows are not: its ledger stays where that commit put it (I7)."""
+    coordinator = with_letters(rig)
+    written(rig, coordinator, threads)
+    done = coordinator._inbox.get()
+    rig.worker.listener.staged(staged(coordinator, 12, 15, {13, 14}, value))
+    rig.catalog.faults = [lambda commit: commit(), refused, never_arrived]
+    rig.now_ms += 60_000
+    coordinator.step()
+    assert coordinator._owner is not None
+    assert coordinator._owner.pending is not None
+    coordinator._take_rewritten(done)
+    assert len(files(rig)) == 5
+    for _ in range(4):
+        rig.now_ms += 60_000
+        threads.go_on(coordinator)
+    assert (rows(rig), dead_letters(rig)) == ([0, 3, 6, 9, 12], [*LETTERS_OF_FOUR, 13, 14])
+    assert len(files(rig)) == 1
+
+
+@pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused, sent_twice])
+def test_a_commit_that_goes_wrong(rig: Rig, threads: Threads, fault: Callable[[Any], Any]) -> None:
+    """Whatever the catalog says: each letter once, the topic goes on, and so does the next replay."""
+    coordinator = with_letters(rig)
+    written(rig, coordinator, threads)
+    rig.catalog.faults = [fault]
+    for _ in range(3):
+        threads.go_on(coordinator)
+        rig.now_ms += 60_000
+    assert (dead_letters(rig), coordinator.state) == (LETTERS_OF_FOUR, State.RUNNING)
+    assert len(files(rig)) == 1
+    more(rig, coordinator, 12)
+    assert dead_letters(rig) == [*LETTERS_OF_FOUR, 13, 14]
+    replay(rig, coordinator)
+    for _ in range(3):
+        threads.go_on(coordinator)
+    assert (rows(rig), dead_letters(rig)) == ([*range(15)], [])
+
+
+def test_a_request_that_comes_late_comes_to_nothing(rig: Rig, threads: Threads) -> None:
+    """After its answer was given up, letters are settled by a commit before they are used (I4)."""
+    coordinator = with_letters(rig)
+    written(rig, coordinator, threads)
+    late: list[Callable[[], Any]] = []
+
+    def kept(request: Callable[[], Any]) -> Any:
+        late.append(request)
+        raise ConnectionError("connection reset")
+
+    rig.catalog.faults = [kept]
+    drain(coordinator)
+    assert len(late) == 1
+    more(rig, coordinator, 12)
+    with pytest.raises(Exception, match=r"branch|changed|main"):
+        late[0]()
+    assert dead_letters(rig) == [*LETTERS_OF_FOUR, 13, 14]
+    more(rig, coordinator, 15)
+    assert (dead_letters(rig)[-1], coordinator.state) == (17, State.RUNNING)
+
+
+def test_another_owner_meanwhile(rig: Rig, threads: Threads) -> None:
+    """The old one's commit is refused, as its epoch is over (I5); the new one can do it."""
+    old = with_letters(rig)
+    written(rig, old, threads)
+    new = rig.running()
+    drain(old)
+    assert len(files(rig)) == 4
+    assert dead_letters(rig) == LETTERS_OF_FOUR
+    ask(new)
+    threads.go_on(new)
+    assert (len(files(rig)), dead_letters(rig)) == (1, LETTERS_OF_FOUR)
+
+
+def _append(rig: Rig) -> None:
+    foreign.append_letter(rig.catalog.real.load_table(LETTERS), random.Random(1))
+
+
+def _delete(rig: Rig) -> None:
+    table = rig.catalog.real.load_table(LETTERS)
+    table.delete("offset = 4")
+
+
+def _delete_positions(rig: Rig) -> None:
+    table = rig.catalog.real.load_table(LETTERS)
+    delete_rows(table, {min(task.file.file_path for task in table.scan().plan_files()): [1]})
+
+
+@pytest.mark.parametrize("act", [_append, _delete, _delete_positions])
+def test_others_change_the_letters_meanwhile(rig: Rig, threads: Threads, act: Callable[[Rig], None]) -> None:
+    """What they added or deleted stays so, and it is done in the end."""
+    coordinator = with_letters(rig)
+    written(rig, coordinator, threads)
+    act(rig)
+    expected = dead_letters(rig)
+    for _ in range(3):
+        threads.go_on(coordinator)
+        rig.now_ms += 60_000
+    assert (dead_letters(rig), coordinator.state) == (expected, State.RUNNING)
+    assert len(files(rig)) <= 2
+
+
+def test_letters_whose_rows_never_came_go_with_their_file(rig: Rig, threads: Threads) -> None:
+    """They were put together with others before anybody knew: a settling goes by what stands in them (I7)."""
+    coordinator = with_letters(rig)
+    owner = coordinator._owner
+    assert owner is not None
+    batch = staged(coordinator, 12, 15, {13, 14}, value)
+    pending = owner.plan_commit([batch])
+    assert pending is not None
+    owner.dead_letters.commit(pending.dead_letters, owner.ledger, pending.after)
+    assert dead_letters(rig)[-1] == 14
+    table = owner.dead_letters.table
+    assert table is not None
+    plan = compaction.plan_compaction(table.table, due_only=False)
+    (group,) = plan.groups
+    made = RewriteTask(table.plan(), 1, group.to_read(), group.files[0].partition).run()
+    after = replace(pending.after, commit_id="together")
+    table.commit(made.files, pending.after, after, replaced=group.replaced(made.moved, plan.delete_files))
+    assert files(rig) == [10]
+    other = rig.running()
+    drain(other)
+    assert (dead_letters(rig), rows(rig)) == (LETTERS_OF_FOUR, [0, 3, 6, 9])
