@@ -262,9 +262,9 @@ undisturbed. Then they are sent again and again while hosts, workers, JVMs and t
 and each must become what its first copy became: a row with the same values, a dead letter, or nothing, as
 often as the ledger counts. Schemas are not changed, so steps that need a new one are left out.
 
-With `--each` each fault happens once, alone, and lasts until the hosts' metrics show it, or 45 s; what does not last is tried
-four times. Of the three topics one alone goes on to send poison then. Which metric moves by which fault, and which alert
-fires, is in [metrics.md](metrics.md#faults).
+With `--each` each fault happens once, alone, and lasts until the hosts' metrics show it, for up to 45 s;
+a fault that is over at once is tried four times. Only one of the three topics then receives poison.
+[metrics.md](metrics.md#faults) lists the metric that each fault moves and the alert that fires.
 
 ## How to read it
 
