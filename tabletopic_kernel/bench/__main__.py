@@ -62,7 +62,32 @@ class Result:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run both measurements; returns the exit code."""
+    """Run what is asked for; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    if given.commits:
+        return _aging(given.commits, as_json=given.json)
+    if given.day:
+        return _day(given.day, given.noon, as_json=given.json)
+    with tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder:
+        local = LocalStack(Path(folder), TerminalReport())
+        try:
+            stack = local.up(die_with_parent=True)
+            result = _measure(
+                stack, given.format, given.records, given.warm_up, given.seconds, given.partitions
+            )
+        except TableTopicError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return 1
+        finally:
+            local.down()
+    if given.json:
+        sys.stdout.write(json.dumps(asdict(result), indent=2) + "\n")
+    else:
+        Console().print(_screen(result))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tabletopic_kernel.bench", description=__doc__)
     parser.add_argument("--format", choices=FORMATS, default="avro", help="of the values (default: avro)")
     parser.add_argument(
@@ -91,28 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--noon", type=int, default=1_500, help="records per second at its peak (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
-    given = parser.parse_args(arguments)
-    if given.commits:
-        return _aging(given.commits, as_json=given.json)
-    if given.day:
-        return _day(given.day, given.noon, as_json=given.json)
-    with tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder:
-        local = LocalStack(Path(folder), TerminalReport())
-        try:
-            stack = local.up(die_with_parent=True)
-            result = _measure(
-                stack, given.format, given.records, given.warm_up, given.seconds, given.partitions
-            )
-        except TableTopicError as error:
-            sys.stderr.write(f"error: {error}\n")
-            return 1
-        finally:
-            local.down()
-    if given.json:
-        sys.stdout.write(json.dumps(asdict(result), indent=2) + "\n")
-    else:
-        Console().print(_screen(result))
-    return 0
+    return parser
 
 
 def _aging(commits: int, *, as_json: bool) -> int:

@@ -2,6 +2,8 @@
 
 Views are made anew for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
 nothing is downloaded.
+
+Longer than other modules, as a query, its views and the secrets of its stores share one connection.
 """
 
 from __future__ import annotations

@@ -9,10 +9,14 @@ Iceberg's part of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from copy import copy
+from typing import Any
 
 from pydantic import PrivateAttr
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions.visitors import manifest_evaluator
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -29,6 +33,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.table.update import snapshot as pyiceberg_snapshot
 
 
 class _SameSchemas(AssertCurrentSchemaId):
@@ -167,3 +172,17 @@ class QuickTransaction(Transaction):
         if self._known is None or self._known[0] is not base or self._known[1] is not updates:
             self._known = (base, updates, super().table_metadata)
         return self._known[2]
+
+
+def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
+    """Whether a manifest may hold files of the partitions to remove, as PyIceberg's, but for several threads.
+
+    PyIceberg's keeps the bounds of the manifest in itself while it compares them. A commit that removes files
+    asks for many manifests at a time, so one was judged by the bounds of another, passed over, and its files
+    reported as missing.
+    """
+    visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
+    return lambda manifest: bool(copy(visitor).eval(manifest))
+
+
+pyiceberg_snapshot.manifest_evaluator = _thread_safe_evaluator  # type: ignore[assignment,attr-defined]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg import table as pyiceberg_table
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.expressions import EqualTo, Or
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Namespace, Table, TableIdentifier
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import snapshot as pyiceberg_snapshot
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.table.transaction import QuickTransaction, same_specs
@@ -85,3 +90,33 @@ def test_a_rest_catalog_gets_the_requirements_of_the_spec() -> None:
         {"type": "assert-default-spec-id", "default-spec-id": 0},
         {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 999},
     ]
+
+
+def test_manifests_are_judged_by_their_own_bounds_in_several_threads() -> None:
+    """While one is compared, another thread begins with the next, whose partitions are others."""
+    schema = Schema(NestedField(1, "part", LongType(), required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "part"))
+    judge = pyiceberg_snapshot.manifest_evaluator(
+        spec, schema, Or(EqualTo("part", 5), EqualTo("part", 1)), True
+    )
+    judged: list[bool] = []
+
+    class Slow(list[Any]):
+        """Bounds that are read once the other manifest was judged."""
+
+        def __getitem__(self, at: Any) -> Any:
+            if not judged:
+                judged.append(judge(_manifest([_bounds(2)])))
+            return super().__getitem__(at)
+
+    assert judge(_manifest(Slow([_bounds(1)])))
+    assert judged == [False]
+
+
+def _bounds(value: int) -> Any:
+    packed = value.to_bytes(8, "little")
+    return SimpleNamespace(contains_null=False, contains_nan=None, lower_bound=packed, upper_bound=packed)
+
+
+def _manifest(partitions: list[Any]) -> Any:
+    return SimpleNamespace(partitions=partitions)

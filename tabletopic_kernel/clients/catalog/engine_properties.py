@@ -2,6 +2,8 @@
 
 ``[catalog]`` is written once, in PyIceberg's names. What an engine cannot be told is an error that says so,
 and no wrong connection: a query that reads elsewhere is worse than none.
+
+Longer than other modules, as all stores and engines stand side by side in one table.
 """
 
 from __future__ import annotations
