@@ -139,6 +139,7 @@ def _side(folder: Path, maintenance: str) -> Iterator[_Side]:
         with running_host(info) as host:
             meter = CpuMeter(host)
             try:
+                bench.broker.ensure_topic(_TOPIC, 4, {})
                 side = _Side(bench, load, meter)
                 side.send(1)
                 bench.enable(_TOPIC, {"commit_interval_ms": "1s", "maintenance": maintenance})
