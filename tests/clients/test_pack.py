@@ -109,7 +109,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
         pack(file)
     assert file.read_text() == "mine"
     for wrong in (tmp_path, tmp_path / "none" / "mine.pex"):
-        with pytest.raises(UsageError, match="folder that is there"):
+        with pytest.raises(UsageError, match="existing folder"):
             pack(wrong, force=True)
 
 

@@ -41,7 +41,7 @@ def test_good_entries(text: str, shown: str, again: str) -> None:
         (["week(url)"], "not a transform"),
         (["url nulls"], "there is no column 'url nulls'"),
         ([""], "cannot be parsed"),
-        (["url", "user_id", "url desc"], "'url desc': url is there twice; name it once"),
+        (["url", "user_id", "url desc"], "'url desc': url occurs twice; name it once"),
     ],
 )
 def test_bad_entries(entries: list[str], message: str) -> None:

@@ -138,7 +138,7 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
     ("reason", "advice"),
     [
         ("TopicAuthorizationException: Not authorized to access topics: [t]", "its permissions"),
-        ("OSError: [Errno 28] No space left on device", "make room"),
+        ("OSError: [Errno 28] No space left on device", "free disk space"),
         ("SparkException: Python worker exited unexpectedly (crashed)", "memory"),
         (
             "TimeoutException: Timed out waiting for a node assignment. Call: listTopics",
