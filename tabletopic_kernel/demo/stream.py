@@ -216,7 +216,7 @@ class StreamScene:
     def _last_trouble(self) -> str:
         for event in reversed(self.events):
             if isinstance(event, Failed | CommitFailed):
-                return f"; last trouble: {gist(event.reason)}"
+                return f"; last error: {gist(event.reason)}"
         return ""
 
     def _now(self) -> float:

@@ -293,7 +293,7 @@ class Coordinator:
             return self._sorted(error)
         is_news = self._owner is None or owner.took_from(self._owner)
         self._owner = owner
-        self._replays.interrupt("the topic was interrupted; replay the remaining dead letters again")
+        self._replays.interrupt("the topic was interrupted; replay the remaining dead letters later")
         self._compactions.interrupt("the topic was interrupted; the remaining files are unchanged")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
         self._report.sync(owner)

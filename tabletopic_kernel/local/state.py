@@ -34,7 +34,7 @@ def read_password(state_dir: Path) -> str:
         return path.read_text("ascii").strip()
     except OSError as error:
         raise StackError(
-            f"the local stack asks for a login, and {path} cannot be read ({error.strerror}); if it was "
+            f"the local stack requires a login, but {path} cannot be read ({error.strerror}); if it was "
             "removed, stop the stack with `tabletopic down` and start it again"
         ) from error
 

@@ -127,7 +127,7 @@ def _sorted(error: Exception) -> Exception:
     if isinstance(error, OSError):
         found = sort_error(error, STORAGE)
         why = found.reason if found else plain(error)
-        return RetryableError(f"small files could not be put together: {why}")
+        return RetryableError(f"small files could not be compacted: {why}")
     if isinstance(error, TableTopicError):
         return error
     made = RuntimeError(f"{type(error).__name__}: {plain(error)}")
@@ -305,7 +305,7 @@ def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
         except pa.ArrowInvalid as error:  # no Parquet file, or one that was cut off
             raise ActionNeededError(f"{file.path} cannot be read: {plain(error)}") from error
     if rows != file.rows:
-        raise ActionNeededError(f"{file.path} has {rows} rows, and the table says {file.rows}")
+        raise ActionNeededError(f"{file.path} has {rows} rows, but the table says {file.rows}")
     return shape
 
 

@@ -142,5 +142,5 @@ def no_such_table(name: str, known: Iterable[str]) -> str:
         return f"there is no table {name}; did you mean {' or '.join(meant)}?"
     if known:
         names = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
-        return f"there is no table {name}; there are: {names}"
+        return f"there is no table {name}; existing tables: {names}"
     return f"there is no table {name}; the catalog has no tables yet"

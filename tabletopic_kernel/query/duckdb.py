@@ -264,8 +264,8 @@ def _check_apart(views: Sequence[_View]) -> None:
             for (other_bucket, other_endpoint), other in found.items():
                 if other_bucket == bucket and other_endpoint != endpoint:
                     raise UsageError(
-                        f"{other.spelled} and {view.spelled} lie in buckets of one name ({bucket}) in two "
-                        "stores, which DuckDB cannot tell apart: use the engine spark"
+                        f"{other.spelled} and {view.spelled} are in buckets of the same name ({bucket}) in "
+                        "two stores, which DuckDB cannot tell apart: use the engine spark"
                     )
             found[bucket, endpoint] = view
 

@@ -189,7 +189,7 @@ def _version(registry: Registry, subject: str, number: int) -> RegisteredSchema:
         return registry.by_version(subject, number)
     except UnknownSchemaError:
         there = ", ".join(map(str, registry.versions(subject))) or "none"
-        raise UsageError(f"{subject} has no version {number}; there are: {there}") from None
+        raise UsageError(f"{subject} has no version {number}; existing versions: {there}") from None
 
 
 def _columns(registered: RegisteredSchema) -> WriterColumns:

@@ -379,7 +379,7 @@ def load_same(table: Table, catalog: Catalog) -> Table:
         with reachable("the catalog"):
             fresh = catalog.load_table(table.name())
     except NoSuchTableError as error:
-        raise StartOverError(f"the table {name} is gone: nothing of it is removed") from error
+        raise StartOverError(f"the table {name} no longer exists: nothing is removed") from error
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise StartOverError(f"the table {name} is another one now: nothing is removed")
     return fresh

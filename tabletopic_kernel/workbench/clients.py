@@ -109,7 +109,7 @@ class Servers:
         others = f"; there are: {', '.join(self.catalogs)}" if self.catalogs else ""
         raise SettingsError(
             f"[catalogs.{name}] is not in the settings here{others}. Add it to tabletopic.toml on every "
-            "machine that runs hosts or commands, and start the hosts anew"
+            "machine that runs hosts or commands, and restart the hosts"
         )
 
     def away(self) -> Away:

@@ -299,7 +299,7 @@ def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
         return
     read = sum(ledger.next_offsets.values()) - sum(facts.first.get(p, 0) for p in ledger.next_offsets)
     plan.notes.append(
-        f"the table is there and goes on at its ledger, whatever `start` says ({max(0, read):,} of the "
+        f"the table exists and resumes at its ledger, whatever `start` says ({max(0, read):,} of the "
         "records that the topic has are read)"
     )
     try:

@@ -131,7 +131,7 @@ def _other_authority(kafka: SecuredKafka, folder: Path) -> dict[str, str]:
         (_other_authority, "TLS with the broker.*ssl.ca.location"),
         (
             lambda kafka, _: kafka.clients()["TLS"] | {"bootstrap.servers": kafka.address("MTLS")},
-            "TLS with the broker.*certificate of the client",
+            "TLS with the broker.*client certificate",
         ),
         (
             lambda kafka, _: kafka.clients()["OIDC"] | {"sasl.oauthbearer.client.secret": "no"},

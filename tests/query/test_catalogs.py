@@ -193,7 +193,7 @@ def test_buckets_of_one_name_in_two_stores() -> None:
         view("prod.a.b", "s3a://lake/a.db/b", "http://minio:9000"),
     ):
         _check_apart([ours, fine])
-    with pytest.raises(UsageError, match=r"a\.b and prod\.a\.b lie in buckets of one name \(lake\)"):
+    with pytest.raises(UsageError, match=r"a\.b and prod\.a\.b are in buckets of the same name \(lake\)"):
         _check_apart([ours, view("prod.a.b", "s3a://lake/x/y", "")])
 
 

@@ -337,7 +337,7 @@ class Broker:
                 return self._listed(min(look_s, TIMEOUT_S))
             self.admin.poll(0)  # runs the callback of errors
             if self._met.is_hopeless():
-                raise self._explain("it lets nobody in")
+                raise self._explain("it refuses all logins")
         try:
             return self._listed(TIMEOUT_S)
         except KafkaException as error:
@@ -358,7 +358,7 @@ class Broker:
             except concurrent.futures.TimeoutError:
                 self.admin.poll(0)
                 if self._met.is_hopeless():
-                    raise self._explain("it lets nobody in") from None
+                    raise self._explain("it refuses all logins") from None
 
     def _explain(self, request: str) -> RetryableError:
         error = explain_silence(self.properties, self._met, request)

@@ -102,7 +102,7 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
     if not properties.get("security.protocol") and any(map(_accepts, _addresses(properties))):
         return RetryableError(
-            f"the broker at {address} accepts connections and does not answer ({request}); does it ask for "
+            f"the broker at {address} accepts connections but does not answer ({request}); does it require "
             "TLS or a login? [kafka] security.protocol is not set"
         )
     return RetryableError(
@@ -141,7 +141,7 @@ def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
         return "name the CA of its certificate with ssl.ca.location or ssl.ca.pem in [kafka]"
     if "bad certificate" in lowered or "certificate required" in lowered or "handshake failure" in lowered:
         return (
-            "it asks for a certificate of the client: set ssl.keystore.location, or ssl.certificate.location "
+            "it requires a client certificate: set ssl.keystore.location, or ssl.certificate.location "
             "and ssl.key.location, in [kafka]"
         )
     return "check security.protocol and ssl.* in [kafka]"

@@ -195,7 +195,7 @@ def _login(properties: Mapping[str, str]) -> dict[str, str]:
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
     if "sasl.username" in properties and not uses_sasl:
         raise SettingsError(
-            "[kafka] sasl.username is set and security.protocol lets nobody log in; "
+            "[kafka] sasl.username is set but security.protocol has no login; "
             'set it to "SASL_SSL" or "SASL_PLAINTEXT"'
         )
     if not uses_sasl:

@@ -122,7 +122,7 @@ _SETTINGS = (
     _act(
         "builtins.ValueError",
         r"No default path is set",
-        "set warehouse, where tables lie: s3://bucket/folder, or a folder of this machine",
+        "set warehouse, the location of tables: s3://bucket/folder, or a local folder",
         setting=True,
     ),
     _act(

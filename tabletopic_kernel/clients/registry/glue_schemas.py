@@ -131,7 +131,7 @@ class GlueSchemas:
     def test_compatibility_all_versions(self, subject: str, schema: Schema) -> bool:
         """Glue says so only of a schema that is registered."""
         raise SchemaRegistryError(
-            HTTPStatus.NOT_IMPLEMENTED, _NO_ANSWER, "Glue tells it only when the schema is registered"
+            HTTPStatus.NOT_IMPLEMENTED, _NO_ANSWER, "Glue reports it only when the schema is registered"
         )
 
     def _version(self, subject: str, number: Mapping[str, object], missing: int) -> RegisteredSchema:

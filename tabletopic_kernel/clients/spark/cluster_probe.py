@@ -112,7 +112,7 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
     try:
         _write(probe.io, probe.of_driver, token)
     except OSError as error:
-        _LOG.warning("whether the cluster shares %s was not tried: %s", warehouse, error)
+        _LOG.warning("could not probe whether the cluster shares %s: %s", warehouse, error)
         return
     try:
         for number, (machine, fault) in enumerate(_run(session, probe.run, tasks)):

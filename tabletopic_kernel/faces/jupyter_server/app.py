@@ -56,7 +56,7 @@ class TableTopicApp(ExtensionApp):
     stop_stack = Bool(
         None,
         allow_none=True,
-        help="Stop the local stack, with the hosts in the background, when the server ends, however it ends; "
+        help="Stop the local stack and background hosts when the server ends, however it ends; "
         "None: behind a JupyterHub, whose users may leave some 650 MB each, and nowhere else.",
     ).tag(config=True)
     host_command = List(Unicode(), help="What runs the headless host, instead of `tabletopic serve`.").tag(

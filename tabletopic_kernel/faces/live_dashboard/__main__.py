@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--unix-socket", metavar="PATH", help="listen on this socket; its folder keeps others out"
     )
     place.add_argument("--port", type=int, default=0, help="listen on this port of 127.0.0.1; 0: a free one")
-    parser.add_argument("--prefix", default="", metavar="/PATH/", help="what stands before every path")
+    parser.add_argument("--prefix", default="", metavar="/PATH/", help="the prefix of all paths")
     parser.add_argument("--parent-pid", type=int, metavar="PID", help="end when this process ends")
     given = parser.parse_args(arguments)
     try:

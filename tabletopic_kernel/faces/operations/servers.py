@@ -31,9 +31,7 @@ SERVERS = (
             Argument(
                 "file", "The file to write  (tabletopic.toml, here)", Kind.FILE, metavar="FILE", faces=CLI
             ),
-            Argument(
-                "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
-            ),
+            Argument("force", "Overwrite an existing file", Kind.FLAG, False, ("--force", "-f"), faces=CLI),
             Argument("catalog", "Add another catalog to the existing file", metavar="NAME", faces=CLI),
         ),
         changes=True,
@@ -168,9 +166,7 @@ TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
                 metavar="FILE",
                 faces=CLI,
             ),
-            Argument(
-                "force", "Write the file anew if it is there", Kind.FLAG, False, ("--force", "-f"), faces=CLI
-            ),
+            Argument("force", "Overwrite an existing file", Kind.FLAG, False, ("--force", "-f"), faces=CLI),
             Argument(
                 "uncompressed",
                 "Do not compress: about three times as large, but faster to make",

@@ -211,8 +211,8 @@ class TopicSettings(_Model):
     )
     errors: Literal["dead_letter", "skip", "stop"] = Field(
         "dead_letter",
-        description="a record that cannot become a row: is kept in the dead-letter table, is left out and "
-        "counted, or stops the topic",
+        description="a record that cannot become a row: keep it in the dead-letter table, skip and count it, "
+        "or stop the topic",
     )
     # 0: the first refused record in 1,000 stops the topic. 1: nothing is ever more than all.
     max_refused_share: float = Field(
@@ -224,13 +224,13 @@ class TopicSettings(_Model):
     )
     on_incompatible: Literal["dead_letter", "new_column", "stop"] = Field(
         "dead_letter",
-        description="a schema that does not fit the table: its records are refused, the field gets a column "
-        "of its own (price_string), or the topic stops",
+        description="a schema that does not fit the table: refuse its records, give the field its own column "
+        "(price_string), or stop the topic",
     )
     on_gap: Literal["stop", "go_on"] = Field(
         "stop",
-        description="records that retention took before they were read: stop the topic, or note exactly "
-        "which are missing and go on behind them",
+        description="records that retention deleted before they were read: stop the topic, or record "
+        "which are missing and continue after them",
     )
     maintenance: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -344,8 +344,8 @@ class AthenaSettings(_Model):
     catalog: str | None = Field(
         None,
         min_length=1,
-        description="Athena's name of the catalog, where [catalog] does not tell: AwsDataCatalog for Glue, "
-        "s3tablescatalog/BUCKET for S3 Tables",
+        description="Athena's name of the catalog, if [catalog] does not determine it: AwsDataCatalog for "
+        "Glue, s3tablescatalog/BUCKET for S3 Tables",
     )
 
 
@@ -354,7 +354,7 @@ class LocalSettings(_Model):
 
     login: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="whether the embedded broker and registry ask for a login; auto: behind a JupyterHub, "
+        description="whether the embedded broker and registry require a login; auto: behind a JupyterHub, "
         "whose users may share a machine",
     )
 

@@ -248,7 +248,7 @@ def _hint_if_idle(call: Call) -> None:
         if not call.workbench.desired_topics():
             screen.note(f"no table topics yet; enable one: {call.command('enable', 'TOPIC')}")
     except TableTopicError as error:
-        logging.getLogger(__name__).warning("wishes: %s", error)
+        logging.getLogger(__name__).warning("desired state: %s", error)
 
 
 def _log_to(state_dir: Path, debug: bool, manner: _Manner) -> None:

@@ -74,7 +74,7 @@ def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
     """
     folded = [name.lower() for name in names]
     if twice := sorted({name for name in folded if folded.count(name) > 1 or not name.strip()}):
-        raise ProjectionError(f"the column {twice[0]!r} is there twice; give each a name of its own, with AS")
+        raise ProjectionError(f"the column {twice[0]!r} occurs twice; give each its own name, with AS")
     if not names:
         raise ProjectionError("it has no columns")
     ids = itertools.count(1)
