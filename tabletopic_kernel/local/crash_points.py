@@ -57,7 +57,7 @@ class CrashPoints:
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """What makes a process obey."""
+        """The environment that makes a process obey."""
         return {VARIABLE: str(self._folder)}
 
     def arm(self, order: Order) -> None:
@@ -65,7 +65,7 @@ class CrashPoints:
         _write(self._folder / f"armed-{order.step}", json.dumps(asdict(order)))
 
     def disarm(self, order: Order) -> None:
-        """Take the order back, unless it was carried out."""
+        """Withdraw the order, unless it was carried out."""
         (self._folder / f"armed-{order.step}").unlink(missing_ok=True)
 
     def hit(self, order: Order) -> Hit | None:
@@ -76,7 +76,7 @@ class CrashPoints:
             return None
 
     def release(self, order: Order) -> None:
-        """Let a process go on that holds."""
+        """Release a process that is held."""
         _write(self._folder / f"go-{order.round}", "")
 
 
@@ -112,7 +112,7 @@ def _hold(sign: Path, limit_s: float) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """At once: nobody reads half of it."""
+    """Write atomically: no reader sees half of it."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     draft.write_text(text, "utf-8")
     draft.rename(path)

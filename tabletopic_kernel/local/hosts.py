@@ -116,11 +116,11 @@ class HostProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, or stands still."""
+        """Whether it runs, or is frozen."""
         return self._process.poll() is None
 
     def check(self) -> None:
-        """Raise StackError if it has ended by itself."""
+        """Raise StackError if it has exited unexpectedly."""
         if not self.ending and self._process.poll() is not None:
             lines = tail(self._log, 15) or "(none)"
             raise StackError(
@@ -135,12 +135,12 @@ class HostProcess:
         self._process.wait()
 
     def ask_to_stop(self) -> None:
-        """SIGTERM: it commits what is staged and leaves."""
+        """SIGTERM: it commits staged files and leaves."""
         self.ending = True
         self._process.terminate()
 
     def wait(self) -> None:
-        """Wait until it has ended; kill it where that takes too long."""
+        """Wait until it has ended; kill it if that takes too long."""
         try:
             self._process.wait(_STOP_LIMIT_S)
         except subprocess.TimeoutExpired:

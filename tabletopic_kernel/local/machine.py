@@ -22,7 +22,7 @@ def now_ms() -> int:
 
 
 def elapsed_ms() -> int:
-    """Milliseconds since some moment; they go on evenly where somebody sets the machine's clock."""
+    """Monotonic milliseconds, unaffected by changes of the machine's clock."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -74,7 +74,7 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def stack_errors(folder: Path) -> Iterator[None]:
-    """Turn an OSError that a person can act on into a StackError about ``folder``; others pass."""
+    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass."""
     try:
         yield
     except OSError as error:
@@ -85,7 +85,7 @@ def stack_errors(folder: Path) -> Iterator[None]:
 
 
 def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
-    """Raise StackError unless ``needed_bytes`` are free where ``folder`` lies."""
+    """Raise StackError unless ``needed_bytes`` are free at ``folder``."""
     free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise StackError(

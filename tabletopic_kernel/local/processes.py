@@ -113,7 +113,7 @@ def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
 
 
 def send(process: psutil.Process, number: int) -> bool:
-    """Send a signal to a process that may have ended; whether it was there.
+    """Send a signal to a process that may have ended; returns whether it existed.
 
     Once psutil has seen that a process is gone, it no longer looks whether another has the pid by now, and
     would signal that one. Raises psutil.AccessDenied.
@@ -126,7 +126,7 @@ def send(process: psutil.Process, number: int) -> bool:
 
 
 def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
-    """Ask each to end, wait for all together, kill what is left after ``timeout_s``.
+    """Terminate each, wait for all together, kill the rest after ``timeout_s``.
 
     Raises psutil.AccessDenied if one belongs to another user.
     """

@@ -20,7 +20,7 @@ _LINE_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """One thing the stack does, at one moment. Times in seconds since the step began, sizes in bytes.
+    """One step of the stack, at one moment. Times in seconds since the step began, sizes in bytes.
 
     ``total_bytes`` is an estimate, 0 where bytes say nothing; ``done_bytes`` may pass it.
     """

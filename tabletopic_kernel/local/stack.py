@@ -41,7 +41,7 @@ _IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
 
 @dataclass(frozen=True)
 class StackInfo:
-    """A running stack, as clients need it. All paths are absolute.
+    """A running stack, for clients. All paths are absolute.
 
     The address of a server that was never started is empty. ``catalog`` holds PyIceberg's properties with
     ``name``; ``started`` names the servers this call started, ``ended`` those that have ended by themselves,
@@ -62,7 +62,7 @@ class StackInfo:
 
 
 class LocalStack:
-    """The stack of ``state_dir``, running or not. May be used by several processes at once.
+    """The stack of ``state_dir``, running or not. Several processes may use it at once.
 
     ``kafka_port`` and ``registry_port`` demand a port; without, free ones are chosen at the first start
     and kept. ``wants_login``: servers that are started ask for one; None: as when they were last started.
@@ -91,7 +91,7 @@ class LocalStack:
             )
 
     def up(self, *, die_with_parent: bool = False) -> StackInfo:
-        """Start what is not running and wait until it answers.
+        """Start what is not running and wait until it is ready.
 
         With ``die_with_parent`` the servers that this call starts end with the calling process, however it
         ends. An error or Ctrl-C stops them again. Raises StackError, which says what to do.
@@ -111,7 +111,7 @@ class LocalStack:
         return info
 
     def down(self, servers: Collection[str] = SERVERS) -> list[str]:
-        """Stop the servers, running or half dead; their data stay. Returns the names of those that ran.
+        """Stop the servers, in whatever state; their data stays. Returns the names of those that ran.
 
         Raises StackError.
         """

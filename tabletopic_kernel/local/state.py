@@ -28,7 +28,7 @@ def make_password(state_dir: Path) -> None:
 
 
 def read_password(state_dir: Path) -> str:
-    """The password; raises StackError where it is not there, or another's."""
+    """The password; raises StackError if it is missing or belongs to another user."""
     path = state_dir / PASSWORD_FILE
     try:
         return path.read_text("ascii").strip()

@@ -62,7 +62,7 @@ _UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """What the broker says of a topic: identity (I8), and by partition the first and the end offset."""
+    """A topic's identity (I8), and its first and end offsets by partition."""
 
     topic: str
     cluster_id: str
@@ -126,7 +126,7 @@ def assigned(raw: bytes) -> list[tuple[str, int]]:
 
 
 class Broker:
-    """Questions to one cluster."""
+    """Queries to one cluster."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
@@ -185,7 +185,7 @@ class Broker:
         )
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id: another one under the same name has another. Raises as ``facts``."""
+        """The topic's id, which a re-created topic does not share. Raises as ``facts``."""
         return str(self._describe(topic).topic_id)
 
     def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
@@ -216,7 +216,7 @@ class Broker:
         return {p: end[p] if found[p] < 0 else found[p] for p in chosen}
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic of ours unless it is there (replication as the broker's default)."""
+        """Create an internal topic if it does not exist (with the broker's default replication)."""
         check_topic_name(topic)
         if topic in self.topics():
             return
@@ -323,7 +323,7 @@ class Broker:
         ask: Callable[[], concurrent.futures.Future[T]],
         under_way: concurrent.futures.Future[T] | None = None,
     ) -> T:
-        """The answer; asked once more where the connection was lost under way: a broker closes idle ones."""
+        """The response; retried once if the connection was lost, as brokers close idle ones."""
         try:
             return self._result(under_way or ask())
         except KafkaException as error:
@@ -349,7 +349,7 @@ class Broker:
         return answer
 
     def _result(self, future: concurrent.futures.Future[T]) -> T:
-        """The future's result; ends early where no broker lets the client in."""
+        """The future's result; ends early if no broker admits the client."""
         while True:
             try:
                 answer = future.result(timeout=_LOOK_S)
@@ -366,7 +366,7 @@ class Broker:
         return error
 
     def rest(self, error: Exception) -> None:
-        """Log in no more for a minute if ``error``, which any client of the cluster met, is a refusal."""
+        """Do not log in for a minute if ``error``, of any client of the cluster, is a refusal."""
         self._gate.met(error)
         if not self._gate.is_open:
             with self._lock:
@@ -381,7 +381,7 @@ class Broker:
             self._explain("it lets nobody in")
 
     def _renew(self, worn_out: AdminClient) -> None:
-        """Another client, where the broker answers one.
+        """A new client, if the broker responds to one.
 
         A client that was there while the broker stood still finds no controller again, ever, though it gets
         metadata. It is kept: letting go of it may abort the process.

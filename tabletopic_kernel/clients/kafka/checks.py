@@ -100,7 +100,7 @@ _REFUSED = {
 def missing_rights(
     broker: Broker, topics: Mapping[str, Iterable[AclOperation]], groups: Mapping[str, Iterable[AclOperation]]
 ) -> list[str]:
-    """Arguments of `kafka-acls --add` for each right that is wanted and missing; empty when none is.
+    """Arguments of `kafka-acls --add` for each missing permission; empty if none is missing.
 
     Of a topic that is not there nothing is said. Raises RetryableError where the broker does not answer.
     """

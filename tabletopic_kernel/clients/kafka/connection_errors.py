@@ -29,7 +29,7 @@ _AWAY = re.compile(r"failed to connect|could not (connect|resolve)|timed? ?out",
 
 @dataclass
 class ConnectionErrors:
-    """What the connections of one client met; it is the client's ``error_cb``. Any thread may call it."""
+    """The connection errors of one client; its ``error_cb``. Thread-safe."""
 
     _met: dict[str, tuple[float, str]] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class ConnectionErrors:
         return kind, reason
 
     def is_hopeless(self, within_s: float = math.inf) -> bool:
-        """Whether no broker is left and one refused the client: no request gets an answer.
+        """Whether no broker is left and one refused the client: no request will be answered.
 
         Args:
             within_s: by what was met in the last so many seconds.
@@ -68,7 +68,7 @@ class ConnectionErrors:
         return "token" in self._met.get("login", (0.0, ""))[1].lower()
 
     def forget(self) -> None:
-        """An answer came: what was met before is over."""
+        """A response arrived: forget earlier errors."""
         self._met.clear()
 
 
@@ -85,7 +85,7 @@ def _kind(error: KafkaError) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """librdkafka's sentence without the broker's name before it and the time behind it.
+    """librdkafka's message without the broker's name before it and the time after it.
 
     >>> _plain("sasl_ssl://h:1/bootstrap: SASL authentication error: no (after 3ms in state AUTH_REQ)")
     'SASL authentication error: no'
@@ -94,7 +94,7 @@ def _plain(text: str) -> str:
 
 
 def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, request: str) -> RetryableError:
-    """The error of a broker that gave no answer to a ``request`` (what librdkafka said of it)."""
+    """The error of a broker that did not respond to a ``request``."""
     address = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     if (refused := met.refused()) is not None:
         kind, reason = refused
@@ -112,7 +112,7 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
 
 
 def check_listening(properties: Mapping[str, str]) -> None:
-    """Raise RetryableError at once where nothing listens at any bootstrap address.
+    """Raise RetryableError at once if nothing listens at any bootstrap address.
 
     librdkafka waits for its whole time limit, as a broker may be just starting; so this looks twice. A broker
     that is slow, or behind a firewall that drops packets, passes.
@@ -167,7 +167,7 @@ def _accepts(address: tuple[str, int]) -> bool:
 
 
 def _refuses(address: tuple[str, int]) -> bool:
-    """Whether nothing listens there, which another computer says at once; not where nothing is heard."""
+    """Whether the connection is refused at once; false if there is no response at all."""
     try:
         socket.create_connection(address, _CONNECT_S).close()
     except ConnectionRefusedError:

@@ -75,7 +75,7 @@ _PEM = "-----BEGIN "
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The connection part of librdkafka's properties in the words of Kafka's Java clients.
+    """librdkafka's connection properties as those of Kafka's Java clients.
 
     Certificates and keys in PEM files are read here and passed as text, so that executors on other machines
     need no copy; a PKCS#12 keystore is passed by its path, which executors must have.

@@ -97,7 +97,7 @@ class Reader:
                 yield found
 
     def pause(self, topic: str, partition: int) -> None:
-        """Deliver no more of a partition that is being followed."""
+        """Stop delivering a followed partition."""
         self._consumer.pause([TopicPartition(topic, partition)])
 
     def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[list[Message]]:

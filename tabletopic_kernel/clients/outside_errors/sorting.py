@@ -25,7 +25,7 @@ _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 @dataclass(frozen=True)
 class Sorted:
-    """An error, sorted; ``text`` is what the library said of it, in one line."""
+    """A classified error; ``text`` is the library's message in one line."""
 
     row: Row
     verdict: Verdict
@@ -39,11 +39,11 @@ class Sorted:
 
     @property
     def reason(self) -> str:
-        """Who does not do it, why, and what to do."""
+        """Which system failed, why, and what to do."""
         return f"{self.who} {self.row.lead} ({self.text}); {self.remedy}"
 
     def error(self) -> TableTopicError:
-        """The error that people are told."""
+        """The error for users."""
         if self.verdict is Verdict.WAIT:
             return RetryableError(f"{self.who} {self.row.lead} ({self.text}), retrying: {self.remedy}")
         if self.row.setting:
@@ -52,7 +52,7 @@ class Sorted:
 
 
 def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorted | None:
-    """What an error of another library is; None for a fault of this program.
+    """Classify an error of another library; None for a bug in this program.
 
     Args:
         error: as it was raised; the errors that it was made of are looked at too.
@@ -70,13 +70,13 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorte
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether whoever was asked knows the request and does not allow it."""
+    """Whether the server understood the request and denied it."""
     found = sort_error(error, CATALOG)
     return found is not None and found.verdict is Verdict.ACT and not found.row.setting
 
 
 def plain(error: BaseException) -> str:
-    """What an error says, in one line; without statements, parameters, links and pages; never empty.
+    """An error's message in one line, without statements, parameters, links and pages; never empty.
 
     >>> plain(OSError(5, "Input/output error"))
     '[Errno 5] Input/output error'
@@ -92,7 +92,7 @@ def plain(error: BaseException) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """The text of an error as its library has it, below what it is wrapped in."""
+    """The original message of a wrapped error."""
     if (original := getattr(error, "orig", None)) is not None:  # SQLAlchemy's would have the statement
         return str(original)
     pool = error.args[0] if error.args else None
@@ -107,7 +107,7 @@ def _said(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that it was made of."""
+    """The error, and its causes."""
     seen, waiting = 0, [error]
     while waiting and seen < _DEPTH:
         one = waiting.pop(0)

@@ -31,11 +31,11 @@ _PROTO: Final = re.compile(
 
 
 class OddAnswerError(Exception):
-    """An answer that says it is good and is not what was asked for."""
+    """A successful response that is not what was requested."""
 
 
 class Worth(Enum):
-    """What a schema's text is worth."""
+    """The validity of a schema's text."""
 
     GOOD = "a schema of the format that the registry says"
     DOUBTFUL = "of another format than the registry says, or not valid to us"
@@ -43,7 +43,7 @@ class Worth(Enum):
 
 
 def kind_of(declared: str, text: str) -> str:
-    """The format of a schema: Apicurio calls all versions of a subject what the first one was."""
+    """The format of a schema: Apicurio declares all versions of a subject as the first one's."""
     if declared not in _KINDS:
         return declared
     tree = _tree(text)
@@ -59,7 +59,7 @@ def kind_of(declared: str, text: str) -> str:
 
 
 def worth_of(declared: str, text: str, references: Mapping[str, str]) -> Worth:
-    """What a schema's text is worth.
+    """The validity of a schema's text.
 
     Raises:
         RetryableError: the Protobuf compiler could not be run.
@@ -83,7 +83,7 @@ def worth_of(declared: str, text: str, references: Mapping[str, str]) -> Worth:
 
 
 def checked(schema: Schema) -> Schema:
-    """The schema of an answer; raises OddAnswerError if its parts are not what they must be."""
+    """The schema of a response; raises OddAnswerError if its parts are invalid."""
     if not isinstance(schema.schema_str, str):
         raise OddAnswerError(f"the schema's text is {_short(schema.schema_str)}")
     if (schema.schema_type or "AVRO") not in FORMATS:
@@ -95,7 +95,7 @@ def checked(schema: Schema) -> Schema:
 
 
 def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
-    """The version of a subject that was asked for; raises OddAnswerError if it is another, or none."""
+    """The requested version of a subject; raises OddAnswerError if it is another, or none."""
     checked(found.schema)
     if found.subject not in (subject, None):
         raise OddAnswerError(f"it is of the subject {_short(found.subject)}")

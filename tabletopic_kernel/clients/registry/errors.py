@@ -95,7 +95,7 @@ def explain_unusable(properties: Mapping[str, str], error: Exception) -> Setting
 def explain_refusal(
     url: str, what: str, properties: Mapping[str, str], error: SchemaRegistryError
 ) -> RetryableError:
-    """The error of a registry that answers and does not give ``what``."""
+    """The error of a registry that refuses ``what``."""
     if error.http_status_code == HTTPStatus.UNAUTHORIZED:
         return LoginRefusedError(
             f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}"

@@ -49,12 +49,12 @@ _CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
 
 
 class UnknownSchemaError(TableTopicError):
-    """The registry answers and has no such schema or subject."""
+    """The registry responds but has no such schema or subject."""
 
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """One schema with what the registry says of it; ``references`` maps names to texts, resolved.
+    """One registered schema; ``references`` maps names to texts, resolved.
 
     ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
     empty then, and the version 0. ``subjects`` are all that have it, also deleted ones; None: they were not
@@ -73,7 +73,7 @@ class RegisteredSchema:
     places: tuple[tuple[str, int], ...] = ()
 
     def seen_from(self, subject: str) -> RegisteredSchema:
-        """The same schema with its version in a subject; as it is where the subject does not have it."""
+        """The same schema with its version in a subject; unchanged if the subject does not have it."""
         own = [version for name, version in self.places if name == subject]
         return replace(self, subject=subject, version=max(own)) if own else self
 
@@ -126,7 +126,7 @@ class Registry:
         return found
 
     def _believe(self, found: RegisteredSchema, declared: str) -> None:
-        """See that a schema that was given by its id is one; raises RetryableError where it may be none.
+        """Check that a schema returned by id is one; raises RetryableError if it may not be.
 
         What is doubtful must be no other schema by subject and version. What has not even the form of a
         schema must be the same there, and for a minute: a registry checks what it is given, so it is more
@@ -148,7 +148,7 @@ class Registry:
             )
 
     def _is_same(self, found: RegisteredSchema) -> bool | None:
-        """Whether the schema is the same by subject and version; None: that cannot be told."""
+        """Whether the schema is the same by subject and version; None: unknown."""
         if not found.subject:
             return None
         what, ask = f"version {found.version} of {found.subject}", self._client.get_version
@@ -212,7 +212,7 @@ class Registry:
         return found
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of a subject; None where the subject does not exist.
+        """The newest schema of a subject; None if the subject does not exist.
 
         Raises:
             RetryableError: the registry does not answer.
@@ -259,7 +259,7 @@ class Registry:
             return []
 
     def verdict(self, subject: str, kind: str, text: str) -> str:
-        """Whether the registry would take a schema as the next version of a subject, in words.
+        """Whether the registry would accept a schema as the next version of a subject, in words.
 
         Raises:
             RetryableError: the registry does not answer.
@@ -295,7 +295,7 @@ class Registry:
         return "rule unknown"
 
     def check(self) -> list[str]:
-        """The subjects there are; the cheapest question that proves the registry answers."""
+        """All subjects; the cheapest request that proves that the registry responds."""
         subjects: list[str] = self._ask("subjects", lambda: checked_list(self._client.get_subjects(), str))
         return subjects
 

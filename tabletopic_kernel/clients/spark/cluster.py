@@ -34,7 +34,7 @@ _EXECUTORS = {
 
 
 def check_master(master: str) -> None:
-    """See that somebody listens at the address of a standalone master; no other kind has one to ask.
+    """Check that a standalone master listens at its address; other kinds are not checked.
 
     Spark would try for minutes.
 
@@ -68,13 +68,13 @@ def executor_conf(java_options: str) -> dict[str, str]:
 
 
 def count_executors(session: SparkSession) -> int:
-    """Executors that the cluster gives now; raises what Py4J raises."""
+    """The number of current executors; raises what Py4J raises."""
     context: Any = session.sparkContext._jsc
     return int(context.sc().getExecutorMemoryStatus().size()) - 1  # the driver is among them
 
 
 def processors_to_come(session: SparkSession) -> int:
-    """Processors of as many executors as dynamic allocation may ask for; 0 without it.
+    """The cores of the executors that dynamic allocation may request; 0 without it.
 
     It asks for those that tasks wait for. With only as many tasks as there are processors none would wait.
     """
@@ -97,7 +97,7 @@ class ExecutorWatch:
         self._none_since: float | None = None
 
     def reason(self, *, has_work: bool) -> str | None:
-        """Why work waits; None: it does not, or not for long enough to say so."""
+        """Why work waits; None: it does not, or not for long enough yet."""
         count = 1
         if has_work:
             with contextlib.suppress(Exception):  # Py4J: whoever waits for the work is told of that
@@ -116,7 +116,7 @@ class ExecutorWatch:
 
 
 def no_executor(master: str, waited_s: float) -> str:
-    """The state of a cluster that gives none, and what to look at."""
+    """The state of a cluster without executors, and what to check."""
     return (
         f"waits for the cluster: {master} has given no executor for {waited_s:.0f} s; does it have a free "
         "worker with the memory and cores that [spark.conf] requests, and can executors start there?"

@@ -68,7 +68,7 @@ class _Probe:
 
 
 def check_executors(session: SparkSession) -> list[str]:
-    """See that executors run this program; their machines, one for each processor that the cluster gives now.
+    """Check that executors run this program; their machines, one per current core of the cluster.
 
     Their versions are compared as each executor's Python starts, also of those that join later.
 
@@ -88,7 +88,7 @@ def _tasks(session: SparkSession) -> int:
 
 
 def check_shared_storage(session: SparkSession, properties: Mapping[str, str], warehouse: str) -> None:
-    """See that executors read in ``warehouse`` what this process writes, and the other way round.
+    """Check that executors and this process read each other's files in ``warehouse``.
 
     There is a task for each processor that the cluster gives now; executors that come later are not tried,
     nor is anything where this process may not write to the warehouse itself, as with credentials that a
@@ -174,7 +174,7 @@ def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list
 
 
 def _explained(text: str, master: str) -> TableTopicError:
-    """What a failed job says, as an error for people."""
+    """A failed job as an error for users."""
     if found := _OTHER.search(text):
         return ActionNeededError(f"{found[1].rstrip()}; {_SAME}")
     if found := _OTHER_PYTHON.search(text):

@@ -57,7 +57,7 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
 
 @contextlib.contextmanager
 def _watched(argument: str) -> Iterator[None]:
-    """End the JVM that has this argument if it stands still before pyspark has reached it.
+    """Kill the JVM with this argument if it makes no progress before pyspark connects.
 
     A JVM that cannot write down its port, on a full disk, does not end, and pyspark waits for the file for
     ever. Ended, it makes pyspark raise.

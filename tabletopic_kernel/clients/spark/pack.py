@@ -92,7 +92,7 @@ class Packed:
 def pack(
     target: Path, *, force: bool = False, compress: bool = True, on_progress: OnProgress = lambda *_: None
 ) -> Packed:
-    """Pack the running environment into ``target``, and try it.
+    """Pack the running environment into ``target``, and check it.
 
     Needs as much disk beside it as the packages have, for as long as it takes.
 
@@ -125,7 +125,7 @@ def _python() -> str:
 
 
 def _check_environment() -> None:
-    """Raises UsageError where PEX cannot be, or cannot read the environment."""
+    """Raises UsageError if PEX is missing or cannot read the environment."""
     if (Path(sys.prefix) / "conda-meta").is_dir():
         raise UsageError(
             "this is a conda environment: `conda pack` makes an archive of it, for `spark.archives`; "
@@ -193,7 +193,7 @@ def _installed(needs: list[Requirement]) -> Iterator[Requirement]:
 
 
 def _checkout(package: Distribution) -> str | None:
-    """Where the code of an editable install lies (PEP 610)."""
+    """The folder of an editable install (PEP 610)."""
     origin = json.loads(package.read_text("direct_url.json") or "{}")
     return str(origin["url"]) if origin.get("dir_info", {}).get("editable") else None
 
@@ -266,7 +266,7 @@ def _wait(running: subprocess.Popen[bytes]) -> None:
 
 
 def _try(made: Path, folder: Path) -> None:
-    """Begin as an executor's Python worker does; raises UsageError with the reason why it would not."""
+    """Start like an executor's Python worker; raises UsageError if that fails."""
     library = Path(pyspark.__file__).parent / "python" / "lib"
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
     environment |= {

@@ -121,7 +121,7 @@ _PYTHON, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 
 @dataclass(frozen=True)
 class SparkPlace:
-    """Where the session finds what it needs: JDK, jars, and a folder for logs and temporary files."""
+    """The paths that the session needs: JDK, jars, and a folder for logs and temporary files."""
 
     java_home: str
     jars: tuple[str, ...]
@@ -198,7 +198,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
 
 
 def give_keys(session: SparkSession, *catalogs: Mapping[str, str]) -> None:
-    """Let Java's client of Glue find its keys; here, as a command line is everybody's to read.
+    """Pass credentials to Java's Glue client here, as any user can read a command line.
 
     It has one set of them: a catalog with others than the first is none of Spark's.
     """
@@ -230,7 +230,7 @@ def _jvm_options(own: str) -> str:
 
 
 def warm_up(session: SparkSession, kafka: Mapping[str, str] | None = None, limit_s: int = 120) -> None:
-    """Let a few rows go the way of a topic's, so that its first batch need not wait for loading.
+    """Process a few dummy rows, so that a topic's first batch does not wait for class loading.
 
     They are made up. ``kafka``: options of Spark's source, whose records are read as well; a broker that does
     not give them is no trouble here, for the topics will say so.
@@ -281,7 +281,7 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def forget(session: SparkSession) -> None:
-    """Let go of a session that can no longer be used."""
+    """Drop a session that can no longer be used."""
     with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
         session.stop()
     _forget_dead_jvm()

@@ -87,7 +87,7 @@ def options(
     debug: DebugOption = False,
     version: VersionOption = False,
 ) -> None:
-    """Kafka topics that are Iceberg tables.
+    """Kafka topics as Iceberg tables.
 
     Begin with [bold]tabletopic up[/], then [bold]tabletopic produce-clickstream[/],
     [bold]tabletopic enable clicks[/], [bold]tabletopic serve[/] and
@@ -126,7 +126,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _report_wrong_use(error: typer.TyperException) -> None:
-    """A wrong command line is reported like every other error, with a pointer to its help."""
+    """A wrong command line is reported like any other error, with a pointer to its help."""
     context = getattr(error, "ctx", None)
     manual = f"{context.command_path if context else 'tabletopic'} --help"
     message = error.format_message().rstrip(".")

@@ -37,14 +37,14 @@ _HOSTS_WAIT_S = 3.0
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the program: its global options, and what is made of them when first asked for."""
+    """One call of the program: its global options, and lazily created objects."""
 
     config: Path | None = None
     state_dir: Path | None = None
     debug: bool = False
 
     def under(self, other: Call) -> Call:
-        """With the options that stood after the command, which win."""
+        """With the options given after the command, which win."""
         return Call(other.config or self.config, other.state_dir or self.state_dir, self.debug or other.debug)
 
     @cached_property
@@ -69,7 +69,7 @@ class Call:
         return Workbench(self.loaded.settings)
 
     def hosts(self) -> list[str] | None:
-        """Ids of the live hosts; None where the broker cannot say at the moment."""
+        """Ids of the live hosts; None if the broker cannot tell at the moment."""
         deadline = time.monotonic() + _HOSTS_WAIT_S
         while True:
             try:
@@ -82,7 +82,7 @@ class Call:
                 time.sleep(0.5)
 
     def note_missing_servers(self) -> None:
-        """A remark beside the data if a server of the local stack does not run."""
+        """A note next to the data if a server of the local stack is not running."""
         if away := str(self.workbench.servers.away()):
             screen.note(away)
 
@@ -96,7 +96,7 @@ class Call:
         return LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers, **ports)
 
     def command(self, *words: str) -> str:
-        """Another command that works on the same cluster, as a person can copy it."""
+        """Another command for the same cluster, for copying."""
         options: list[str] = []
         if self.config is not None:
             options += ["--config", str(self.config)]
@@ -143,12 +143,12 @@ def _first_line(error: Exception) -> str:
 
 
 def _forget_stdout() -> None:
-    """Whoever read our output has left: what is still buffered must not fail again at exit."""
+    """The reader of the output has gone: buffered output must not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _quiet_libraries(debug: bool) -> None:
-    """Libraries speak through logging and warnings; people asked us. With debug they may."""
+    """Silence libraries' logging and warnings, except with debug."""
     import logging
     import warnings
 
@@ -174,5 +174,5 @@ def duration_ms(option: str, text: str) -> int:
 
 
 def not_in_time(what: str, seconds: float) -> RetryableError:
-    """The error of a wait that was too short."""
+    """The error of a timeout."""
     return RetryableError(f"after {seconds:g} s {what}")

@@ -71,7 +71,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard outpu
 
 
 class Command(TyperCommand):
-    """A command whose help names no value behind a switch, as it takes none."""
+    """A command whose help shows no value for switches."""
 
     def get_params(self, ctx: Any) -> Any:
         """Its parameters, as the help page takes them."""
@@ -171,7 +171,7 @@ def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
 
 
 def _read(operation: Operation, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as the operation takes them. Raises UsageError."""
+    """The arguments in the operation's types. Raises UsageError."""
     read: dict[str, Any] = {}
     for argument in operation.arguments_of(CLI):
         value = values[argument.name]
@@ -216,7 +216,7 @@ def show_result(
 
 
 def show_messages(call: Call, messages: Sequence[Message]) -> None:
-    """Print messages: names stand out, and commands carry the options of this call."""
+    """Print messages: names are highlighted, and commands carry the options of this call."""
     for message in messages:
         pieces = message.template.split("`")
         if len(pieces) == 1 and not _STRONG & message.values.keys():

@@ -73,7 +73,7 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Stdout as people read it; in a pipe without colours and without line breaks of ours."""
+    """Formatted stdout; in a pipe without colours and added line breaks."""
     if sys.stdout.isatty():
         return _Console(highlight=False)
     return _Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
@@ -97,7 +97,7 @@ def note(message: str) -> None:
 
 
 def trace() -> None:
-    """The trace of the error that is being handled, for who looks for its cause."""
+    """The trace of the error that is being handled."""
     with contextlib.suppress(OSError):
         sys.stderr.write(redact(traceback.format_exc()))
 

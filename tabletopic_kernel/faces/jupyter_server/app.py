@@ -112,7 +112,7 @@ class TableTopicApp(ExtensionApp):
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 
     def _tell_kernels(self, manager: Any) -> None:
-        """Each new kernel gets the settings file and the state folder that are in force then.
+        """Pass the settings file and the state folder in force to each new kernel.
 
         Not by ``os.environ``, from which the server's own settings are read.
         """
@@ -126,7 +126,7 @@ class TableTopicApp(ExtensionApp):
         manager.start_kernel = start_kernel
 
     async def stop_extension(self) -> None:
-        """End host and dashboard; the local stack stays, or ends a moment later by itself: ``stop_stack``."""
+        """Stop host and dashboard; the local stack stays, or stops afterwards: ``stop_stack``."""
         self._still_here.stop()
         atexit.unregister(self.backend.stop)
         await self.backend.leave()

@@ -94,7 +94,7 @@ class Backend:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
 
     def stop(self) -> None:
-        """End what belongs to the server; a host that has much to commit ends by itself later. Idempotent."""
+        """Stop the server's processes; a host with much to commit ends later. Idempotent."""
         self.host.child.ask_to_stop()
         self._refresher.close()
         self.dashboard.stop()
@@ -106,7 +106,7 @@ class Backend:
         await asyncio.get_running_loop().run_in_executor(None, self.stop)
 
     def known(self) -> dict[str, Any] | None:
-        """The overview, unless nobody has asked for it lately; never blocks."""
+        """The overview, if it was polled lately; never blocks."""
         kept = self._refresher.kept()
         # Whether our own host lives is known at once.
         return kept and {**kept, "host": self.host.status(kept["host"]["ids"])}
@@ -129,7 +129,7 @@ class Backend:
         return found
 
     def perform(self, operation: Operation, values: Mapping[str, Any]) -> Any:
-        """Do an operation; what programs get of its result, None where it has no answer."""
+        """Perform an operation; its result as JSON, None if it has none."""
         assert operation.route is not None, operation.name
         if (own := self._own.get(operation.name)) is not None:
             return own(**values)
@@ -186,7 +186,7 @@ class Backend:
         self._refresher.wait(_SEEN_S)
 
     def _stack_started(self) -> None:
-        """The stack is up, or why it is not is known: a host gets ready for the first topic meanwhile."""
+        """The stack is up, or has failed: a host gets ready for the first topic."""
         self._refresher.hurry()
         if self._warm_host and self._servers.doing.state == "idle":
             with contextlib.suppress(TableTopicError):  # who enables a topic sees it
@@ -224,7 +224,7 @@ class Backend:
         return _QUICKSTART_PLACES[-1]
 
     def _live_hosts(self) -> list[str] | None:
-        """Ids of the live hosts as the overview knows them; None if nobody looks, or nothing is known."""
+        """Ids of the live hosts from the overview; None if it is not polled, or unknown."""
         known = self.known()
         return known["host"]["ids"] if known and known["servers"]["state"] == "ready" else None
 
@@ -243,7 +243,7 @@ class Backend:
 
 
 def _load() -> None:
-    """What the first click on a switch needs, before it comes: some seconds of imports."""
+    """Preload what the first click on a switch needs: some seconds of imports."""
     import pyiceberg.catalog.sql  # noqa: F401, PLC0415 - heavy
 
     import tabletopic_kernel.clients.registry.registry  # noqa: PLC0415 - the same

@@ -36,7 +36,7 @@ class Child:
             return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> bool:
-        """Start it unless it runs; says whether it was started. What it prints replaces ``log``.
+        """Start it unless it runs; returns whether it was started. Its output replaces ``log``.
 
         Raises:
             StackError: it cannot be started.
@@ -75,14 +75,14 @@ class Child:
             process.wait()
 
     def ask_to_stop(self) -> None:
-        """Ask it to end and do not wait: it has more to finish than a server that stops has time."""
+        """Ask it to end without waiting: a stopping server does not have the time."""
         with self._lock:
             self._asked = True
             if self._process and self._process.poll() is None:
                 self._process.terminate()
 
     def wait(self, limit_s: float) -> bool:
-        """Wait for its end; says whether it has come."""
+        """Wait for its end; returns whether it has ended."""
         with self._lock:
             process = self._process
         try:
@@ -91,7 +91,7 @@ class Child:
             return False
 
     def obituary(self) -> str | None:
-        """Why it is gone, if that is a trouble; None if it runs, was stopped, or has done its work."""
+        """Why it failed; None if it runs, was stopped, or has finished."""
         with self._lock:
             process, log = self._process, self._log
             if process is None or self._asked or log is None or not process.poll():

@@ -39,7 +39,7 @@ _STOP_LIMIT_S = 5.0
 
 @dataclass
 class Dashboard:
-    """The process behind ``prefix``; it starts when somebody wants to see it. ``command`` is what runs it."""
+    """The process behind ``prefix``, started on demand by ``command``."""
 
     in_force: SettingsInForce
     prefix: str
@@ -76,7 +76,7 @@ class Dashboard:
         return path
 
     def warm(self) -> None:
-        """Start it, unless it runs, and do not wait: the first page is there sooner. Raises as ``ensure``."""
+        """Start it, unless it runs, without waiting, for a faster first page. Raises as ``ensure``."""
         with self._lock:
             if self.socket is None:
                 self._start()
@@ -120,7 +120,7 @@ def _accepts(path: str) -> bool:
 
 
 class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
-    """Hands requests and websockets on to the dashboard."""
+    """Proxies requests and websockets to the dashboard."""
 
     auth_resource = "tabletopic"
     # `prepare` has asked for the login by then; said again where Jupyter's check of extensions looks for it.
@@ -166,7 +166,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
             raise HTTPError(503, "%s", str(error)) from error
 
     def proxy_request_headers(self) -> Any:
-        """What the page sent, without the keys to this server."""
+        """The page's headers, without this server's credentials."""
         headers = super().proxy_request_headers()
         for name in ("Authorization", "Cookie", "X-XSRFToken"):
             with contextlib.suppress(KeyError):

@@ -31,7 +31,7 @@ _EMPTY: Row = {"topics": [], "lag_records": 0, "lag_seconds": None}
 
 @dataclass
 class Overview:
-    """Puts the overview together; every part may block."""
+    """Builds the overview; every part may block."""
 
     in_force: SettingsInForce
     servers: Servers
@@ -54,7 +54,7 @@ class Overview:
         }
 
     def waiting(self) -> dict[str, Any]:
-        """What is shown until the first look is over; does not block."""
+        """The overview until the first one is complete; does not block."""
         servers = _servers_json("starting", "the servers take longer than usual to respond", own=False)
         return {
             "servers": servers,
@@ -90,7 +90,7 @@ class Overview:
         return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
 
     def _why_away(self, away: Away) -> str:
-        """What has ended, or why it did not start again; empty if all run."""
+        """Which servers have ended, or why they did not restart; empty if all run."""
         doing = self.servers.doing
         return doing.detail if away.names and doing.state == "failed" else away.message()
 
@@ -121,7 +121,7 @@ class Overview:
 
 
 def _on_its_way(row: Row) -> Row:
-    """A host was just started, or lives and has said nothing since the broker is back: no trouble yet."""
+    """A host was just started, or has not reported since the broker is back: not an error yet."""
     return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
 
 
@@ -197,7 +197,7 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
 
 
 def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
-    """A topic that was enabled just now: how it does is not known yet."""
+    """A topic that was just enabled: its status is not known yet."""
     known = {"enabled": True, "run": desired.run, "table": table_name(desired.topic, desired.settings)}
     return {**row_of_other(desired.topic, partitions), **known}
 

@@ -13,7 +13,7 @@ _LONGEST_REST_S = 5.0
 
 
 class Refresher:
-    """Keeps what ``look`` gives, fresh as long as it is asked for; one thread, which sleeps when nobody asks.
+    """Caches the result of ``look``, refreshed while it is polled; one thread, which sleeps otherwise.
 
     Args:
         look: makes the new from the last; may block, must not raise.
@@ -37,7 +37,7 @@ class Refresher:
         self._thread: threading.Thread | None = None
 
     def kept(self) -> dict[str, Any] | None:
-        """What is known, if it is fresh enough to be shown; never blocks. Counts as a question."""
+        """The cached result, if it is fresh enough; never blocks. Counts as a poll."""
         with self._changed:
             now = time.monotonic()
             # While somebody asks it is the newest there is, even where the servers let a look wait for long.
@@ -46,7 +46,7 @@ class Refresher:
             return self._kept if fresh else None
 
     def wait(self, limit_s: float) -> dict[str, Any] | None:
-        """What a look finds that begins after this call; None if that takes longer."""
+        """The result of a refresh that starts after this call; None if that takes longer."""
         asked = time.monotonic()
         with self._changed:
             self._wanted_since = max(self._wanted_since, asked)
@@ -55,7 +55,7 @@ class Refresher:
             return self._kept if self._began >= asked else None
 
     def hurry(self) -> None:
-        """Something has changed: look again as soon as may be, if anybody looks at all."""
+        """Something has changed: refresh as soon as possible, if it is polled at all."""
         with self._changed:
             self._wanted_since = time.monotonic()
             self._changed.notify_all()

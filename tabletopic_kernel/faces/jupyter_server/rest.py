@@ -50,13 +50,13 @@ _STATUS: tuple[tuple[type[TableTopicError], int], ...] = (
 
 
 class Handler(ExtensionHandlerMixin, APIHandler):
-    """What all have in common. Errors are ``{"message": what is wrong and what to do next}``."""
+    """The base of all handlers. Errors are ``{"message": what is wrong and what to do next}``."""
 
     auth_resource = "tabletopic"
 
     @property
     def _track_activity(self) -> bool:  # type: ignore[override]
-        """Looking is no activity, else a page left open would keep an idle server from being culled."""
+        """Polling is not activity, or an open page would keep an idle server from being culled."""
         return self.request.method not in ("GET", "HEAD")
 
     @property
@@ -80,7 +80,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         self.finish()
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """A person's mistake, or a server that is away, is no news for the log."""
+        """User errors and unavailable servers are not logged."""
         if not isinstance(value, TableTopicError) or status_of(value) == 500:
             super().log_exception(typ, value, tb)
 
@@ -102,7 +102,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
 
 
 def status_of(error: TableTopicError) -> int:
-    """The HTTP status that says who has to act."""
+    """The HTTP status according to who has to act."""
     return next(status for kind, status in _STATUS if isinstance(error, kind))
 
 

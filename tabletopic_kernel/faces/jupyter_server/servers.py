@@ -34,7 +34,7 @@ _MEGABYTE = 1024**2
 
 @dataclass(frozen=True)
 class Doing:
-    """What is under way with the local stack; ``detail`` is the step, or why the last start failed."""
+    """The local stack's state; ``detail`` is the step, or why the last start failed."""
 
     state: Literal["idle", "starting", "stopping", "failed"] = "idle"
     detail: str = ""
@@ -55,7 +55,7 @@ class Servers:
             return self._doing
 
     def start(self, done: Callable[[], None]) -> None:
-        """Begin to start the stack in a thread; ``done`` is called at the end. Nothing happens if it starts.
+        """Start the stack in a thread; ``done`` is called at the end. Does nothing if it is starting.
 
         As after ``tabletopic up --detach``, the servers go on when the Jupyter server has ended.
 
@@ -99,7 +99,7 @@ class Servers:
             self._set(Doing())
 
     def _begin(self, state: Literal["starting", "stopping"]) -> bool:
-        """Whether it is on the caller to do it now; not if somebody else is at it."""
+        """Whether the caller should do it now; not if it is already in progress."""
         with self._lock:
             if self._doing.state in ("idle", "failed"):
                 self._doing = Doing(state, "…")
@@ -143,7 +143,7 @@ def _detail(step: Step) -> str:
 
 
 class Sample:
-    """Sends click events in a process of its own: making them is work that would hold up the server."""
+    """Sends click events in another process, as making them would block the server."""
 
     def __init__(self, in_force: SettingsInForce) -> None:
         self._in_force = in_force
@@ -216,7 +216,7 @@ class HeadlessHost:
             self.start()
 
     def stop(self) -> None:
-        """Let it commit what is staged and end; waits for that.
+        """Let it commit staged files and end; waits for that.
 
         Raises:
             ActionNeededError: it is not this server's, so it must be ended where it runs.

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class NoServersError(RetryableError):
-    """There is nothing to ask yet: no server is named and no local stack runs, or the settings are wrong."""
+    """No servers: none is named and no local stack runs, or the settings are wrong."""
 
 
 @dataclass
 class SettingsInForce:
-    """The settings of this Jupyter server; they are read anew each time, as people edit them meanwhile.
+    """The settings of this Jupyter server; read again each time, as users may edit them.
 
     ``settings_file`` and ``state_dir`` are empty where the usual rules hold: the nearest ``tabletopic.toml``
     upwards of the folder in which the server was started, and the folder that it names.

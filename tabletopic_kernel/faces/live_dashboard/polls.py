@@ -99,7 +99,7 @@ class BrokerPolls:
             self._known.record.observe_oldest(now_ms, {topic: oldest.get(topic) for topic in behind})
 
     def _ask_details(self, topic: str, ends: Mapping[int, int], now: float, now_ms: int) -> None:
-        """What only the page of a topic shows."""
+        """Query what only the page of a topic shows."""
         if self._every.due(f"retention {topic}", _RETENTION_S, now):
             config = self._workbench.broker.topic_config(topic)
             found = Retention(
@@ -173,7 +173,7 @@ class TablePolls:
         return self._catalogs[name]
 
     def _ask_unheard(self, now: float, now_ms: int, errors: dict[str | None, TableTopicError]) -> None:
-        """Tables of topics that no host tells of; soon, where nothing at all is known."""
+        """Query tables of topics that no host reports; soon, if nothing is known."""
         known = self._known
         with known.lock:
             if known.history_read < 1.0:

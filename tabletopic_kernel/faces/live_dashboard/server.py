@@ -28,7 +28,7 @@ _KEEP_UNUSED_MS = 60_000
 
 @dataclass(frozen=True)
 class Place:
-    """Where to listen: a unix socket, or a port of 127.0.0.1 (0: a free one), below ``prefix``."""
+    """Where to listen: a unix socket, or a port on 127.0.0.1 (0: a free one), below ``prefix``."""
 
     unix_socket: str | None = None
     port: int = 0
@@ -114,7 +114,7 @@ def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
 
 
 class _Guarded(OutputTransform):
-    """No page of another site may frame these, and no browser guess another type."""
+    """Other sites may not frame these pages, and browsers may not guess types."""
 
     def __init__(self, request: object) -> None:
         pass
@@ -129,7 +129,7 @@ class _Guarded(OutputTransform):
 
 
 def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Whoever closes a page while something is being sent to it has done nothing wrong."""
+    """Closing a page while something is being sent to it is not an error."""
     if not isinstance(context.get("exception"), WebSocketClosedError):
         loop.default_exception_handler(context)
 

@@ -55,7 +55,7 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Retention:
-    """What the topic's configuration says of deleting; milliseconds and bytes, negative is for ever."""
+    """The topic's retention; milliseconds and bytes, negative is forever."""
 
     ms: int | None
     bytes: int | None
@@ -64,7 +64,7 @@ class Retention:
 
 @dataclass
 class View:
-    """All that pages show. The record is shared: hold the lock of whoever gave it.
+    """Everything that pages show. The record is shared: hold its owner's lock.
 
     ``desired_topics`` None: not known yet. ``troubles``: what does not answer, by name, with what to do next.
     ``history_read``: share of the control topic that is read, 0 to 1.
@@ -81,7 +81,7 @@ class View:
     history_read: float = 1.0
 
     def desired_topic(self, topic: str) -> DesiredTopic | None:
-        """What is wished of a topic; None where it is disabled."""
+        """The desired state of a topic; None if it is disabled."""
         return (self.desired_topics or {}).get(topic)
 
     def topic(self, name: str) -> TopicRecord:
@@ -89,16 +89,16 @@ class View:
         return self.record.topics.get(name) or TopicRecord(name)
 
     def state(self, name: str) -> str:
-        """The topic's state in a word; not known where only the broker, which is away, could tell."""
+        """The topic's state in a word; unknown if the broker is unavailable."""
         state = self.topic(name).state(self.desired_topic(name), self.now_ms)
         return UNKNOWN if state == NO_HOST and self.troubles.keys() & {"servers", "broker"} else state
 
     def delay(self, name: str) -> Delay | None:
-        """Why the topic is late though it runs."""
+        """Why the topic is late although it runs."""
         return self.topic(name).delay(self.state(name), self.now_ms)
 
     def standing(self, name: str) -> str:
-        """Why the topic is late, else its state: the word that people see."""
+        """Why the topic is late, or else its state: the displayed word."""
         return self.delay(name) or self.state(name)
 
     def live_host(self, name: str) -> str | None:
@@ -109,7 +109,7 @@ class View:
 
 @dataclass
 class Known:
-    """What the threads put together; ``lock`` guards all of it."""
+    """The threads' shared state, guarded by ``lock``."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     record: Record = field(default_factory=Record)
@@ -123,7 +123,7 @@ class Known:
     watched: Counter[str] = field(default_factory=Counter)  # sessions by topic; "" is the overview
 
     def trouble(self, what: str, error: Exception | None) -> None:
-        """Something does not answer, or (None) answers again."""
+        """Something does not respond, or (None) responds again."""
         with self.lock:
             if error is None:
                 self.troubles.pop(what, None)
@@ -131,7 +131,7 @@ class Known:
                 self.troubles[what] = words(error)
 
     def begin_again(self) -> None:
-        """Other servers, or the same with other data: nothing that is known is true any more."""
+        """Other servers, or other data: discard everything."""
         with self.lock:
             self.record, self.desired_topics, self.hosts = Record(), None, ()
             self.tables, self.health, self.retention, self.troubles = {}, {}, {}, {}
@@ -143,7 +143,7 @@ class Known:
             self.record.fold(events)
 
     def read(self, share: float) -> None:
-        """So much of the control topic's past is read."""
+        """The share of the control topic's history that is read."""
         with self.lock:
             self.history_read = share
 

@@ -24,7 +24,7 @@ from tabletopic_kernel.model.settings.sections import parse_duration_ms
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports what is wrong as a UsageError."""
+    """Reports errors as UsageError."""
 
     def error(self, message: str) -> Never:
         """Raise it in one line."""

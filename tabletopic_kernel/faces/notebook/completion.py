@@ -25,7 +25,7 @@ _TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*
 
 
 class _Kept:
-    """A list of names that is asked for anew when it is old; empty where nobody answers."""
+    """A cached list of names, refreshed when old; empty if the server does not respond."""
 
     def __init__(self, ask: Callable[[], Iterable[str]]) -> None:
         self._ask = ask
@@ -65,7 +65,7 @@ def make_matcher(session: Session) -> Callable[[CompletionContext], SimpleMatche
 def candidates(
     full_text: str, until_cursor: str, topics: Callable[[], list[str]], tables: Callable[[], list[str]]
 ) -> list[str] | None:
-    """The words that may stand at the cursor; None where it is not ours to say."""
+    """The completions at the cursor; None if another matcher is responsible."""
     line = until_cursor.lstrip()
     words = line.split()
     if line and not line[-1].isspace():

@@ -83,7 +83,7 @@ class DashboardMagics(Magics):
         return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", given.height)
 
     def _check_known(self, topic: str) -> None:
-        """Raises UsageError where the topic is not enabled; of a broker that is away the page tells."""
+        """Raises UsageError if the topic is not enabled; the page reports an unavailable broker."""
         try:
             self._session.workbench.desired_topic(topic)
         except (SettingsError, RetryableError):

@@ -38,7 +38,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
-    """Let a magic raise our errors as notebooks show them: wrong use as IPython's, others by their name."""
+    """Let a magic raise errors for notebooks: usage errors as IPython's, others by name."""
 
     @functools.wraps(magic)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -79,7 +79,7 @@ _ANSWER = "do_execute"
 
 
 def hide_secrets(shell: InteractiveShell) -> None:
-    """From now on tracebacks in this shell hold no secrets of the settings in force."""
+    """Mask secrets of the settings in this shell's tracebacks from now on."""
     make, show, send = shell.InteractiveTB.structured_traceback, shell.showtraceback, shell._showtraceback
 
     def masked(*arguments: Any, **named: Any) -> list[str]:
@@ -133,7 +133,7 @@ def show_secrets(shell: InteractiveShell) -> None:
 
 
 class Place:
-    """Shows an object; ``update`` puts another one in its place."""
+    """Displays an object; ``update`` replaces it."""
 
     def __init__(self, shown: object) -> None:
         handle: Any = display(shown, display_id=True)  # type: ignore[no-untyped-call]
@@ -230,7 +230,7 @@ class LakeResult:
         return self._grid().html()
 
     def freshness(self) -> list[str]:
-        """For each table that was read, its snapshot and how old that is; what was scanned, if that costs."""
+        """For each table that was read, its snapshot and its age; scanned bytes, if they are billed."""
         scanned = self._answer.scanned_bytes
         read = [
             f"{read.table}: no snapshot yet"

@@ -44,7 +44,7 @@ def load(shell: InteractiveShell) -> Session:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take the magics away and stop the host in this kernel; it commits what is staged."""
+    """Remove the magics and stop the host in this kernel; it commits staged files."""
     loaded = _loaded.pop(shell, None)
     if loaded is None:
         return
@@ -60,7 +60,7 @@ def unload(shell: InteractiveShell) -> None:
 
 
 class Lazy:
-    """Stands for an object until it is used; then the variable holds the object itself."""
+    """A placeholder until its first use; then the variable holds the object itself."""
 
     def __init__(self, name: str, namespace: dict[str, Any], make: Callable[[], Any], hint: str) -> None:
         # Under names that no attribute of the object has.

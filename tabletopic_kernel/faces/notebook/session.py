@@ -61,7 +61,7 @@ class KernelHost:
         return host
 
     def stop(self) -> bool:
-        """Commit what is staged and hand over; whether there was a host."""
+        """Commit staged files and hand over; returns whether there was a host."""
         with self._lock:
             host = self.running
             self._forget()
@@ -156,14 +156,14 @@ class Session:
             return []
 
     def ensure_host(self) -> Host | None:
-        """See that somebody runs table topics: this kernel, unless another host lives (then None)."""
+        """Ensure that a host runs: this kernel, unless another one is live (then None)."""
         mine = self.kernel_host.running
         if mine is None and self.hosts():
             return None
         return mine or self.kernel_host.start(self.workbench)
 
     def start_stack(self, report: Report) -> None:
-        """Start what the settings leave out of broker, registry and catalog; it stays when the kernel ends.
+        """Start the servers that the settings do not name; they outlive the kernel.
 
         Raises:
             UsageError: the settings name servers for all of them.

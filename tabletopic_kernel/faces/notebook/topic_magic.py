@@ -122,7 +122,7 @@ class TopicMagics(Magics):
         return status_facts(found[0]) if name else status_table(found, [self._host_note()])
 
     def _watch(self, topic: str | None, timeout: float | None) -> None:
-        """Update one display until the cell is interrupted, also over outages of the broker."""
+        """Update one display until the cell is interrupted, across outages of the broker."""
         ends = time.monotonic() + (timeout or float("inf"))
         place = Place(_here(self._status_grid(topic)))
         try:

@@ -75,7 +75,7 @@ def _action(command: str, arguments: str, face: Face) -> str:
 
 
 def topic_html(topic: TableTopic) -> str:
-    """A handle of a topic as a notebook shows it: where it stands, or why nobody can tell."""
+    """The HTML of a topic handle: its status, or why it is unknown."""
     from tabletopic_kernel.faces.render.topics import facts, status_facts  # noqa: PLC0415 - as operations do
 
     try:

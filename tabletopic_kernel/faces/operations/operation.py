@@ -16,7 +16,7 @@ Run = Callable[..., Any]
 
 
 class Faces(Flag):
-    """Where something is offered."""
+    """The faces that offer something."""
 
     CLI = auto()
     MAGIC = auto()
@@ -125,7 +125,7 @@ class Message:
 
 @dataclass(frozen=True)
 class JsonText:
-    """JSON that is written already, as Python's own writer would lose digits or bytes."""
+    """Finished JSON text, as Python's writer would lose digits or bytes."""
 
     text: str
 
@@ -202,7 +202,7 @@ JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json
 
 
 def wait_for_outcome(default: str) -> tuple[Argument, Argument]:
-    """How long who asked a host for something waits for its event: ``--wait`` in a shell."""
+    """How long to wait for the event of a request: ``--wait`` in a shell."""
     typed = Argument(
         "timeout",
         "How long to wait for the outcome, e.g. 30s",

@@ -44,7 +44,7 @@ class Servers(_Closed):
 
 
 class HostState(_Closed):
-    """Who runs the table topics."""
+    """The host that runs the table topics."""
 
     state: Literal["none", "starting", "running", "failed"]
     detail: str
@@ -59,7 +59,7 @@ class Sample(_Closed):
 
 
 class Row(_Closed):
-    """A topic as the overview has it; what is null is unknown or does not apply."""
+    """A topic in the overview; null means unknown or not applicable."""
 
     topic: str
     enabled: bool
@@ -107,7 +107,7 @@ class Overview(_Closed):
 
 
 class Topic(_Open):
-    """All that is known of an enabled topic: the fields of `status --json`, and what is desired."""
+    """An enabled topic: the fields of `status --json`, and the desired state."""
 
     topic: str
     table: str
@@ -124,7 +124,7 @@ class Topic(_Open):
 
 
 class Host(_Closed):
-    """A live host; what an older version does not report is null."""
+    """A live host; null if an older version does not report it."""
 
     host: str
     topics: Annotated[list[str], _says("The table topics that it runs")]
@@ -163,7 +163,7 @@ class PlanAnswer(_Open):
 
 
 class ReplayPlanAnswer(_Open):
-    """What a retry of the dead letters would do."""
+    """What a replay of the dead letters would do."""
 
     topic: str
     letters: int
@@ -179,7 +179,7 @@ class ReplayId(_Open):
 
 
 class CompactionGroup(_Open):
-    """Files of one partition that would become one."""
+    """Files of one partition that would be merged."""
 
     partition: Annotated[str, _says("Such as `day=2026-01-01`; empty in a table without partitions")]
     files: int
@@ -189,7 +189,7 @@ class CompactionGroup(_Open):
 
 
 class CompactionPlanAnswer(_Open):
-    """What a compaction would put together."""
+    """What a compaction would merge."""
 
     files: Annotated[int, _says("Data files of the table")]
     delete_files: Annotated[int, _says("Delete files of the table")]
@@ -205,7 +205,7 @@ class RequestId(_Open):
 
 
 class ExpiryOfTable(_Open):
-    """What would go of a table."""
+    """What an expiry would remove from a table."""
 
     table: str
     snapshots: Annotated[dict[str, int], _says("When each was made, in ms, by id")]
@@ -217,7 +217,7 @@ class ExpiryOfTable(_Open):
 
 
 class ExpiryPlanAnswer(_Open):
-    """What an expiry would remove, of the topic's table and of its dead letters."""
+    """What an expiry would remove, from the topic's table and from its dead letters."""
 
     tables: list[ExpiryOfTable]
 
@@ -233,7 +233,7 @@ class Schema(_Open):
 
 
 class Health(_Open):
-    """How well the table can be read; the keys of `health TOPIC --json`."""
+    """The table's health; the keys of `health TOPIC --json`."""
 
     topic: str
     table: str

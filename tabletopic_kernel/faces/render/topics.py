@@ -111,7 +111,7 @@ def _partitions(status: TopicStatus) -> str:
 
 
 def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
-    """What became of records that are no rows: refused, kept as dead letters, skipped, lost."""
+    """Records that did not become rows: refused, kept as dead letters, skipped, lost."""
     pairs: dict[str, str | Cell] = {}
     if status.refused:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in status.refused.items())
@@ -195,7 +195,7 @@ def history_table(title: str, snapshots: Sequence[TableSnapshot]) -> Grid:
 
 
 def health_facts(health: TableHealth) -> Grid:
-    """How well a table can be read."""
+    """A table's health."""
     small = f"{number(health.small_files)} below {size(health.target_bytes / 4)}, {health.small_share:.0%}"
     many_small = health.small_files > _MANY_SMALL and health.small_share > 0.5
     spread = f" in {number(health.partitions)} partitions" if health.partitions > 1 else ""
@@ -228,13 +228,13 @@ def _offsets(offsets: Mapping[int, int]) -> str:
 
 
 def events_table(title: str, events: Sequence[ControlEvent]) -> Grid:
-    """What happened, newest first."""
+    """Events, newest first."""
     rows = [(clock(event.at_ms), event.type, event.topic, event_text(event)) for event in events]
     return Grid(("time", "event", "topic", "what"), rows, title, () if rows else ("no events yet",))
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Grid:
-    """One line for each live host; what an older version does not report is unknown."""
+    """One line per live host; unknown if an older version does not report it."""
     rows = [
         (
             host.host,

@@ -55,7 +55,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def text(value: Any) -> str:
-    """A value as people read it; structs and maps as ``{city: Utrecht, country: NL}``."""
+    """A value as text; structs and maps as ``{city: Utrecht, country: NL}``."""
     if value is None:
         return _NULL
     if isinstance(value, bool):

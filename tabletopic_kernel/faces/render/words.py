@@ -38,7 +38,7 @@ def number(value: float | None) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes as people read them.
+    """A size in bytes as text.
 
     >>> size(512), size(131072)
     ('512 B', '128.0 KiB')
@@ -51,7 +51,7 @@ def size(count: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A span of time.
+    """A duration as text.
 
     >>> seconds(0.25), seconds(75), seconds(7300), seconds(None)
     ('0.2 s', '1 m 15 s', '2 h 1 m', '-')
@@ -68,7 +68,7 @@ def seconds(value: float | None) -> str:
 
 
 def interval(milliseconds: float) -> str:
-    """A span that somebody has set, as short as it can be told.
+    """A configured duration, as short as possible.
 
     >>> interval(500), interval(5_000), interval(90_000)
     ('0.5 s', '5 s', '1 m 30 s')
@@ -77,7 +77,7 @@ def interval(milliseconds: float) -> str:
 
 
 def age(moment_ms: int | None) -> str:
-    """How long ago a moment was, in its largest unit."""
+    """The age of a moment, in its largest unit."""
     if moment_ms is None:
         return "-"
     span = seconds(max(0.0, time.time() - moment_ms / 1000)).split()
@@ -85,7 +85,7 @@ def age(moment_ms: int | None) -> str:
 
 
 def clock(moment_ms: int) -> str:
-    """A moment in local time with its zone, to the millisecond; a number that no calendar has stays one."""
+    """A moment in local time with its zone, to the millisecond; an out-of-range number is kept."""
     try:
         local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
     except (ValueError, OverflowError, OSError):  # the timestamp of a record, which may be any number
@@ -100,7 +100,7 @@ def clock_today(moment_ms: int) -> str:
 
 
 def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line for each kind
-    """What happened, without time and topic."""
+    """The text of an event, without time and topic."""
     # Longer than other functions, as it is a sentence for each event.
     match event:
         case Enabled():

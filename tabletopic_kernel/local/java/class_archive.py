@@ -30,13 +30,13 @@ _LIMIT_S = 1_200.0
 
 
 def find(java: Path, spark_jars: Sequence[Path]) -> Path | None:
-    """The archive for this JDK and these jars; None where it is not made yet, or cannot be made."""
+    """The archive for this JDK and these jars; None if it does not exist yet, or cannot be made."""
     archive = _place(java, spark_jars)
     return archive if archive and archive.exists() and archive.stat().st_size else None
 
 
 def is_due(java: Path, spark_jars: Sequence[Path]) -> bool:
-    """Whether nobody has tried to make it yet."""
+    """Whether making it has not been tried yet."""
     archive = _place(java, spark_jars)
     return archive is not None and not archive.exists()
 

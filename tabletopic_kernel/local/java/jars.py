@@ -34,7 +34,7 @@ _STEP = "java libraries"
 
 @dataclass(frozen=True)
 class JarSet:
-    """Jars that are fetched together; ``download_bytes`` is measured: progress bar and messages need it."""
+    """Jars that are downloaded together; ``download_bytes`` is measured, for progress bars and messages."""
 
     name: str  # begins that of the folder in the cache
     ivy_file: Path
@@ -74,7 +74,7 @@ class Jars:
 
 
 def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
-    """Where downloads are kept: ``$TABLETOPIC_CACHE``, else below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """The download cache: ``$TABLETOPIC_CACHE``, or below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     if chosen := variables.get("TABLETOPIC_CACHE"):
         return Path(chosen).expanduser().absolute()
     base = variables.get("XDG_CACHE_HOME")
@@ -82,7 +82,7 @@ def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
 
 
 def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> Jars:
-    """The installed jars; the first call fetches them. ``java`` is the command that starts Ivy's JVM.
+    """The installed jars; the first call downloads them. ``java`` is the command that starts Ivy's JVM.
 
     Raises StackError: no network, no room, no right to write, or a file that is not what it should be.
     """
@@ -120,7 +120,7 @@ def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> 
 
 
 def _is_complete(target: Path) -> bool:
-    """Names and sizes are as they were when the checksums fitted; that takes milliseconds."""
+    """Whether names and sizes are as when the checksums matched; takes milliseconds."""
     try:
         sizes: dict[str, int] = json.loads((target / _MANIFEST).read_bytes())
         return bool(sizes) and all((target / name).stat().st_size == size for name, size in sizes.items())
@@ -161,7 +161,7 @@ def retrieve(
     on_bytes: Callable[[int], None],
     wanted: JarSet = EVERY_JVM,
 ) -> None:
-    """Let Ivy fetch everything into ``into/<configuration>/``; what ``ivy_cache`` has is not fetched again.
+    """Download everything with Ivy into ``into/<configuration>/``, reusing ``ivy_cache``.
 
     ``on_bytes`` is called a few times a second with the bytes fetched so far. Raises StackError.
     """

@@ -53,7 +53,7 @@ exec {java} {options} "$@"
 
 
 def java(oldest: int = OLDEST_JAVA) -> Path:
-    """The ``java`` to start: ``TABLETOPIC_JAVA_HOME``'s where set, else the wheel's.
+    """The ``java`` to start: ``TABLETOPIC_JAVA_HOME``'s if set, else the wheel's.
 
     Raises StackError if it is missing, does not run or is older than version ``oldest``.
     """
@@ -121,7 +121,7 @@ def _quoted(word: str) -> str:
 
 
 def install(report: Report = silent) -> jars.Jars:
-    """All jars, fetched on first use (about 270 MB); afterwards only looked at.
+    """All jars, downloaded on first use (about 270 MB); afterwards only checked.
 
     Raises StackError if they cannot be had.
     """

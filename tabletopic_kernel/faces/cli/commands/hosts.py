@@ -56,7 +56,7 @@ _LOG = logging.getLogger("tabletopic.serve")
 
 @dataclasses.dataclass(frozen=True)
 class _Manner:
-    """How a host runs as a process, beside its settings."""
+    """How a host runs as a process, apart from its settings."""
 
     quiet: bool = False
     json_logs: bool = False
@@ -64,7 +64,7 @@ class _Manner:
     with_parent: int | None = None
 
     def note(self, message: str) -> None:
-        """A remark of the process."""
+        """A note of the process."""
         if self.json_logs:
             _LOG.info("%s", message)
         elif not self.quiet:
@@ -72,7 +72,7 @@ class _Manner:
 
     @property
     def tells_people(self) -> bool:
-        """Whether events are printed as lines for people."""
+        """Whether events are printed as text."""
         return not self.quiet and not self.json_logs
 
 
@@ -133,7 +133,7 @@ def _watched(call: Call, host: Host, manner: _Manner) -> Iterator[None]:
 
 
 def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> None:
-    """Run the host until somebody asks for its end; raises what ended it before."""
+    """Run the host until it is stopped; raises the error that ended it."""
     began_ms = now_ms()
     host.start()
     over = threading.Event()
@@ -175,7 +175,7 @@ def _log_event(event: ControlEvent) -> None:
 
 
 def _is_orphan(with_parent: int | None) -> bool:
-    """Whether the process that was to be our parent is gone: the system then gives us another one."""
+    """Whether the parent process is gone, so that the system has assigned another."""
     return with_parent is not None and os.getppid() != with_parent
 
 
@@ -186,7 +186,7 @@ def _serve_detached(call: Call, more: Sequence[str]) -> None:
 
 
 def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
-    """Early, beside joining the group; what goes wrong the topics tell when they need it."""
+    """Early, while joining the group; topics report errors when they need Spark."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark.session import warm_up
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
@@ -216,7 +216,7 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
 
 
 def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
-    """Print this host's events until the end, also over outages of the broker."""
+    """Print this host's events until the end, across outages of the broker."""
     from tabletopic_kernel.faces.cli.screen import event_line
 
     out = screen.console()
@@ -252,7 +252,7 @@ def _hint_if_idle(call: Call) -> None:
 
 
 def _log_to(state_dir: Path, debug: bool, manner: _Manner) -> None:
-    """What the libraries and threads log goes to a file of the state folder, and as JSON to stdout."""
+    """Log to a file in the state folder, and as JSON to stdout."""
     from tabletopic_kernel.workbench.logs import log_json_to, log_to
 
     log_to(state_dir, "serve.log", logging.NOTSET)
@@ -268,7 +268,7 @@ def dashboard(call: Call, port: int) -> None:
     from tabletopic_kernel.faces.live_dashboard.server import Place, serve
 
     def settings() -> Settings:
-        """Read anew each time: other servers may be named while the dashboard runs."""
+        """Read again each time: the servers may change while the dashboard runs."""
         return dataclasses.replace(call).loaded.settings
 
     def ready(url: str) -> None:

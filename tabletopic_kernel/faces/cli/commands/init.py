@@ -28,7 +28,7 @@ _NOTHING = "-"  # for what had an answer before, and is to have none
 
 
 def init(call: Call, file: Path | None, force: bool, catalog: str | None) -> None:
-    """Ask, try, write; nothing is written when the person leaves in between.
+    """Ask, check, write; nothing is written if the user cancels.
 
     ``catalog``: the name of a further one, which is added to the file instead.
     """
@@ -86,7 +86,7 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
 
 
 def _answered(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
-    """What a person says of servers, by section, and whether secrets go into the file."""
+    """The user's answers about servers, by section, and whether secrets go into the file."""
     from tabletopic_kernel.workbench.server_questions import secrets_of
 
     try:
@@ -112,7 +112,7 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _at(call: Call, file: Path) -> Call:
-    """With the file in the commands to copy, where nobody would find it by itself."""
+    """With the file in the commands to copy, if it would not be found without."""
     from tabletopic_kernel.workbench.config import FILE_NAME
 
     return call if file == Path(FILE_NAME) else replace(call, config=file)

@@ -31,7 +31,7 @@ _POLL_S = 2.0
 
 
 def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, as_json: bool) -> None:
-    """Start what the settings leave out of the local stack; without ``detach`` stay until it is to end."""
+    """Start the servers that the settings do not name; without ``detach`` stay until stopped."""
     from tabletopic_kernel.local.progress import TerminalReport
     from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
@@ -77,7 +77,7 @@ def _show_stack(call: Call, running: StackInfo, own: list[str], stays: bool) -> 
 
 
 def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
-    """Commands and what they do. Nobody's own Kafka is offered events to try it with."""
+    """Commands and what they do. Sample events are not offered for a Kafka of your own."""
     topic = "TOPIC" if "kafka" in own else "clicks"
     steps = {
         call.command("enable", topic): "make the topic a table topic",
@@ -230,7 +230,7 @@ def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
 
 
 def config(call: Call, as_json: bool) -> None:
-    """Print every setting with its origin; no server is asked."""
+    """Print every setting with its source; contacts no server."""
     from tabletopic_kernel.workbench.config import DEFAULT, describe
 
     rows = describe(call.loaded)
@@ -266,7 +266,7 @@ def doctor(call: Call, as_json: bool) -> None:
 
 
 def check_line(check: Check) -> Table:
-    """One check as people read it, its remedy below."""
+    """One check as text, its remedy below."""
     style = {"ok": "green", "warn": "yellow", "fail": "bold red"}[check.status]
     line = Table.grid(padding=(0, 2))
     for width in (4, 16, None):

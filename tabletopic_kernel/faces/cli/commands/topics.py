@@ -95,7 +95,7 @@ _REFRESH_S = 1.0
 
 
 def status(call: Call, topic: str | None, watch: bool, as_json: bool) -> None:
-    """Print where the topics stand, once or again and again."""
+    """Print the status of topics, once or repeatedly."""
     if watch:
         _watch(call, topic, as_json)
         return
@@ -134,7 +134,7 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
 
 
 def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableType:
-    """Who watches wants to see when the servers are back, too."""
+    """With --watch, errors are shown until the servers are back."""
     try:
         return _page(call, call.workbench.status(topic), topic, out)
     except RetryableError as error:
@@ -161,7 +161,7 @@ def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: C
 
 
 def _overview(statuses: Sequence[TopicStatus], out: Console) -> RenderableType:
-    """One line for each topic; in a narrow terminal without the columns that people miss least."""
+    """One line for each topic; in a narrow terminal without the least important columns."""
     columns = list(_COLUMNS)
     for dispensable in (*_DISPENSABLE, None):
         table = screen.grid(*columns, right=_NUMBERS)
@@ -174,7 +174,7 @@ def _overview(statuses: Sequence[TopicStatus], out: Console) -> RenderableType:
 
 
 def _errors(statuses: Sequence[TopicStatus]) -> list[RenderableType]:
-    """Errors, each with its topic; what makes many topics late alike is told once."""
+    """Errors, each with its topic; a common cause is shown once."""
     from tabletopic_kernel.faces.render.topics import delays
 
     errors: list[RenderableType] = [
