@@ -140,7 +140,7 @@ class TopicSettings(_Model):
     catalog: str | None = Field(
         None,
         min_length=1,
-        description="catalog of the table, one of [catalogs.<name>]; without it, [catalog]",
+        description="catalog of the table, one of [catalogs.<name>]; default: [catalog]",
     )
     namespace: str = Field("default", min_length=1, description="Iceberg namespace; dots nest")
     table: str | None = Field(None, min_length=1, description="table name; default: derived from the topic's")
@@ -156,43 +156,43 @@ class TopicSettings(_Model):
     partition_by: tuple[str, ...] = Field(
         (),
         description="Iceberg transforms, e.g. hour(event_time), bucket(16, user_id), country; or none. "
-        "Without it, a table keeps those it has",
+        "Unset: an existing table keeps its own",
     )
     sort_by: tuple[str, ...] = Field(
         (),
         description="order of the rows in each new data file, e.g. user_id, event_time desc nulls first, "
-        "bucket(16, id); or none. Without it, a table keeps the one it has",
+        "bucket(16, id); or none. Unset: an existing table keeps its own",
     )
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
     value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
         "by_schema_id",
-        description="how values are encoded: each names its schema by id, all have the newest of a subject, "
-        "or all are JSON without a schema, text, or bytes",
+        description="how values are encoded: each with a schema id, all by the newest schema of a subject, "
+        "JSON without a schema, text, or bytes",
     )
     value_subject: str | None = Field(
         None,
         min_length=1,
         description="subject of the newest schema: with RecordNameStrategy the record's full name, with "
-        "TopicRecordNameStrategy topic-name; without it, topic-value",
+        "TopicRecordNameStrategy topic-name; default: topic-value",
     )
     subjects: Literal["own", "any"] = Field(
         "own",
-        description="whose schemas records may name: those of the topic's own subjects (topic-value, "
-        "topic-key, value_subject, and by the record's name), or any that the registry has",
+        description="which schemas records may use: those of the topic's own subjects (topic-value, "
+        "topic-key, value_subject, and by the record's name), or any in the registry",
     )
     value_message: str | None = Field(
         None,
         min_length=1,
-        description="message of a Protobuf file that records hold; without it, the first",
+        description="the records' message type in a Protobuf file; default: the first",
     )
     value_nanos: Literal["refuse", "floor"] = Field(
         "refuse",
         description="a Protobuf Timestamp or Duration, or a time by a JSON Schema, with more digits than "
-        "microseconds: its record is refused, or it is cut down to the microsecond before it",
+        "microseconds: refuse the record, or round down to the microsecond",
     )
     key_format: Literal["raw", "string", "by_schema_id", "none"] = Field(
         "raw",
-        description="type of the _kafka_key column: bytes, text, that of the schema which each key names by "
+        description="type of the _kafka_key column: bytes, text, the type of the schema that each key names by "
         "id, or no such column",
     )
     transform: Literal["flatten", "none", "flatten_debezium"] = Field(
@@ -203,8 +203,7 @@ class TopicSettings(_Model):
     projection: str | None = Field(
         None,
         min_length=1,
-        description="SELECT … FROM batch, with or without a WHERE: what the transform gives, as the table "
-        "shall have it",
+        description="SELECT … FROM batch, with or without a WHERE, over the columns of the transform",
     )
     metadata_columns: tuple[MetadataColumn, ...] = Field(
         ("key", "header", "metadata"), description="which _kafka_* columns the table has"
@@ -242,18 +241,18 @@ class TopicSettings(_Model):
         None,
         ge=60_000,
         le=3_650 * 86_400_000,
-        description="how long snapshots are kept, for queries of the past; unset: 5 days, the newest 500",
+        description="how long snapshots are kept for time travel; unset: 5 days, the newest 500",
     )
     keep_snapshots: int = Field(
-        20, ge=1, le=100_000, description="snapshots that are kept however old they are, the newest of them"
+        20, ge=1, le=100_000, description="number of newest snapshots that are kept regardless of their age"
     )
     # 0: for ever as many as time_travel_ms says. A million: such metadata is a GB.
     max_snapshots: int | None = Field(
         None,
         ge=0,
         le=1_000_000,
-        description="snapshots that time_travel_ms keeps at most, the newest of them, as each costs every "
-        "commit some time; 0: any number; unset: any number where time_travel_ms is set, else 500",
+        description="maximum number of snapshots kept for time_travel_ms, the newest ones, as each slows down "
+        "commits; 0: any number; unset: any number if time_travel_ms is set, else 500",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 
