@@ -83,7 +83,7 @@ def test_oidc_with_what_belongs_to_it(tmp_path: Path) -> None:
         ({"enable.ssl.certificate.verification": "false"}, "always verifies.*ssl.ca.location"),
         ({"ssl.crl.location": "x"}, "no such property; leave it out"),
         ({"ssl.cipher.suites": "ECDHE-RSA-AES256-SHA"}, "TLS 1.3"),
-        ({"sasl.username": "ann"}, "security.protocol lets nobody log in"),
+        ({"sasl.username": "ann"}, "security.protocol has no login"),
         (LOGIN, "sasl.mechanism is not set"),
         (LOGIN | {"sasl.mechanism": "GSSAPI"}, "log in with PLAIN"),
         ({"ssl.ca.location": "/no/such/ca.pem"}, "kafka.ssl.ca.location: /no/such/ca.pem cannot be read"),

@@ -192,7 +192,7 @@ class TopicSettings(_Model):
     )
     key_format: Literal["raw", "string", "by_schema_id", "none"] = Field(
         "raw",
-        description="type of the _kafka_key column: bytes, text, the type of the schema that each key names by "
+        description="type of the _kafka_key column: bytes, text, the type of the schema named by each key's "
         "id, or no such column",
     )
     transform: Literal["flatten", "none", "flatten_debezium"] = Field(
@@ -251,8 +251,8 @@ class TopicSettings(_Model):
         None,
         ge=0,
         le=1_000_000,
-        description="maximum number of snapshots kept for time_travel_ms, the newest ones, as each slows down "
-        "commits; 0: any number; unset: any number if time_travel_ms is set, else 500",
+        description="maximum number of snapshots kept for time_travel_ms, the newest ones, as each slows "
+        "down commits; 0: any number; unset: any number if time_travel_ms is set, else 500",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 
