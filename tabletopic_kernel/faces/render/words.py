@@ -161,7 +161,7 @@ def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
         )
     removed = f"{event.files:,} files, {size(event.bytes)}"
     if isinstance(event, OrphansRemoved):
-        return f"removed {removed}, which were orphans{ended}"
+        return f"removed orphans: {removed}{ended}"
     of = " of the dead-letter table" if event.dead_letters else ""
     back = ""
     if event.reaches_back_to_ms is not None:

@@ -25,7 +25,7 @@ def test_it_tells_what_went(run: Callable[..., Any], fake: Any) -> None:
     assert "1 snapshots of the dead-letter table" in ended.out
     assert "700 snapshots expired, 20 kept; removed 1,400 files, 3.8 MiB" in ended.out
     assert "1,000 kept, 2 h 47 m back; removed" in ended.out
-    assert "3 files, 4.9 KiB that no snapshot needs" in ended.out
+    assert "removed orphans: 3 files, 4.9 KiB" in ended.out
     assert fake.asked[-1] == ("expire", ("clicks", True, 3.0))
 
 
