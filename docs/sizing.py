@@ -141,13 +141,13 @@ def price_lists() -> str:
     """What the lists say, as a list."""
     plain, tables = LISTS["aws-s3"], LISTS["aws-s3-tables"]
     lines = (
-        f"a core for an hour ${plain['price_core_hour']:g} (half an m7g.large, Linux)",
+        f"one core-hour ${plain['price_core_hour']:g} (half an m7g.large, Linux)",
         f"1,000 PUT ${plain['price_1000_put']:g}, 1,000 GET or HEAD ${plain['price_1000_get']:g}",
-        f"S3 Standard: ${plain['price_gb_month']:g} a GB and month, the price of the first 50 TB",
-        f"S3 Tables: ${tables['price_gb_month']:g} a GB and month",
-        f"S3 Tables watch objects: ${tables['price_1000_objects']:g} a month for 1,000",
-        f"S3 Tables put files together: ${tables['price_1000_compacted']:g} for 1,000 of them, "
-        f"${tables['price_gb_compacted']:g} a GB, once",
+        f"S3 Standard: ${plain['price_gb_month']:g} per GB-month, the price of the first 50 TB",
+        f"S3 Tables: ${tables['price_gb_month']:g} per GB-month",
+        f"S3 Tables, monitoring: ${tables['price_1000_objects']:g} a month per 1,000 objects",
+        f"S3 Tables, compaction: ${tables['price_1000_compacted']:g} per 1,000 objects, "
+        f"${tables['price_gb_compacted']:g} per GB, once",
     )
     return "".join(f"- {line}\n" for line in lines)
 
@@ -169,8 +169,8 @@ def assumptions() -> str:
     case = Case()
     return (
         f"- a record of {case.record_bytes:g} bytes, {case.cpu_us:g} µs of CPU to a committed row, and "
-        f"{case.compaction_us:g} µs to be put together once; {case.row_bytes:g} bytes in Parquet\n"
-        f"- cores that are busy for {case.busy:.0%}, executors of {case.executor_cores}\n"
+        f"{case.compaction_us:g} µs to be compacted once; {case.row_bytes:g} bytes in Parquet\n"
+        f"- cores busy {case.busy:.0%} of the time, executors of {case.executor_cores} cores\n"
         f"- a commit every {case.interval_s:g} s, or when {case.commit_bytes / _MIB:g} MiB are staged\n"
     )
 
