@@ -436,7 +436,7 @@ class Coordinator:
         assert owner is not None
         at_work = self.state in (State.RUNNING, State.STAGED)
         if not at_work or owner.pending is not None or self._replays.is_under_way:
-            self._compactions.gave_up("letters were on their way meanwhile")
+            self._compactions.gave_up("dead letters were pending at the same time")
             self._drop(done)
             return
         try:

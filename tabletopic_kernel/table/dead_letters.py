@@ -183,7 +183,7 @@ class DeadLetters:
         Raises: as ``settle`` and ``TopicTable.commit``; OutdatedError: nothing was sent.
         """
         if self._ledger is not None and self._ledger.replay_id is not None:
-            raise OutdatedError(f"letters of {self.name} are being replayed")
+            raise OutdatedError(f"dead letters of {self.name} are being replayed")
         try:
             self.settle(owned)
             table, ledger = self.table, self._ledger

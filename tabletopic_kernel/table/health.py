@@ -157,7 +157,7 @@ def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWo
     if settings.maintenance == "off":
         idle = "switched off"
     elif settings.maintenance == "auto" and maintains_itself(table.catalog.properties):
-        idle = "the catalog does it by itself"
+        idle = "the catalog does it itself"
     if idle is not None:
         return [NextWork("compact", due=False, why=idle), NextWork("expire", due=False, why=idle)]
     return [_compaction(table), _expiry(table, settings, now_ms)]

@@ -177,7 +177,7 @@ WAIT: list[tuple[str, str, Exception]] = [
     (STORAGE, "reachable", s3("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7, words")),
     (STORAGE, "reachable", gcs("UNAVAILABLE", "words", 503)),
     (STORAGE, "commit less often", gcs("RESOURCE_EXHAUSTED", "words", 429)),
-    (STORAGE, "nobody deleted files", gcs("NOT_FOUND", "Not Found", 404, errno.ENOENT)),
+    (STORAGE, "were files of the table deleted", gcs("NOT_FOUND", "Not Found", 404, errno.ENOENT)),
     (STORAGE, "commit less often", azure("ServerBusy", "503 The server is busy.")),
     (
         STORAGE,

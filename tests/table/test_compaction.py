@@ -437,7 +437,7 @@ def test_a_file_that_was_added_twice_stops_all_compaction(lake: Lake) -> None:
     made = lake.rewrite(plan.groups[0])
     lake.table.add_files([lake.files()[0].file_path], check_duplicate_files=False)
     before = lake.rows()
-    with pytest.raises(OutdatedError, match="once more"):
+    with pytest.raises(OutdatedError, match="again during"):
         lake.commit(plan.groups[0], made, plan.delete_files)
     assert lake.rows() == before
     assert len(before) == 10
@@ -472,5 +472,5 @@ def test_rows_that_do_not_add_up_are_not_committed(lake: Lake) -> None:
     """A file with other rows than the table says is nobody's to rewrite."""
     group = lake.plan().groups[0]
     group.files[1][4] = 3
-    with pytest.raises(ActionNeededError, match="has 2 rows, and the table says 3"):
+    with pytest.raises(ActionNeededError, match="has 2 rows, but the table says 3"):
         lake.rewrite(group)

@@ -121,5 +121,5 @@ def test_a_catalog_that_maintains_its_tables_is_left_to_it(
     table = _grown(owned, 1).table
     monkeypatch.setitem(table.catalog.properties, "rest.signing-name", "s3tables")
     whys = {one.why for one in next_work(table, TopicSettings(), 0)}
-    assert whys == {"the catalog does it by itself"}
+    assert whys == {"the catalog does it itself"}
     assert "nothing to do" in next_work(table, TopicSettings(maintenance="on"), 0)[0].why

@@ -171,7 +171,7 @@ def create_table(
                 identifier, schema, partition_spec=spec, sort_order=order, properties=properties
             )
         except TableAlreadyExistsError as error:
-            raise RetryableError(f"{'.'.join(identifier)} has just been made by somebody else") from error
+            raise RetryableError(f"{'.'.join(identifier)} was just created by another program") from error
         except NoSuchNamespaceError as error:
             raise ActionNeededError(
                 f"the catalog shows its user no namespace {'.'.join(identifier[:-1])}, and lets it create "

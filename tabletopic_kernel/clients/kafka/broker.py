@@ -378,7 +378,7 @@ class Broker:
             if self._admin is not None:
                 self._admin.poll(0)
         if self._met.is_hopeless():
-            self._explain("it lets nobody in")
+            self._explain("it refuses all logins")
 
     def _renew(self, worn_out: AdminClient) -> None:
         """A new client, if the broker responds to one.

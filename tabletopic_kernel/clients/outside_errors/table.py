@@ -610,7 +610,7 @@ _STORE = (
     _wait(
         _OS,
         r"google::cloud::Status\(NOT_FOUND",
-        "has nobody deleted files of the table?",
+        "were files of the table deleted?",
         who=STORAGE,
         lead="lacks what should be there",
     ),

@@ -244,7 +244,7 @@ class Compactions:
             done = failed(error=str(error))
         except Exception as error:  # of Spark, or a fault of this program: the topic goes on
             _LOG.exception("%s: compaction", self._topic)
-            explained = explain_trouble("small files could not be put together", error)
+            explained = explain_trouble("small files could not be compacted", error)
             done = failed(error=str(explained))
         cpu_s += time.thread_time() - began
         self._services.allowance.give_back(self._services.elapsed_ms(), cpu_s)

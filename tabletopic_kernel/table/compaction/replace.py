@@ -60,15 +60,17 @@ def check_replaced(table: Table, replaced: Replaced) -> DeleteChanges:
     """
     name = ".".join(table.name())
     if any(file.spec_id != table.metadata.default_spec_id for file in replaced.files):
-        raise OutdatedError(f"the partitions of {name} were changed while its files were put together")
+        raise OutdatedError(f"the partitions of {name} were changed during the compaction")
     with reachable("the storage", lent=lends_keys(table)):
         head = Head(table)
     if gone := [file for file in replaced.files if file.file_path not in head.paths]:
-        raise OutdatedError(f"another program has rewritten or deleted {len(gone)} files of {name} meanwhile")
+        raise OutdatedError(
+            f"another program has rewritten or deleted {len(gone)} files of {name} during the compaction"
+        )
     if head.has_twice:
-        raise OutdatedError(f"another program has added files of {name} once more meanwhile")
+        raise OutdatedError(f"another program has added files of {name} again during the compaction")
     if (why := refusal(table, head)) is not None:
-        raise OutdatedError(f"another program has changed {name} meanwhile: {why}")
+        raise OutdatedError(f"another program has changed {name} during the compaction: {why}")
     with reachable("the storage", lent=lends_keys(table)):
         try:
             found, positions = _late(table, head, replaced)
@@ -103,7 +105,7 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
     for entry in data:
         path, deleted = entry.data_file.file_path, deleted_rows.of(entry)
         if deleted.doubtful or (deleted.files and path not in moved):
-            raise OutdatedError(f"another program has deleted rows of {name} meanwhile")
+            raise OutdatedError(f"another program has deleted rows of {name} during the compaction")
         if deleted.files or (some_gone and path in moved):
             masks[path] = np.zeros(moved[path].rows, np.bool_)
         for one in deleted.files:
@@ -111,7 +113,7 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
             applies.setdefault(one.location, set()).add(path)
     mark_deleted(table.io, applies, masks)
     if some_gone and any((moved[path].mask & ~mask).any() for path, mask in masks.items()):
-        raise OutdatedError(f"another program has taken back deletes of {name} meanwhile")
+        raise OutdatedError(f"another program has taken back deletes of {name} during the compaction")
     return tuple(found.values()), _translated(moved, masks)
 
 
