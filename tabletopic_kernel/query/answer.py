@@ -28,7 +28,7 @@ def result_of(outcome: Future[T]) -> T:
 
 @dataclass(frozen=True)
 class TableRead:
-    """A table that a query read, and the snapshot: None where the table has none yet. Time in ms."""
+    """A table that a query read, and its snapshot: None if it has none yet. Time in ms."""
 
     table: str
     snapshot_id: int | None
@@ -37,7 +37,7 @@ class TableRead:
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of a query and the tables it read. ``truncated``: there are more rows than were asked for.
+    """Rows of a query and the tables it read. ``truncated``: there are more rows than requested.
 
     ``scanned_bytes``: what an engine that is paid by it has read; None where nobody counts.
     """

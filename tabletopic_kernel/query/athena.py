@@ -55,7 +55,7 @@ _TYPES = {
 
 
 class Cursor(Protocol):
-    """What is used of PyAthena's cursor."""
+    """The part of PyAthena's cursor that is used."""
 
     description: Sequence[tuple[Any, ...]] | None
     data_scanned_in_bytes: int | None
@@ -64,16 +64,16 @@ class Cursor(Protocol):
         """Run a statement to its end; ``parameters`` fill ``%(name)s``. Ctrl-C cancels it."""
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """The next rows, at most so many."""
+        """The next rows, up to a number."""
         ...
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
+        """All remaining rows."""
         ...
 
 
 def data_catalog(catalog: Mapping[str, str]) -> str | None:
-    """Athena's name of a catalog: of PyIceberg's properties; None where they do not tell.
+    """Athena's name of a catalog, from PyIceberg's properties; None if they do not determine it.
 
     >>> data_catalog({"type": "glue"})
     'AwsDataCatalog'
@@ -91,7 +91,7 @@ def data_catalog(catalog: Mapping[str, str]) -> str | None:
 
 
 class AthenaLake:
-    """Queries by Athena; a table is called ``table`` (in ``namespace``) or ``namespace.table``.
+    """Queries with Athena; a table is named ``table`` (in ``namespace``) or ``namespace.table``.
 
     With the name of one of ``others`` in front it is of that catalog, for which Athena has its own name.
 
@@ -157,7 +157,7 @@ class AthenaLake:
         )
 
     def _in_athenas_names(self, sql: str) -> tuple[str, Mapping[str, str]]:
-        """The statement with Athena's name of each of the other catalogs, and the one whose keys it needs."""
+        """The statement with Athena's names of other catalogs, and the one whose credentials it needs."""
         text, named = with_catalogs(sql, {name: data_catalog(one) for name, one in self._others.items()})
         for name in named:
             if data_catalog(self._others[name]) is None:
@@ -188,7 +188,7 @@ class AthenaLake:
         return text, keys
 
     def _read(self, text: str) -> tuple[TableRead, ...]:
-        """The tables that a text names; none where the catalog does not tell: the rows are there."""
+        """The tables that a query names; empty if the catalog is unavailable, as the rows are there."""
         try:
             return self._tables(text.replace(f'"{self._data_catalog}".', ""))
         except TableTopicError:
@@ -224,7 +224,7 @@ class AthenaLake:
 
 
 def _session(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Region and keys of ``[catalog]`` as boto3's session takes them; what is not there is AWS's to find."""
+    """Region and credentials of ``[catalog]`` for boto3's session; missing ones are left to AWS's defaults."""
     given = {
         "region_name": ("glue.region", "client.region", "rest.signing-region"),
         "aws_access_key_id": ("glue.access-key-id", "client.access-key-id"),
@@ -237,7 +237,7 @@ def _session(catalog: Mapping[str, str]) -> dict[str, str]:
 
 
 def _literal(value: datetime) -> str:
-    """A time as SQL; PyAthena's own has no zone.
+    """A time as SQL; PyAthena's has no zone.
 
     >>> _literal(datetime(2026, 1, 31, 12, tzinfo=UTC)), _literal(datetime(2026, 1, 31, 12))
     ("TIMESTAMP '2026-01-31 12:00:00.000000 UTC'", "TIMESTAMP '2026-01-31 12:00:00.000000'")

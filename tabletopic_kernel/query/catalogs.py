@@ -37,11 +37,11 @@ class Catalogs:
 
     @property
     def are_several(self) -> bool:
-        """Whether there are others beside the default one."""
+        """Whether there are others besides the default one."""
         return bool(self._others)
 
     def load(self, name: Name) -> Table | None:
-        """The table that a name means; nested namespaces may be written a.b.table or "a.b".table.
+        """The table of a name; nested namespaces may be written a.b.table or "a.b".table.
 
         Raises:
             RetryableError, ActionNeededError, SettingsError: its catalog does not answer, or refuses it.
@@ -68,7 +68,7 @@ class Catalogs:
         return [(other or self.default, name) for other in everywhere for name in self._tables_of(other)]
 
     def known_tables(self) -> list[str]:
-        """The dotted names of all tables in catalogs that answer."""
+        """The dotted names of all tables in available catalogs."""
         known: list[str] = []
         for other in (None, *self._others):
             with suppress(TableTopicError):
@@ -103,7 +103,7 @@ class Catalogs:
 
 
 def _same_but_for_case(catalog: Catalog, identifier: Name) -> Name | None:
-    """The one table that SQL, which does not see case, may mean."""
+    """The one table that matches the name case-insensitively."""
     *namespace, _ = identifier
     try:
         beside = catalog.list_namespaces(tuple(namespace[:-1]))
@@ -124,7 +124,7 @@ def _lower(name: list[str] | Name) -> Name:
 
 
 def no_such_table(name: str, known: Iterable[str]) -> str:
-    """The message about a table that is not there, with the names that may be meant.
+    """The message about a missing table, with similar names.
 
     >>> no_such_table("clikcs", ["default.clicks", "web.orders"])
     'there is no table clikcs; did you mean default.clicks?'

@@ -49,7 +49,7 @@ _MISSING_TABLE = ("Catalog Error: Table with name", "Catalog Error: Schema", 'Bi
 
 @dataclass(frozen=True)
 class _View:
-    """A table of the catalog under the name by which the query calls it."""
+    """A table of the catalog under its name in the query."""
 
     database: str
     schema: str
@@ -73,7 +73,7 @@ class _View:
 
 
 class DuckLake:
-    """Queries over catalogs. May be used by several threads: one query runs at a time.
+    """Queries over catalogs. Thread-safe: one query runs at a time.
 
     Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
     ``catalog.namespace.table``.
@@ -142,7 +142,7 @@ class DuckLake:
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:
-        """The catalogs' tables that a query names, with their newest snapshots; none where it cannot be read.
+        """The tables that a query names, with their newest snapshots; empty if it cannot be parsed.
 
         For SQL of another engine: DuckDB's parser knows most of it.
         """
@@ -154,7 +154,7 @@ class DuckLake:
         return tuple(map(_read, views))
 
     def close(self) -> None:
-        """Let go of DuckDB; the next query begins anew."""
+        """Close DuckDB; the next query starts a new one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -177,7 +177,7 @@ class DuckLake:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(schema)}")
 
     def _views(self, names: Sequence[Name], at: AsOf | None) -> tuple[list[_View], list[Name]]:
-        """The views to make, and the names that are no tables of the catalog."""
+        """The views to create, and the names that are not tables of the catalog."""
         views: dict[str, _View] = {}
         unknown: list[Name] = []
         for name in names:
@@ -196,7 +196,7 @@ class DuckLake:
         return list(views.values()), unknown
 
     def _place(self, name: Name) -> tuple[str, str, str]:
-        """Database, schema and name by which DuckDB finds what the query calls ``name``."""
+        """Database, schema and name under which DuckDB finds ``name``."""
         if len(name) == 1:
             return self._catalogs.default, self._namespace, name[0]
         if len(name) == 2:
@@ -204,7 +204,7 @@ class DuckLake:
         return name[0], name[1], name[2]
 
     def _drop(self, connection: duckdb.DuckDBPyConnection, unknown: Sequence[Name]) -> None:
-        """Views of tables that are no longer in the catalog; what the person made stays."""
+        """Drop views of tables that are no longer in the catalog; user-created objects stay."""
         for name in unknown:
             place = _dotted_place(*self._place(name)) if 1 <= len(name) <= MOST_PARTS else ""
             if place in self._made:
@@ -241,7 +241,7 @@ class DuckLake:
 
     @contextmanager
     def _unknown_tables(self, unknown: Sequence[Name]) -> Iterator[None]:
-        """DuckDB's message about a missing table with the catalog's names in place of its own."""
+        """DuckDB's message about a missing table, with the catalog's names instead of its own."""
         try:
             yield
         except (duckdb.CatalogException, duckdb.BinderException) as error:
@@ -256,7 +256,7 @@ class DuckLake:
 
 
 def _check_apart(views: Sequence[_View]) -> None:
-    """See that no two tables lie at one address of two stores: DuckDB goes to one of them for both."""
+    """Check that no two tables have the same address in two stores: DuckDB would use one store for both."""
     found: dict[tuple[str, str], _View] = {}
     for view in views:
         endpoint = view.table.io.properties.get("s3.endpoint", "")

@@ -75,7 +75,7 @@ def folders_of(
 
 
 def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], io: Mapping[str, str]) -> None:
-    """Let DuckDB read a table on S3 where PyIceberg may; ``io`` has the properties of the table's storage.
+    """Give DuckDB PyIceberg's access to a table on S3; ``io`` has the properties of the table's storage.
 
     A secret for each of the table's folders, as catalogs lend keys for one table; one for each bucket and one
     for what lies elsewhere, as a table may have files that were written anywhere.
@@ -98,7 +98,7 @@ def _quoted(text: str) -> str:
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Do what runs inside DuckDB so that Ctrl-C ends it: while DuckDB fetches, it looks at no signals."""
+    """Run DuckDB so that Ctrl-C interrupts it: while fetching, it ignores signals."""
     outcome: Future[T] = Future()
     begun = threading.Event()
 
@@ -153,6 +153,6 @@ def sql_errors() -> Iterator[None]:
 
 
 def position(error: duckdb.Error) -> str:
-    """The end of DuckDB's message that shows the line and a mark below the place."""
+    """The end of DuckDB's message that shows the line and marks the position."""
     _, mark, where = str(error).partition("\n\nLINE ")
     return mark + where

@@ -30,7 +30,7 @@ def names_in(sql: str) -> list[str]:
 
 
 def respelled(sql: str, spelling: Callable[[str], str]) -> str:
-    """The query with each variable as an engine writes it.
+    """The query with each variable in an engine's syntax.
 
     >>> respelled("SELECT '$a', $b", ":{}".format)
     "SELECT '$a', :b"

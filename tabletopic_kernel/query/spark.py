@@ -23,7 +23,7 @@ _CANCEL_TRIES = 50
 
 
 class SparkLake:
-    """Queries by a Spark session; tables are called as in ``DuckLake``."""
+    """Queries with a Spark session; tables are named as in ``DuckLake``."""
 
     def __init__(self, session: SparkSession, catalog: str, namespace: str = "default") -> None:
         # It prints every wrong query with a page of trace, beside raising it.
@@ -64,7 +64,7 @@ class SparkLake:
         return Answer(rows.slice(0, limit), tables, truncated)
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Do it in a thread of its own: Ctrl-C ends this query's jobs, and no others.
+        """Run it in another thread: Ctrl-C cancels only this query's jobs.
 
         The session may run table topics too; pyspark's own answer to Ctrl-C cancels every job there is.
         """
@@ -127,7 +127,7 @@ def _table_read(leaf: Any, default: str) -> TableRead | None:
 
 
 def _message(text: str) -> str:
-    """The message without the trace of Spark's own machinery."""
+    """The message without Spark's internal trace."""
     lines = text.partition("\n\nJVM stacktrace")[0].strip().splitlines()
     kept = [line for line in lines if not line.lstrip().startswith("at ") and "SQLSTATE" not in line[:9]]
     return "\n".join(kept[:_MESSAGE_LINES])

@@ -68,7 +68,7 @@ def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[
 
 
 def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
-    """Every table that the statements refer to, CTEs left out; raises duckdb's ParserException.
+    """All tables that the statements refer to, without CTEs; raises duckdb's ParserException.
 
     Where neither the parser's tree nor its list of names can be had (PIVOT, INSERT), every name in the text
     is taken for one: a name too many costs a look into the catalog, no more.
@@ -122,7 +122,7 @@ def _names_in_tree(connection: duckdb.DuckDBPyConnection, query: str) -> list[Na
 
 
 def _tables_below(node: Any, ctes: frozenset[str]) -> Iterator[Name]:
-    """The tables of a part of the tree, where these common table expressions are in sight."""
+    """The tables of a subtree, with these common table expressions in scope."""
     if isinstance(node, list):
         for one in node:
             yield from _tables_below(one, ctes)
@@ -155,7 +155,7 @@ def _names_by_binding(connection: duckdb.DuckDBPyConnection, query: str) -> list
 
 
 def wants_table_list(sql: str) -> bool:
-    """Whether the text is SHOW TABLES, which no view of ours can answer."""
+    """Whether the text is SHOW TABLES, which no view can answer."""
     words = sql.strip().rstrip(";").lower().split()
     return words in (["show", "tables"], ["show", "all", "tables"])
 
@@ -215,7 +215,7 @@ _WRITES = frozenset(
 
 
 def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """See that a text is one query, and that it changes nothing.
+    """Check that a text is one query, and that it changes nothing.
 
     What DuckDB would make or change is not in the catalog: it would be gone with the connection.
 
