@@ -1,4 +1,7 @@
-"""Reports to users: by a coordinator about its topic, by a host about itself."""
+"""Reports to users: by a coordinator about its topic, by a host about itself.
+
+Longer than other modules, as there is a method for each event.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import Removed
 
 _RATE_WINDOW_S = 10.0
@@ -47,6 +51,7 @@ class Reporter:
             commit_interval_ms=settings.commit_interval_ms,
         )
         self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
+        self._foreign = _ForeignChanges()
 
     def progress(
         self,
@@ -95,7 +100,7 @@ class Reporter:
             "dead_letter_table": self._name(dead_letters) if dead_letters.table else None,
         }
         if owner.table is not None:
-            update |= owner.table.figures()
+            update |= owner.table.figures() | {"foreign_changes": self._foreign.of(owner.table)}
         self._update(update)
 
     def owned(self, ledger: Ledger) -> None:
@@ -258,6 +263,24 @@ class Reporter:
 def new_host_id() -> str:
     """A recognisable name for this process: machine, pid, and a unique suffix."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
+
+
+class _ForeignChanges:
+    """How many changes by others the owners of a topic have found, one after the other in this host."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._table: TopicTable | None = None
+        self._seen = 0
+
+    def of(self, table: TopicTable) -> int:
+        """With those of the table that an owner has now; the last one may have found some at its end."""
+        if self._table is not None:
+            self._total += self._table.foreign_changes - self._seen
+        if table is not self._table:
+            self._table, self._total = table, self._total + table.foreign_changes
+        self._seen = table.foreign_changes
+        return self._total
 
 
 class HostReporter:

@@ -522,7 +522,6 @@ class TopicTable:
             "snapshot_id": head.snapshot_id if head else None,
             "rows": self.rows,
             "files": int(totals.get("total-data-files", 0)),
-            "foreign_changes": self.foreign_changes,
             "schema_versions": [
                 SchemaVersion(id=schema.id, subject=schema.subject, version=schema.version)
                 for schema in versions

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from tabletopic_kernel.host import report
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import BadRecordError, LoginRefusedError, RetryableError, SettingsError
 from tests.host.rig import FakeWorker, Rig, drain
@@ -33,6 +35,34 @@ def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: lis
         drain(coordinator)
     assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 4, 4)
     assert rig.catalog.faults == []
+
+
+def test_a_change_by_others_that_ends_an_owner_is_counted(rig: Rig) -> None:
+    """Another partition spec makes staged files useless: told even so."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    rig.now_ms += 100
+    drain(coordinator)
+    assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 0)
+    rig.stage(4, 6)
+    with rig.catalog.load_table(IDENTIFIER).update_spec() as update:
+        update.add_identity("a")
+    for wait_ms in (100, 60_000):
+        rig.now_ms += wait_ms
+        drain(coordinator)
+    assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 1)
+
+
+def test_changes_by_others_add_up_over_owners() -> None:
+    """Each owner's table counts from 0; what the last one found at its end is not lost."""
+    found, first, second = report._ForeignChanges(), Mock(foreign_changes=0), Mock(foreign_changes=2)
+    assert found.of(first) == 0
+    first.foreign_changes = 3
+    assert found.of(first) == found.of(first) == 3
+    first.foreign_changes = 4
+    assert found.of(second) == 6
+    second.foreign_changes = 3
+    assert found.of(second) == 7
 
 
 def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) -> None:

@@ -131,7 +131,7 @@ METRICS: Final = (
     _D("tabletopic_table_rows", "gauge", Group.TABLE, "Rows of the table", TOPIC),
     _D("tabletopic_table_files", "gauge", Group.TABLE, "Data files of the table", TOPIC),
     _D("tabletopic_foreign_changes", "counter", Group.TABLE,
-       "Changes of the table by other programs, found by its owner's commits", TOPIC),
+       "Changes of the table by other programs that commits of this host found", TOPIC),
     _D("tabletopic_schema_changes", "counter", Group.TABLE,
        "Changes of the table's columns or partitions that this host made", TOPIC),
     _D("tabletopic_maintenance", "counter", Group.TABLE,

@@ -41,7 +41,7 @@ class Progress(_Model):
     commits: int = 0
     rows: int = 0
     files: int = 0
-    # How often a commit of this owner found that another program had changed the table.
+    # How often commits of this host found that another program had changed the table.
     foreign_changes: int = 0
     staged_rows: int = 0
     rows_per_second: float = 0.0

@@ -125,8 +125,8 @@ def test_what_events_count() -> None:
     assert rig.value('tabletopic_schema_changes_total{topic="clicks"}') == 1
 
 
-def test_changes_by_others_are_counted_since_the_topic_was_taken() -> None:
-    """By its owner, whose progress has them."""
+def test_changes_by_others_are_counted() -> None:
+    """By the progress of the topic, which has them."""
     assert Rig(record(foreign_changes=3)).value('tabletopic_foreign_changes_total{topic="clicks"}') == 3
 
 
