@@ -224,7 +224,7 @@ class Drill:
         arena.until = lambda: moved() is not None
         try:
             for _ in range(_TRIES):
-                done = do(fault, arena, sign.topic)
+                done = do(fault, arena, sign.topic or "payments")
                 ends_at = time.monotonic() + (_SEEN_S if done else 0.0)
                 while (found := moved()) is None and time.monotonic() < ends_at:
                     time.sleep(_LOOK_EVERY_S)

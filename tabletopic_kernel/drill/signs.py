@@ -54,7 +54,7 @@ class Fires(StrEnum):
 class Sign:
     """Of one fault. ``metric``: a series as Prometheus selects it; ``by``: it moves by more than that.
 
-    ``topic``: which of the drill's topics it happens to, where that counts.
+    ``topic``: which of the drill's topics it happens to; None: to no single one.
     """
 
     metric: str
@@ -62,7 +62,7 @@ class Sign:
     alert: str
     fires: Fires
     by: float = 0.0
-    topic: str = "payments"
+    topic: str | None = None
 
     @cached_property
     def name(self) -> str:
@@ -75,8 +75,11 @@ class Sign:
 
     def of(self, scrape: Scrape) -> dict[Series, float]:
         """The series of a scrape that are meant."""
+        found = {one: value for one, value in scrape.items() if one[0] == self.name}
         return {
-            one: value for one, value in scrape.items() if one[0] == self.name and self._labels <= {*one[1]}
+            one: value
+            for one, value in found.items()
+            if self._labels <= {*one[1]} and self.topic in (None, dict(one[1]).get("topic", self.topic))
         }
 
     def moved(self, calm: Sequence[Scrape], now: Scrape) -> Series | None:
@@ -95,7 +98,7 @@ class Sign:
 
 
 def _sign(
-    metric: str, moves: Moves, alert: str, fires: Fires, by: float = 0.0, topic: str = "payments"
+    metric: str, moves: Moves, alert: str, fires: Fires, by: float = 0.0, topic: str | None = None
 ) -> Sign:
     return Sign(f"tabletopic_{metric}" if metric != "up" else metric, moves, alert, fires, by, topic)
 
@@ -106,7 +109,8 @@ _DOWN = Sign("up", _FALLS, "TabletopicHostDown", _LASTING)
 _LATE = _sign("commit_lag_seconds", _RISES, "TabletopicLag", _LASTING, by=6)
 _WAITS = _sign('state{state="waiting"}', _RISES, "TabletopicTopicWaiting", _LASTING)
 _NO_REGISTRY = _sign('server_up{server="registry"}', _FALLS, "TabletopicServerDown", _LASTING)
-_FOREIGN = _sign("foreign_changes_total", _RISES, "TabletopicCommitsFail", _WORSE)
+_ONE = "payments"
+_FOREIGN = _sign("foreign_changes_total", _RISES, "TabletopicCommitsFail", _WORSE, topic=_ONE)
 SIGNS: Final[Mapping[Fault, Sign]] = {
     _F.KILL_HOST: _DOWN,
     _F.STOP_HOST: _DOWN,
@@ -125,22 +129,28 @@ SIGNS: Final[Mapping[Fault, Sign]] = {
     _F.FOREIGN_APPEND: _FOREIGN,
     _F.FOREIGN_EXPIRE: _FOREIGN,
     _F.FOREIGN_REWRITE: _FOREIGN,
-    _F.FOREIGN_ROLLBACK: _sign('state{state="failed"}', _RISES, "TabletopicTopicFailed", _AT_ONCE),
+    _F.FOREIGN_ROLLBACK: _sign(
+        'state{state="failed"}', _RISES, "TabletopicTopicFailed", _AT_ONCE, topic=_ONE
+    ),
     _F.FOREIGN_COLUMN: _FOREIGN,
     _F.FOREIGN_PARTITION: _FOREIGN,
     _F.FOREIGN_TAG: _FOREIGN,
     _F.FOREIGN_BRANCH: _FOREIGN,
     _F.FOREIGN_LETTERS: _sign("dead_letters", _RISES, "TabletopicRecordsRefused", _AT_ONCE, topic="visits"),
-    _F.PAUSE: _sign('state{state="paused"}', _RISES, "", _NEVER),
-    _F.ALTER: _sign("commit_interval_seconds", _CHANGES, "", _NEVER),
-    _F.COMMIT: _sign("commits_total", _RISES, "", _NEVER),
+    _F.PAUSE: _sign('state{state="paused"}', _RISES, "", _NEVER, topic=_ONE),
+    _F.ALTER: _sign("commit_interval_seconds", _CHANGES, "", _NEVER, topic=_ONE),
+    _F.COMMIT: _sign("commits_total", _RISES, "", _NEVER, topic=_ONE),
     _F.DISABLE: _sign("topics", _FALLS, "", _NEVER),
     _F.REPLAY: _sign("dead_letters", _FALLS, "", _NEVER, topic="orders"),
-    _F.COMPACT: _sign('maintenance_total{work="compaction"}', _RISES, "TabletopicMaintenanceFails", _WORSE),
-    _F.EXPIRE: _sign('maintenance_total{work="expiry"}', _RISES, "TabletopicMaintenanceFails", _WORSE),
+    _F.COMPACT: _sign(
+        'maintenance_total{work="compaction"}', _RISES, "TabletopicMaintenanceFails", _WORSE, topic=_ONE
+    ),
+    _F.EXPIRE: _sign(
+        'maintenance_total{work="expiry"}', _RISES, "TabletopicMaintenanceFails", _WORSE, topic=_ONE
+    ),
     _F.EVOLVE: _sign("schema_changes_total", _RISES, "TabletopicSchemaRefused", _WORSE, topic="orders"),
-    _F.ADD_PARTITION: _sign("partition_lag_records", Moves.APPEARS, "", _NEVER),
-    _F.RETENTION: _sign("lost_records_total", Moves.STAYS, "TabletopicRecordsLost", _WORSE),
+    _F.ADD_PARTITION: _sign("partition_lag_records", Moves.APPEARS, "", _NEVER, topic=_ONE),
+    _F.RETENTION: _sign("lost_records_total", Moves.STAYS, "TabletopicRecordsLost", _WORSE, topic=_ONE),
     _F.GAP: _sign("lost_records_total", _RISES, "TabletopicRecordsLost", _AT_ONCE, topic="visits"),
 }
 

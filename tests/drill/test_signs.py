@@ -30,7 +30,7 @@ def test_no_fault_lacks_its_sign() -> None:
     for fault, sign in SIGNS.items():
         assert sign.name in names, fault
         assert (sign.alert in EXPRESSIONS) is (sign.fires is not Fires.NEVER), fault
-        assert sign.topic in {plan.topic for plan in WATCHED_PLANS}
+        assert sign.topic in {None, *(plan.topic for plan in WATCHED_PLANS)}
         if sign.fires in (Fires.AT_ONCE, Fires.LASTING):
             assert sign.name in re.findall(r"\w+", EXPRESSIONS[sign.alert]), fault
 
@@ -65,6 +65,17 @@ def test_what_moves(moves: Moves, calm: list[float], now: float, moved: bool) ->
     other: Series = ("clicks", (("instance", "h1"), ("kind", "b")))
     seen = sign.moved([{mine: one, other: 0} for one in calm], {mine: now, other: 99})
     assert seen == (mine if moved else None)
+
+
+def test_a_fault_of_a_topic_is_not_seen_in_another() -> None:
+    """Which may have troubles of its own; what has no topic counts."""
+    sign = Sign("letters", Moves.RISES, "", Fires.NEVER, topic="visits")
+    theirs, mine, whole = (
+        ("letters", labels) for labels in ((("topic", "orders"),), (("topic", "visits"),), ())
+    )
+    assert sign.moved([], {theirs: 3}) is None
+    assert sign.moved([], {theirs: 3, mine: 1}) == mine
+    assert sign.moved([], {whole: 3}) == whole
 
 
 def lasting(sighting: Sighting) -> dict[str, list[float | None]]:
