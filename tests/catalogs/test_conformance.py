@@ -389,8 +389,7 @@ def test_spark_reads_and_writes(rig: LakeRig, lake: Lake, spark: Spark) -> None:
     assert not any(secret in words for words in commands for secret in (SECRET, PASSWORD, TOKEN_SECRET))
 
 
-# Trino without its Hadoop reads object stores alone, as Athena does.
-@pytest.mark.parametrize("lake", [name for name in LAKES if name.endswith("S3")], indirect=True)
+@pytest.mark.parametrize("lake", list(LAKES), indirect=True)
 def test_trino_reads(rig: LakeRig, lake: Lake, trino: Trino) -> None:
     """Rows of before and after a column was widened and another came, and those of an older snapshot."""
     coordinator = rig.running(commit_interval_ms="1s")
@@ -403,7 +402,8 @@ def test_trino_reads(rig: LakeRig, lake: Lake, trino: Trino) -> None:
     table.evolve(Schema(wide, *others, new), {}, 1)
     settled(rig, coordinator)
     rig.committed(coordinator, 3, 5)
-    storage = {"s3.endpoint": rig.table.table.io.properties["s3.endpoint"]}  # some catalogs lend it
+    lent = rig.table.table.io.properties  # the store's address, by some catalogs
+    storage = {"s3.endpoint": lent["s3.endpoint"]} if "s3.endpoint" in lent else {}
     trino.add_catalog(rig.namespace, lake.properties | storage)
     clicks = f'"{rig.namespace}".clicks'
     assert trino.ask(f"SELECT count(*), sum(a), count(b) FROM {clicks}", rig.namespace) == [[5, 4, 0]]
