@@ -2,21 +2,25 @@
 
 ``cost``: CPU per record with two executors against ``local[2]``, in turns: the host's process tree, and
 those of the cluster's workers. ``spread``: which executor ran how many tasks of the batches of a backlog,
-with 1, 2 and 4 executors. Broker and registry are not counted; tables lie in a folder that all share.
+with 1, 2 and 4 executors. ``lost``: how soon commits go on after one of two executors was killed under load,
+with ``--conf`` for settings to try. Broker and registry are not counted; tables lie in a folder that all
+share.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,28 +32,39 @@ from tabletopic_kernel.bench.measure import cpu_of_path, running_host
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.recovery.checks import commits, wait_for_commits
+from tests.recovery.stream import Stream
+from tests.recovery.waiting import wait_until
 from tests.servers.spark_cluster import SparkCluster
 
 Settings = Mapping[str, Any]
 _EXECUTOR = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.host": "127.0.0.1"}
+_STARTS_S = 300.0
 
 
 def main() -> None:
     """Print a line for each turn, and the ratio or the tasks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("cost", "spread"))
+    parser.add_argument("what", choices=("cost", "spread", "lost"))
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--records", type=int, default=1_000_000, help="counted in a turn")
-    parser.add_argument("--warm-up", type=int, default=1_000_000)
+    parser.add_argument(
+        "--warm-up", type=int, default=1_000_000, help="as many as a batch takes, or the cost counts none"
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], help="lost: one more of [spark.conf], KEY=TEXT"
+    )
     asked = parser.parse_args()
+    measure = {"cost": _cost, "spread": _spread, "lost": _lost}[asked.what]
     with tempfile.TemporaryDirectory(prefix="tabletopic-cluster-") as name:
         folder = Path(name)
         local = LocalStack(folder / "stack", TerminalReport())
         try:
             stack = local.up(die_with_parent=True)
-            (_cost if asked.what == "cost" else _spread)(folder, stack, asked)
+            measure(folder, stack, asked)
         finally:
             local.down()
 
@@ -71,14 +86,14 @@ def _spread(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
     for count in (1, 2, 4):
         ui = machine.free_port(set())
         shown = {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.ui.retainedTasks": "100000"}
-        with _cluster(folder / f"cluster-{count}", count) as (cluster, workers):
+        with _cluster(folder / f"cluster-{count}", count) as (cluster, _):
             bench = _workbench(stack, cluster.url, {**_EXECUTOR, **shown})
             seen: dict[int, Counter[str]] = {}
             over = threading.Event()
             watcher = threading.Thread(target=_watch, args=(ui, seen, over))
             watcher.start()
             try:
-                _run(stack, bench, f"spread-{count}", asked, workers)
+                _read(stack, bench, f"spread-{count}", asked.records + asked.warm_up)
             finally:
                 over.set()
                 watcher.join()
@@ -86,6 +101,45 @@ def _spread(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
         total = sum(batches, Counter[str]())
         whole = sum(len(tasks) == count for tasks in batches)
         _say(f"{count} executors: {len(batches)} batches, {whole} of them on all; tasks {dict(total)}")
+
+
+def _lost(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
+    conf = _EXECUTOR | dict(one.split("=", 1) for one in asked.conf)
+    with _cluster(folder / "cluster", 2) as (cluster, workers):
+        bench = _workbench(stack, cluster.url, conf)
+        stream = Stream(stack, "lost", 4)
+        stream.begin(200)
+        bench.enable(stream.topic, {"commit_interval_ms": "500ms"})
+        with running_host(stack):
+            for worker in itertools.islice(itertools.cycle(workers), asked.turns):
+                for one in workers:
+                    wait_until("both run Python", lambda one=one: cluster.runs_python(one), _STARTS_S)
+                wait_for_commits(bench, stream.topic, 3)
+                _say(_killed(cluster, worker, bench, stream.topic))
+        bench.disable(stream.topic)
+        stream.end()
+
+
+def _killed(cluster: SparkCluster, worker: psutil.Popen, bench: Workbench, topic: str) -> str:
+    """When what was there after the executor of a worker was killed, in seconds."""
+    (executor,) = cluster.executors(worker)
+    before, began = commits(bench, topic), time.monotonic()
+    cluster.kill(executor)
+    wait_until("its programs are gone", lambda: not cluster.runs_python(worker))
+    waited: dict[str, Callable[[], object]] = {
+        "first commit": lambda: commits(bench, topic) > before,
+        "second commit": lambda: commits(bench, topic) > before + 1,
+        "fourth commit": lambda: commits(bench, topic) > before + 3,
+        "executor": lambda: any(one.pid != executor.pid for one in cluster.executors(worker)),
+        "its Python": lambda: cluster.runs_python(worker),
+    }
+    seen: dict[str, float] = {}
+    while len(seen) < len(waited) and time.monotonic() - began < _STARTS_S:
+        for what in waited.keys() - seen.keys():
+            if waited[what]():
+                seen[what] = time.monotonic() - began
+        time.sleep(0.05)
+    return "killed; " + ", ".join(f"{what} {seen.get(what, float('nan')):.1f} s" for what in waited)
 
 
 def _watch(port: int, seen: dict[int, Counter[str]], over: threading.Event) -> None:
@@ -119,6 +173,23 @@ def _workbench(stack: StackInfo, master: str, conf: Settings) -> Workbench:
     config.write_text("\n".join([*lines, *(f'"{key}" = "{text}"' for key, text in conf.items())]) + "\n")
     os.environ["TABLETOPIC_CONFIG"] = str(config)
     return Workbench(load_settings().settings)
+
+
+def _read(stack: StackInfo, bench: Workbench, topic: str, total: int) -> None:
+    """Fill a topic and let a host commit it, in as many batches as it takes."""
+    load, committed = make_load(bench, topic, "avro"), 0
+    with CountBar(total, "filling the topic", "records") as bar:
+        load.send(bench, total, bar.to)
+    bench.enable(topic, {"commit_interval_ms": "10s", "value_format": load.value_format})
+    with running_host(stack) as host, CountBar(total, "ingesting", "records") as bar:
+        for event in bench.events(topic, follow=lambda: host.poll() is None):
+            if isinstance(event, Committed):
+                committed += event.rows
+                bar.to(committed)
+            if committed >= total:
+                break
+    bench.disable(topic)
+    assert committed == total
 
 
 def _run(
