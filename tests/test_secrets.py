@@ -99,6 +99,17 @@ def test_a_key_is_known_however_it_is_folded() -> None:
     assert line not in redact(f"bad key at line 1: {line}")
 
 
+def test_a_signature_of_azure_is_hidden_wherever_it_stands() -> None:
+    """Its client tells addresses with all parts, in an order of its own; the container is no login."""
+    given(("catalog.adls.sas-token", "?sv=2024&sp=rw&sig={}"), "hunter2%2Bx%3D")
+    place = "https://acme.blob.core.windows.net/lake/x?se=2030&sig=hunter2%2Bx%3D&sp=rw"
+    told = str(TableTopicError(f"GetProperties failed for '{place}'; lent: ?sig=hunter2Other&sv=1"))
+    assert "hunter2" not in told
+    assert told.count(f"sig={HIDDEN}") == 2
+    assert redact("abfss://lake@acme.dfs.core.windows.net/t") == "abfss://lake@acme.dfs.core.windows.net/t"
+    assert "hunter2" not in redact("abfss://me:hunter2@acme.dfs.core.windows.net/t")
+
+
 @pytest.mark.parametrize("secret", ["abc", "true", "10", "kafka"])
 def test_a_secret_that_is_a_common_word_takes_no_message_apart(secret: str) -> None:
     """It is hidden where a password stands, and nowhere else."""

@@ -32,7 +32,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     position,
     sql_errors,
 )
-from tabletopic_kernel.query.duckdb_files import SCHEMES, TableFiles
+from tabletopic_kernel.query.duckdb_files import TableFiles
 from tabletopic_kernel.query.sql import (
     MOST_PARTS,
     Name,
@@ -66,10 +66,6 @@ class _View:
     @property
     def folders(self) -> list[str]:
         return folders_of(self.table.location(), self.table.properties)
-
-    @property
-    def folders_by_pyiceberg(self) -> list[str]:
-        return folders_of(self.table.location(), self.table.properties, SCHEMES)
 
 
 class DuckLake:
@@ -213,10 +209,7 @@ class DuckLake:
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
         give_secret(connection, view.folders, view.table.io.properties)
-        if folders := view.folders_by_pyiceberg:
-            self._files.give(folders, view.table.io)
-            if SCHEMES[0] not in connection.list_filesystems():
-                connection.register_filesystem(self._files)
+        self._files.give(connection, view.table)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""

@@ -5,7 +5,7 @@ DuckDB's own ways are fewer, and Azure needs one more extension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -15,11 +15,13 @@ from fsspec import AbstractFileSystem
 from pyarrow import NativeFile
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.clients.storage.table_files import AZURE
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.query.duckdb_connection import folders_of
 
 SCHEMES = ("gs", "gcs", *AZURE)
 
@@ -68,11 +70,15 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
         self._by_folder: dict[str, FileIO] = {}
         self._trouble: Exception | None = None
 
-    def give(self, folders: Iterable[str], io: FileIO) -> None:
-        """Read what lies in ``folders``, which end with a slash, by ``io``, and what nobody was given for."""
-        if given := [*folders]:
-            buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in given)
-            self._by_folder |= dict.fromkeys(("", *buckets, *given), io)
+    def give(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+        """Let DuckDB read a table if it lies in such a store; its files may also lie elsewhere."""
+        folders = folders_of(table.location(), table.properties, SCHEMES)
+        if not folders:
+            return
+        buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in folders)
+        self._by_folder |= dict.fromkeys(("", *buckets, *folders), table.io)
+        if SCHEMES[0] not in connection.list_filesystems():
+            connection.register_filesystem(self)
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:

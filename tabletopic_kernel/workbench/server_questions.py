@@ -164,6 +164,8 @@ _KEYS = (
     Question("s3.secret-access-key", "Secret key", secret=True),
 )
 _BUCKET = Question("warehouse", "Warehouse, such as s3://bucket/folder")
+_GOOGLE = Question("warehouse", "Warehouse, such as gs://bucket/folder")
+_AZURE = Question("warehouse", "Warehouse: abfss://container@account.dfs.core.windows.net/folder")
 STORAGE = (
     Way(
         "Amazon S3, with credentials from the environment, a profile or a role",
@@ -175,6 +177,26 @@ STORAGE = (
         "Another S3-compatible store",
         {},
         (_BUCKET, Question("s3.endpoint", "Its URL"), *_KEYS, _REGION),
+    ),
+    Way("Google Cloud Storage, with the login of the environment", {}, (_GOOGLE,)),
+    Way(
+        "Google Cloud Storage, with a token",
+        {},
+        (
+            _GOOGLE,
+            Question("gcs.oauth2.token", "Token", secret=True),
+            Question("gcs.oauth2.token-expires-at", "When it ends, in milliseconds since 1970"),
+        ),
+    ),
+    Way(
+        "Azure, with the account's key",
+        {},
+        (_AZURE, Question("adls.account-key", "Key of the account", secret=True)),
+    ),
+    Way(
+        "Azure, with a shared access signature",
+        {},
+        (_AZURE, Question("adls.sas-token", "Shared access signature (SAS)", secret=True)),
     ),
     Way("A folder", {}, (Question("warehouse", "Warehouse, such as file:///data/lake"),)),
 )

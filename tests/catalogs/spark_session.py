@@ -17,7 +17,12 @@ from tabletopic_kernel.query.spark import SparkLake
 from tabletopic_kernel.workbench.clients import Clients, Servers
 
 # Nobody asks for this one: a session that may need every jar fetches them by itself.
-_ALL_JARS = {"name": "unused", "uri": "postgresql://127.0.0.1/none", "warehouse": "s3://none"}
+_ALL_JARS = {
+    "name": "unused",
+    "uri": "postgresql://127.0.0.1/none",
+    "client.region": "none",
+    "gcs.project-id": "none",
+}
 
 
 def main(folder: Path) -> None:

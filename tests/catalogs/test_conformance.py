@@ -365,7 +365,11 @@ def test_a_table_that_is_not_there(rig: LakeRig) -> None:
 
 
 # Those whose jars and keys are each of a kind; a session takes most of a minute where the machine is busy.
-@pytest.mark.parametrize("lake", ["SQLite, local files", "PostgreSQL, S3", "Glue, S3"], indirect=True)
+@pytest.mark.parametrize(
+    "lake",
+    ["SQLite, local files", "SQLite, Google Cloud Storage", "PostgreSQL, S3", "Glue, S3"],
+    indirect=True,
+)
 def test_spark_reads_and_writes(rig: LakeRig, lake: Lake, spark: Spark) -> None:
     """By [catalog] alone, with the jars that it fetched by itself; no secret is on a command line."""
     # A catalog that Spark has once seen keeps its settings, so each has a name of its own, also in a

@@ -151,6 +151,8 @@ credential = "client:{MARK}Credential"
 "hf.token" = "{MARK}Hf"
 "glue.secret-access-key" = "{MARK}Glue"
 "adls.account-key" = "{MARK}Adls"
+"adls.connection-string" = "AccountName=a;AccountKey={MARK}Connection"
+"adls.sas-token.acme.dfs.core.windows.net" = "sp=rw&sig={MARK}Lent"
 "gcs.oauth2.token" = "{MARK}Gcs"
 "header.Authorization" = "Bearer {MARK}Header"
 [spark]

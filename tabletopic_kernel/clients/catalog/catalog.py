@@ -231,6 +231,14 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
     return list(list_infos(table, folder, recursive=recursive))
 
 
+def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
+    """The folders right below ``inside`` that files lie in; what lies elsewhere stays, for whoever looks."""
+    others = [one for one in files if not one.path.startswith(inside)]
+    below = (one.path.removeprefix(inside) for one in files if one.path.startswith(inside))
+    names = dict.fromkeys(path.partition("/")[0] for path in below if "/" in path)
+    return [*others, *(pafs.FileInfo(f"{inside}{name}", pafs.FileType.Directory) for name in names)]
+
+
 def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.FileInfo]:
     """What lies in ``folder`` (files, or folders when not recursive), by location; empty if there is none.
 
@@ -243,11 +251,15 @@ def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.
     if not isinstance(io, PyArrowFileIO):
         return {}
     scheme, netloc, path = io.parse_location(folder, io.properties)
-    with reachable("the storage", lent=lends_keys(table)):
-        selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
-        found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
-    wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
     root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
+    with reachable("the storage", lent=lends_keys(table)):
+        system = io.fs_by_scheme(scheme, netloc)
+        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists Google's objects alone
+        selector = pafs.FileSelector(path, recursive=recursive or has_no_folders, allow_not_found=True)
+        found = system.get_file_info(selector)
+    if has_no_folders:
+        found = _folders(found, inside)
+    wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
     locations = {}
     for info in found:
         place = re.sub("/+", "/", info.path)
