@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import ActionNeededError, GapError
-from tabletopic_kernel.model.ledger import Ledger, Offsets
+from tabletopic_kernel.model.ledger import Ledger, Offsets, is_same_topic
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.source import SourceSpec
 
@@ -49,7 +49,7 @@ def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = Non
         ActionNeededError: it is another topic.
     """
     same_cluster = cluster_id in (None, before.cluster_id)
-    if same_cluster and before.topic_id == topic_id:
+    if same_cluster and is_same_topic(before.topic_id, topic_id):
         return
     what = "was re-created" if same_cluster else "is on another cluster"
     raise ActionNeededError(

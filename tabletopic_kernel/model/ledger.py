@@ -15,7 +15,19 @@ from tabletopic_kernel.model.errors import InternalError
 PREFIX = "tabletopic."
 TAG = "tabletopic-ledger"
 
+# What clients say where a broker knows no topic ids: those before 2.8, or not yet told to use them (KIP-516).
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
 Offsets = Mapping[int, int]  # partition → next offset
+
+
+def is_same_topic(before: str, now: str) -> bool:
+    """Whether two topic ids may be of one topic: one without gets one when its brokers learn to give them.
+
+    >>> is_same_topic("uB1c", "uB1c"), is_same_topic("uB1c", "Zw0x"), is_same_topic(NO_TOPIC_ID, "Zw0x")
+    (True, False, True)
+    """
+    return before == now or NO_TOPIC_ID in (before, now)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from tabletopic_kernel.model.errors import (
     OutdatedError,
     TableTopicError,
 )
-from tabletopic_kernel.model.ledger import Ledger, Offsets
+from tabletopic_kernel.model.ledger import Ledger, Offsets, is_same_topic
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
@@ -104,7 +104,9 @@ class DeadLetters:
             RetryableError: the storage does not answer.
         """
         ledger = self.table.ledger if self.table else None
-        if ledger is None or (ledger.topic_id, ledger.cluster_id) == (topic_id, cluster_id):
+        if ledger is None:
+            return
+        if ledger.cluster_id == cluster_id and is_same_topic(ledger.topic_id, topic_id):
             return
         if self.tasks(AlwaysTrue()):
             raise ActionNeededError(

@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from tabletopic_kernel.model import steps
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
-from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.ledger import NO_TOPIC_ID, StagedOffsets
 from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
@@ -268,6 +268,26 @@ def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[s
     assert coordinator.state is State.FAILED
     assert told in str(coordinator.progress().error)
     assert rig.offset() == 4
+
+
+@pytest.mark.parametrize("ids", [("topic-id", NO_TOPIC_ID), (NO_TOPIC_ID, "given-later")])
+def test_a_broker_that_knows_no_topic_ids_stops_nothing(rig: Rig, ids: tuple[str, str]) -> None:
+    """A topic gets its id when all brokers of a cluster have learned to give one, and is the same topic."""
+    rig.broker.change(topic_id=ids[0])
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.broker.change(topic_id=ids[1])
+    rig.stage(4, 6)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+    coordinator.order(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+    assert (rig.rows(), rig.offset()) == (6, 6)
 
 
 def test_a_batch_of_a_topic_made_anew_is_not_taken(rig: Rig) -> None:
