@@ -44,7 +44,7 @@ test: $(INSTALLED) $(SIDEBAR) ## all tests, including those with real servers
 	echo "==> pytest, with servers"; $(RUN) pytest -m "integration and not servers" $(PAIR) --durations=15 $(ARGS); $(OUTCOME); \
 	exit $$failed
 
-test-servers: $(INSTALLED) ## production catalogs and object stores; downloads 1.1 GB the first time
+test-servers: $(INSTALLED) ## production catalogs, object stores and brokers; downloads 1.3 GB the first time
 	@$(RUN) pytest -m servers --durations=15 $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import rules, quick tests

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from pyarrow.fs import AzureFileSystem, GcsFileSystem
+from pyarrow.fs import AzureFileSystem, FileInfo, FileType, GcsFileSystem
 from pyiceberg.io import load_file_io
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.catalog import _folders, open_catalog
 from tabletopic_kernel.clients.storage.table_files import TableFileIO, azure_properties
 from tabletopic_kernel.model.errors import SettingsError
 
@@ -84,3 +84,14 @@ def test_executors_have_the_same_client() -> None:
         google = io.fs_by_scheme("gs", "lake")
         assert isinstance(google, GcsFileSystem)
         assert google.__reduce__()[1][0]["retry_time_limit"].total_seconds() == 30
+
+
+def test_folders_of_a_store_that_lists_files_alone() -> None:
+    """Each once, however many files lie in it; files right there are none, and what lies elsewhere stays."""
+    paths = ("lake/t/u/epoch-1/a", "lake/t/u/epoch-1/x/b", "lake/t/u/epoch-2/a", "lake/t/u/file", "other/a")
+    found = _folders([FileInfo(path, FileType.File) for path in paths], "lake/t/u/")
+    assert [(one.path, one.type) for one in found] == [
+        ("other/a", FileType.File),
+        ("lake/t/u/epoch-1", FileType.Directory),
+        ("lake/t/u/epoch-2", FileType.Directory),
+    ]

@@ -112,7 +112,8 @@ class Azure(_Store):
     def command(self) -> list[str]:
         """Blobs alone; telemetry stays here."""
         place = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self._folder)]
-        quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+        # It may forget to answer a request without a body; that is sent again when the connection ends.
+        quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--blobKeepAliveTimeout", "1"]
         return [*npm.script(AZURITE, "dist/src/blob/main.js"), *place, *quiet]
 
     def bucket(self, name: str) -> str:

@@ -22,8 +22,6 @@ _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions
 _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
 _GCS_FILES = "org.apache.iceberg.gcp.gcs.GCSFileIO"
 _GLUE = "org.apache.iceberg.aws.glue.GlueCatalog"
-
-
 IO = "PyIceberg's client"  # in place of an option of DuckDB's secret
 
 
