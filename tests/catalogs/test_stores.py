@@ -30,7 +30,8 @@ def test_records_become_rows(lake: Lake, stack: StackInfo, tmp_path: Path) -> No
     assert checks["storage"].status == "ok", checks["storage"]
     topic = f"t{uuid.uuid4().hex[:8]}"
     broker = {"bootstrap.servers": stack.bootstrap_servers}
-    AdminClient(broker).create_topics([NewTopic(topic, 2, 1)])[topic].result()
+    admin = AdminClient(broker)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result()
     producer = Producer(broker)
     for number in range(RECORDS):
         producer.produce(topic, json.dumps({"n": number}).encode())
