@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
-    AddSortOrderUpdate,
-    SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     TableUpdate,
@@ -25,10 +23,10 @@ from tabletopic_kernel.model.columns.partitions import (
     same_partitions,
 )
 from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, sort_order, sort_texts
-from tabletopic_kernel.model.errors import HeadMovedError
+from tabletopic_kernel.model.errors import HeadMovedError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.snapshot import TopicTable
-from tabletopic_kernel.table.transaction import same_sort_orders, same_specs
+from tabletopic_kernel.table.transaction import order_updates, same_sort_orders, same_specs
 
 
 def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
@@ -42,6 +40,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
         HeadMovedError: another writer was first.
         RetryableError: the catalog does not answer.
     """
+    table.mend_order(table.newest_epoch)
     metadata = table.table.metadata
     updates: list[TableUpdate] = []
     wanted = {TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes)}
@@ -50,16 +49,15 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
         updates.append(SetPropertiesUpdate(updates=changed))
     changes = [change for of in (partition_change, order_change) if (change := of(table, settings))]
     if partition_change(table, settings):
-        spec = partition_spec(settings.partition_by, metadata.schema(), table.former_names())
+        spec = partition_spec(settings.partition_by, metadata.schema(), names_before(table))
         last_id = metadata.last_partition_id or PARTITION_FIELD_ID_START - 1
         new = next_spec(spec, metadata.partition_specs, last_id)
         if new in metadata.partition_specs:
             updates.append(SetDefaultSpecUpdate(spec_id=new.spec_id))
         else:
             updates += [AddPartitionSpecUpdate(spec=new), SetDefaultSpecUpdate(spec_id=-1)]
-    if order_change(table, settings):
-        order = sort_order(settings.sort_by, metadata.schema(), table.former_names())
-        updates += _order_updates(next_order(order, metadata.sort_orders), metadata)
+    if (order := wanted_order(table, settings)) is not None and order_change(table, settings):
+        updates += order_updates(next_order(order, metadata.sort_orders), metadata)
     if not updates:
         return []
     try:
@@ -75,14 +73,6 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     return changes
 
 
-def _order_updates(order: SortOrder, metadata: TableMetadata) -> tuple[TableUpdate, ...]:
-    """A REST catalog chooses the id of a new order itself, but unsorted is always 0."""
-    if order in metadata.sort_orders:
-        return (SetDefaultSortOrderUpdate(sort_order_id=order.order_id),)
-    added = -1 if order.fields else order.order_id
-    return AddSortOrderUpdate(sort_order=order), SetDefaultSortOrderUpdate(sort_order_id=added)
-
-
 def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
     """What the settings change of the table's partitions, in words; None for nothing.
 
@@ -92,7 +82,7 @@ def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
     if not settings.partition_by:
         return None
     schema, spec = table.table.schema(), table.table.spec()
-    wanted = partition_spec(settings.partition_by, schema, table.former_names())
+    wanted = partition_spec(settings.partition_by, schema, names_before(table))
     if same_partitions(wanted, spec):
         return None
     before, after = (", ".join(partition_texts(one, schema)) or "nothing" for one in (spec, wanted))
@@ -105,11 +95,48 @@ def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
     Raises:
         UsageError: see ``lay_out``.
     """
-    if not settings.sort_by:
-        return None
     schema, order = table.table.schema(), table.table.sort_order()
-    wanted = sort_order(settings.sort_by, schema, table.former_names())
-    if same_order(wanted, order):
+    wanted = wanted_order(table, settings)
+    if wanted is None or same_order(wanted, order):
         return None
     before, after = (", ".join(sort_texts(one, schema)) or "nothing" for one in (order, wanted))
     return f"sort by {after}, before by {before}"
+
+
+def wanted_order(table: TopicTable, settings: TopicSettings) -> SortOrder | None:
+    """The order that the settings want of a table; None where they leave it as it is.
+
+    A column that others have renamed is the same column. One that they have dropped orders nothing: an order
+    is a preference, for which no topic stops.
+
+    Raises:
+        UsageError: see ``lay_out``.
+    """
+    schema, former = table.table.schema(), names_before(table)
+    entries: list[str] = []
+    for entry in settings.sort_by:
+        try:
+            sort_order((entry,), schema, former)
+        except UsageError:
+            if not any(_can_be_sorted_by(entry, before) for before in table.table.metadata.schemas):
+                raise
+            continue
+        entries.append(entry)
+    return sort_order(entries, schema, former) if entries else None
+
+
+def _can_be_sorted_by(entry: str, schema: Schema) -> bool:
+    try:
+        sort_order((entry,), schema)
+    except UsageError:
+        return False
+    return True
+
+
+def names_before(table: TopicTable) -> dict[int, tuple[str, ...]]:
+    """Names that columns had before, by field id, whoever gave them other ones."""
+    names = {field_id: list(known) for field_id, known in table.former_names().items()}
+    for schema in table.table.metadata.schemas:
+        for field_id in schema.field_ids:
+            names.setdefault(field_id, []).append(schema.find_field(field_id).name)
+    return {field_id: tuple(dict.fromkeys(known)) for field_id, known in names.items()}

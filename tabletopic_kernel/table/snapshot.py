@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
+    TableRequirement,
     TableUpdate,
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
@@ -41,6 +42,7 @@ from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.columns.sort_orders import order_without_lost
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     HeadMovedError,
@@ -69,9 +71,11 @@ from tabletopic_kernel.table.schemas.registered import (
 from tabletopic_kernel.table.transaction import (
     QuickTransaction,
     lost_a_ref,
+    order_updates,
     removal_of,
     same_refs,
     same_schemas,
+    same_sort_orders,
 )
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
@@ -220,6 +224,7 @@ class TopicTable:
         self.foreign_changes += self.table.metadata_location != left
         if self.has_commit(after.commit_id):
             return
+        self.mend_order(after.epoch)
         self._check_not_behind_its_ledger()
         self._check_planned_on(planned, after.epoch)
         chosen, changes = list(files), DeleteChanges()
@@ -264,6 +269,17 @@ class TopicTable:
                 raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
             raise OutcomeUnknownError(_unconfirmed(error)) from error
+
+    def mend_order(self, epoch: int) -> None:
+        """Let the table be sorted by columns that it has: others drop some, and PyIceberg fails then.
+
+        Raises: as ``evolve``.
+        """
+        metadata = self.table.metadata
+        order = order_without_lost(self.table.sort_order(), metadata.sort_orders, metadata.schema())
+        if order is not None:
+            self._check_not_over(epoch)
+            self._send(order_updates(order, metadata), same_sort_orders(metadata))
 
     def _storage_trouble(self, error: Exception) -> Sorted | None:
         """What kept metadata from being written; None for a fault of this program.
@@ -403,6 +419,7 @@ class TopicTable:
             ActionNeededError: it does not let us, or lacks this kind of change. Others as ``commit``.
         """
         self.reload()
+        self.mend_order(planned.epoch)
         self._check_not_behind_its_ledger()
         self._check_planned_on(planned, planned.epoch)
         planned_on = Table(
@@ -458,12 +475,20 @@ class TopicTable:
         )
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
+        self._check_not_over(epoch)
+        self.mend_order(epoch)
+        self._send(updates)
+
+    def _check_not_over(self, epoch: int) -> None:
         if self.newest_epoch > epoch:
             raise LostOwnershipError(f"{self.identifier} has epoch {self.newest_epoch}, ours is {epoch}")
+
+    def _send(self, updates: tuple[TableUpdate, ...], same: tuple[TableRequirement, ...] = ()) -> None:
         reach(Step.EVOLVE)
+        same = (*same_schemas(self.table.metadata), *same)
         try:
             with reachable("the catalog"):
-                self.table.catalog.commit_table(self.table, same_schemas(self.table.metadata), updates)
+                self.table.catalog.commit_table(self.table, same, updates)
         except CommitFailedException as error:
             locked = lock_trouble(error, self.table.catalog, self.table.name())
             raise locked or HeadMovedError(str(error)) from error

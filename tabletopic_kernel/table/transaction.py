@@ -20,7 +20,9 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
+    AddSortOrderUpdate,
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
     AssertDefaultSpecId,
@@ -30,6 +32,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
     RemoveSnapshotsUpdate,
+    SetDefaultSortOrderUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -96,6 +99,17 @@ def same_sort_orders(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
     orders = _SameSortOrders(default_sort_order_id=metadata.default_sort_order_id)
     orders._ids = _order_ids(metadata)
     return (orders,)
+
+
+def order_updates(order: SortOrder, metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+    """What makes ``order`` the default one: one that the table had, or a new one.
+
+    A REST catalog chooses the id of a new order itself, but unsorted is always 0.
+    """
+    if order in metadata.sort_orders:
+        return (SetDefaultSortOrderUpdate(sort_order_id=order.order_id),)
+    added = -1 if order.fields else order.order_id
+    return AddSortOrderUpdate(sort_order=order), SetDefaultSortOrderUpdate(sort_order_id=added)
 
 
 class _SameRefs(AssertTableUUID):

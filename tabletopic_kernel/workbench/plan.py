@@ -26,7 +26,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
-from tabletopic_kernel.table.layout import order_change, partition_change
+from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
 from tabletopic_kernel.table.schemas.fitting import (
     WriterColumns,
     first_columns,
@@ -231,12 +231,10 @@ def _plan_old(
     spec = table.table.spec()
     plan.partition_by_before = partition_texts(spec, schema)
     if settings.partition_by:
-        spec = partition_spec(settings.partition_by, schema, table.former_names())
+        spec = partition_spec(settings.partition_by, schema, names_before(table))
     plan.partition_by = partition_texts(spec, schema)
-    order = table.table.sort_order()
-    plan.sort_by_before = sort_texts(order, schema)
-    if settings.sort_by:
-        order = sort_order(settings.sort_by, schema, table.former_names())
+    plan.sort_by_before = sort_texts(table.table.sort_order(), schema)
+    order = wanted_order(table, settings) or table.table.sort_order()
     plan.sort_by = sort_texts(order, schema)
     _note_ledger(plan, table, facts)
     if change := partition_change(table, settings):

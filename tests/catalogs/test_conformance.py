@@ -10,18 +10,21 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import psutil
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import list_files, open_catalog
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import compaction
+from tabletopic_kernel.model.columns.sort_orders import sort_texts
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import LostOwnershipError
 from tabletopic_kernel.model.ledger import TAG, StagedOffsets
@@ -118,6 +121,41 @@ def test_partitions_change(rig: LakeRig) -> None:
     settled(rig, second)
     assert (len(rows(rig)), len(rig.table.table.specs())) == (6, 2)
     assert rig.table.table.scan(row_filter="a = 2").count() == 2
+
+
+def test_rows_are_sorted(rig: LakeRig) -> None:
+    """The order is there from the first, and follows its columns where others rename or drop some."""
+    first = rig.running(commit_interval_ms="1s", sort_by=("a desc",))
+    rig.committed(first, 0, 3)
+
+    def told() -> tuple[list[str], set[int | None]]:
+        table = rig.table.table
+        ids = {task.file.sort_order_id for task in table.scan().plan_files()}
+        return sort_texts(table.sort_order(), table.schema()), ids
+
+    order_id = rig.table.table.metadata.default_sort_order_id
+    assert order_id
+    assert told() == (["a desc"], {order_id})
+    with rig.table.table.update_schema() as columns:
+        columns.add_column("note", StringType())
+    settings = TopicSettings(sort_by=("note", "a"))
+    assert lay_out(rig.table, settings) == ["sort by note, a, before by a desc"]
+    with rig.table.table.update_schema() as columns:
+        columns.rename_column("note", "remark")
+    assert lay_out(rig.table, settings) == []
+    assert told()[0] == ["remark", "a"]
+    with (  # as Spark does it; PyIceberg refuses to
+        mock.patch.object(SortOrder, "check_compatible", return_value=None),
+        rig.table.table.update_schema() as columns,
+    ):
+        columns.delete_column("remark")
+    second = rig.running(commit_interval_ms="1s", sort_by=("note", "a"))
+    rig.committed(second, 3, 6, epoch=2)
+    settled(rig, second)
+    assert len(rows(rig)) == 6
+    order, ids = told()
+    assert order == ["a"]
+    assert ids == {order_id, rig.table.table.metadata.default_sort_order_id}
 
 
 def test_a_foreign_commit_is_no_conflict_that_stays(rig: LakeRig, lake: Lake) -> None:

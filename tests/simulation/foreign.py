@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.update import SetLocationUpdate
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.table.update import (
+    AddSortOrderUpdate,
+    SetDefaultSortOrderUpdate,
+    SetLocationUpdate,
+    TableUpdate,
+)
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
@@ -158,12 +166,51 @@ def unbranch(world: World, dice: random.Random, table: Table) -> None:
 
 
 def change_schema(world: World, dice: random.Random, table: Table) -> None:
-    """A column of somebody's own comes, or goes."""
-    with table.update_schema() as update:
-        if "note" in table.schema().column_names:
-            update.delete_column("note")
-        else:
+    """A column of somebody's own comes, gets another name, or goes, also one by which rows are sorted.
+
+    Or the table gets another order of its rows.
+    """
+    names = [name for name in ("a", "note", "remark") if name in table.schema().column_names]
+    if dice.random() < 0.5:
+        _change_order(dice, table, dice.sample(names, dice.randint(0, len(names))))
+        return
+    with ExitStack() as patches, table.update_schema() as update:
+        if len(names) == 1:
             update.add_column("note", LongType())
+        elif dice.random() < 0.5:
+            patches.enter_context(_as_spark())
+            update.delete_column(names[1])
+        else:
+            update.rename_column(names[1], "remark" if names[1] == "note" else "note")
+
+
+def _as_spark() -> AbstractContextManager[Any]:
+    """Iceberg's own library drops a column of the sort order, which PyIceberg refuses."""
+    return mock.patch.object(SortOrder, "check_compatible", return_value=None)
+
+
+def _change_order(dice: random.Random, table: Table, names: list[str]) -> None:
+    """As Spark's ``WRITE ORDERED BY``; PyIceberg cannot go back to an order that the table had."""
+    fields = [
+        SortField(
+            table.schema().find_field(name).field_id,
+            IdentityTransform(),
+            dice.choice(list(SortDirection)),
+            dice.choice(list(NullOrder)),
+        )
+        for name in names
+    ]
+    orders = table.metadata.sort_orders
+    known = next((one.order_id for one in orders if list(one.fields) == fields), None)
+    if known is not None:
+        updates: tuple[TableUpdate, ...] = (SetDefaultSortOrderUpdate(sort_order_id=known),)
+    else:
+        new = SortOrder(*fields, order_id=1 + max(one.order_id for one in orders) if fields else 0)
+        updates = (
+            AddSortOrderUpdate(sort_order=new),
+            SetDefaultSortOrderUpdate(sort_order_id=-1 if fields else 0),
+        )
+    table.catalog.commit_table(table, (), updates)
 
 
 def come_and_go(world: World, dice: random.Random, table: Table) -> None:
@@ -275,6 +322,8 @@ def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random
     try:
         moves[name][0](world, dice, table)
     except CommitFailedException:
+        return False
+    except ValidationError:  # PyIceberg takes no commit to a table that is sorted by a column it lacks
         return False
     return True
 

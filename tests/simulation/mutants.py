@@ -31,7 +31,7 @@ from tabletopic_kernel.host.replay.replay import Replay, Replays
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
-from tabletopic_kernel.pipeline import rewrite
+from tabletopic_kernel.pipeline import rewrite, write
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry, snapshot
@@ -342,6 +342,10 @@ MUTANTS |= {
         _put(snapshot, "check_replaced", _no_changes),
         _put(ReplaceFiles, "_validate_required_deletes", _nothing),
     ),
+    "files say an order that they are not in": _all(
+        _put(rewrite, "permutation", _nothing), _put(write, "permutation", _nothing)
+    ),
+    "a compaction does not know where sorting puts rows": _put(rewrite, "permutation", _nothing),
     "a compaction leaves the ledger out": _put(
         ReplaceFiles, "of", classmethod(lambda cls, transaction, _: _replace_files(transaction, {}))
     ),
@@ -352,6 +356,7 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "a compaction does not look whether its files are still there": scenes.rewritten_twice,
     "deletes that come while files are put together are forgotten": scenes.deleted_meanwhile,
     "deleted rows are put together with the others": scenes.deleted_before,
+    "a compaction does not know where sorting puts rows": scenes.deleted_meanwhile,
     "letters are put together while they are replayed": scenes.marked_while_letters_are_put_together,
     "letters that a replay took away are put together": scenes.replayed_while_letters_are_put_together,
     "an outage of the registry makes letters": scenes.registry_away,
@@ -366,3 +371,5 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "a rollback to where the ledger is gone is not noticed": scenes.rolled_back_behind_its_ledger,
     "letters of a topic that had the name before are taken over": scenes.made_anew_beside_letters,
 }
+# Of tables with a sort order.
+SORTED = ("a compaction does not know where sorting puts rows",)

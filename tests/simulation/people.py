@@ -141,6 +141,7 @@ def alter(world: World, dice: random.Random) -> None:
             {"commit_interval_ms": dice.randint(200, 3_000)},
             {"on_gap": dice.choice(["stop", "go_on"])},
             {"partition_by": dice.choice([(), ("bucket(3, a)",), ("truncate(50, a)",)])},
+            {"sort_by": dice.choice([(), ("none",), ("a",), ("a desc",), ("truncate(10, a) desc", "a")])},
         ]
     )
     world.settings = world.settings.model_copy(update=changed)

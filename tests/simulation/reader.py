@@ -68,6 +68,8 @@ class Reader:
         if main is None or self.world.table_is_foreign:
             self.excused, self.deleted = set(), set()
             return
+        if lies := next(self.tables.unsorted(main), None):
+            raise BrokenError("a file is not in the order that it says", lies)
         dead_letters = next((table for table in tables if table.name() == LETTERS), None)
         wrong = self._wrong_records(main, dead_letters)
         if foreign:

@@ -54,6 +54,7 @@ class Setting:
     lenient: bool = False  # of the catalog that is not on SQLite: old sequence numbers are taken
     expires: bool = False  # by itself each quarter of a minute, too
     many_letters: bool = False  # each batch has some; and few files are put together
+    sort_by: tuple[str, ...] = ()  # of the topic's table, at first
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def setting_of(seed: int) -> Setting:
     chances = [dice.random() < chance for chance in (0.15, 0.1, 0.2)]
     expires = random.Random(f"expires {seed}").random() < 0.5
     many_letters = random.Random(f"letters {seed}").random() < 0.3
-    return replace(Setting(seed, spelling, on_gap, *chances), expires=expires, many_letters=many_letters)
+    sort_by = random.Random(f"sorted {seed}").choice([(), (), ("a desc",), ("bucket(3, a)", "a")])
+    made = Setting(seed, spelling, on_gap, *chances)
+    return replace(made, expires=expires, many_letters=many_letters, sort_by=sort_by)
 
 
 # Where a fault may strike, and how.

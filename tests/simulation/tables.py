@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, read_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform
 
 from tests.simulation.kafka import GENERATION, PARTITION
 from tests.simulation.lake import Lake
@@ -85,6 +88,7 @@ class Tables:
         # Of each data file and each position delete file in them: its location, and the number of its commit.
         self._data: dict[str, tuple[tuple[str, int], ...]] = {}
         self._deletes: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._orders: dict[str, tuple[tuple[str, int], ...]] = {}  # of sorted files, which order they say
         self._lists: dict[str, tuple[str, ...]] = {}
         self._reach: dict[str, frozenset[str]] = {}
 
@@ -190,6 +194,11 @@ class Tables:
             self._manifests[name] = tuple(
                 (place(one.data_file.file_path), one.data_file.file_size_in_bytes) for one in entries
             )
+            self._orders[name] = tuple(
+                (one.data_file.file_path, one.data_file.sort_order_id)
+                for one in entries
+                if one.data_file.sort_order_id
+            )
             told = [
                 (one.data_file.content, one.data_file.file_path, one.sequence_number or 0) for one in entries
             ]
@@ -219,6 +228,28 @@ class Tables:
             content = files[place(location)]
             total.update(_rows(content, frozenset().union(*applied)))
         return total
+
+    def unsorted(self, table: Table) -> Iterator[str]:
+        """Files that an owner has written in an order that they say, and are not in."""
+        head = table.current_snapshot()
+        for manifest in self._manifests_of(head) if head else ():
+            for location, order_id in self._orders.get(manifest, ()):
+                order = table.metadata.sort_order_by_id(order_id)
+                if "/epoch-" not in location or order is None:
+                    continue
+                # What a transform makes of values is not computed here: fields before the first one count.
+                known = tuple(
+                    (
+                        one.source_id,
+                        one.direction is SortDirection.ASC,
+                        one.null_order is NullOrder.NULLS_FIRST,
+                    )
+                    for one in takewhile(
+                        lambda one: isinstance(one.transform, IdentityTransform), order.fields
+                    )
+                )
+                if not _is_sorted(self._lake.store.files[place(location)], known):
+                    yield location
 
     def dead_letters(self, name: str) -> Counter[DeadLetterSample]:
         """The letters of a data file."""
@@ -257,6 +288,23 @@ def _rows(content: bytes, deleted: frozenset[int] = frozenset()) -> Counter[tupl
             raise WrongValueError(str(row))
         total[generation, where["partition"], where["offset"]] += 1
     return total
+
+
+@lru_cache(maxsize=4096)
+def _is_sorted(content: bytes, order: tuple[tuple[int, bool, bool], ...]) -> bool:
+    """Whether rows rise, or fall, by columns: field id, whether it rises, whether nulls are first."""
+    parquet = pq.ParquetFile(pa.BufferReader(content))
+    names = {
+        int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in parquet.schema_arrow
+    }
+    rows = parquet.read(use_threads=False)
+    keys: list[list[tuple[bool, int]]] = [[] for _ in range(len(rows))]
+    for field_id, rises, nulls_first in order:
+        if field_id not in names:
+            continue  # it is null in all of them
+        for key, value in zip(keys, rows[names[field_id]].to_pylist(), strict=True):
+            key.append(((value is None) is not nulls_first, (value or 0) * (1 if rises else -1)))
+    return keys == sorted(keys)
 
 
 @lru_cache(maxsize=4096)

@@ -87,6 +87,7 @@ class World:
             on_gap=setting.on_gap,
             table_properties={"write.data.path": self.shared_folder} if setting.shares_folder else {},
             keep_snapshots=1,
+            sort_by=setting.sort_by,
         ).model_copy(update={"time_travel_ms": 3_000})  # less than people may: a history takes minutes
         self.wish: DesiredTopic | None = DesiredTopic(topic="clicks", settings=self.settings)
         self._moves: deque[Move] = deque()

@@ -7,6 +7,7 @@ import struct
 import uuid
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import NullOrder
+from pyiceberg.table.sorting import NullOrder, SortOrder
+from pyiceberg.table.update import SetDefaultSortOrderUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DoubleType,
@@ -26,7 +28,7 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.model.columns.sort_orders import sort_order, sort_texts
-from tabletopic_kernel.model.errors import HeadMovedError
+from tabletopic_kernel.model.errors import HeadMovedError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.arrange import permutation
@@ -186,6 +188,65 @@ def test_an_order_of_others_is_kept_and_honoured_until_the_settings_name_one(cat
     assert file.sort_order_id == 1
     assert read_file(file.file_path)["b"].to_pylist() == [3, 2, 1, None]
     assert lay_out(lake.topic, TopicSettings(sort_by=("s",))) == ["sort by s, before by b desc"]
+
+
+def _dropped(lake: Lake, column: str) -> None:
+    """As Spark does it; PyIceberg refuses to."""
+    with (
+        mock.patch.object(SortOrder, "check_compatible", return_value=None),
+        lake.table.update_schema() as columns,
+    ):
+        columns.delete_column(column)
+
+
+def test_a_column_of_the_order_that_others_drop_orders_nothing(catalog: Catalog) -> None:
+    """Before, PyIceberg takes no commit at all; what is left of the order goes on, and so does the topic."""
+    lake = Lake(catalog, SMALL, sort_by=("s", "a desc"))
+    for _ in range(2):
+        lake.append({"a": [1, 2], "s": ["y", "x"]})
+    _dropped(lake, "s")
+    lake.append({"a": [1, 2]})
+    lake.topic.reload()
+    assert sort_texts(lake.table.sort_order(), lake.table.schema()) == ["a desc"]
+    lake.append({"a": [3, 4]})
+    assert lay_out(lake.topic, TopicSettings(sort_by=("s", "a desc"))) == []
+    assert not lake.compact().left
+    assert sorted(read_file(file.file_path)["a"].to_pylist() for file in lake.files()) == [
+        [2, 2, 1, 1],
+        [4, 3, 2, 1],
+    ]
+
+
+def test_files_of_an_order_that_is_lost_are_put_together(catalog: Catalog) -> None:
+    """Nobody wants them so any more; evolution and expiry find such a table, too."""
+    lake = Lake(catalog, SMALL, sort_by=("s",))
+    for _ in range(2):
+        lake.append({"a": [1], "s": ["y"]})
+    _dropped(lake, "s")
+    lake.topic.reload()
+    lake.topic.expire(lake.ledger, lambda _: [])
+    assert lake.table.sort_order().is_unsorted
+    with mock.patch.object(SortOrder, "check_compatible", return_value=None):
+        lake.catalog.commit_table(lake.table, (), (SetDefaultSortOrderUpdate(sort_order_id=1),))
+    lake.topic.reload()
+    lake.topic.evolve(None, {}, 1)
+    assert lake.table.sort_order().is_unsorted
+    assert not lake.compact().left
+    assert [file.record_count for file in lake.files()] == [2]
+
+
+def test_a_column_of_the_order_that_others_rename_is_the_same(catalog: Catalog) -> None:
+    """The settings know it by its name of before; a name that no column ever had is a mistake."""
+    lake = Lake(catalog, SMALL, ("a",), sort_by=("s", "a"))
+    with lake.table.update_schema() as columns:
+        columns.rename_column("s", "town")
+        columns.rename_column("a", "number")
+    lake.topic.reload()
+    assert lay_out(lake.topic, TopicSettings(sort_by=("s", "a"), partition_by=("a",))) == []
+    changes = lay_out(lake.topic, TopicSettings(sort_by=("s desc",)))
+    assert changes == ["sort by town desc, before by town, number"]
+    with pytest.raises(UsageError, match="no column 'street'"):
+        lay_out(lake.topic, TopicSettings(sort_by=("street", "a")))
 
 
 def test_an_order_that_came_and_went_meanwhile_is_another_writers(

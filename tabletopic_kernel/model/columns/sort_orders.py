@@ -89,6 +89,15 @@ def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
     return SortOrder(*wanted.fields, order_id=1 + max((order.order_id for order in orders), default=0))
 
 
+def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Schema) -> SortOrder | None:
+    """What is left of an order whose columns were dropped, see ``next_order``; None where none was.
+
+    Iceberg's own library lets an engine drop such a column.
+    """
+    left = [field for field in order.fields if field.source_id in schema.field_ids]
+    return None if len(left) == len(order.fields) else next_order(SortOrder(*left), orders)
+
+
 def same_order(one: SortOrder, other: SortOrder) -> bool:
     """Whether both put rows in the same order."""
     return one.fields == other.fields

@@ -26,6 +26,7 @@ from pyiceberg.table import Table, TableProperties
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.conditions import read_condition
+from tabletopic_kernel.model.columns.sort_orders import order_without_lost
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.pipeline.arrange import sort_order
@@ -249,12 +250,19 @@ class _Chooser:
         return chosen, left
 
     def _why_not(self, file: DataFile) -> str | None:
-        keeps_order = bool(file.sort_order_id) and sort_order(self._table.metadata).is_unsorted
+        metadata = self._table.metadata
+        own = metadata.sort_order_by_id(file.sort_order_id) if file.sort_order_id else None
+        # Not where a column of that order was dropped: nobody wants it any more.
+        keeps_order = (
+            sort_order(metadata).is_unsorted
+            and file.sort_order_id
+            and (own is None or order_without_lost(own, (), metadata.schema()) is None)
+        )
         reasons = (
             (file.file_format != FileFormat.PARQUET, f"{file.file_format.value} files"),
             (file.spec_id != self._table.metadata.default_spec_id, "in partitions of before"),
             (file.key_metadata is not None, "encrypted"),
-            (keeps_order, "sorted, unlike the table"),
+            (bool(keeps_order), "sorted, unlike the table"),
             # It equals nothing, so nobody can tell which deletes are of its partition.
             (any(isinstance(v, float) and math.isnan(v) for v in _values(file)), "in a partition of NaN"),
         )
