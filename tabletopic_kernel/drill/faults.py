@@ -321,6 +321,7 @@ _DOINGS: dict[Fault, Doing] = {
     Fault.FOREIGN_ROLLBACK: _by_others(foreign.rollback),
     Fault.FOREIGN_COLUMN: _by_others(foreign.column),
     Fault.FOREIGN_PARTITION: _by_others(foreign.partition),
+    Fault.FOREIGN_ORDER: _by_others(foreign.order),
     Fault.FOREIGN_TAG: _by_others(foreign.tag),
     Fault.FOREIGN_BRANCH: _by_others(foreign.branch),
     Fault.FOREIGN_LETTERS: _foreign_letters,

@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyiceberg.transforms import BucketTransform
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, StringType
 
+from tabletopic_kernel.model.columns.sort_orders import next_order
 from tabletopic_kernel.model.ledger import TAG
+from tabletopic_kernel.table.transaction import order_updates, same_schemas, same_sort_orders
 
 # Rows of others have this partition in their Kafka metadata.
 FOREIGN_PARTITION = -1
@@ -140,6 +143,26 @@ def partition(table: Table, _: random.Random) -> str:
     return (
         "removed the partition field by_note" if "by_note" in fields else "added the partition field by_note"
     )
+
+
+def order(table: Table, dice: random.Random) -> str:
+    """New rows are to be sorted by other columns, as by Spark's ``WRITE ORDERED BY``, or by none."""
+    schema, metadata = table.schema(), table.metadata
+    names = [one.name for one in schema.fields if one.field_type.is_primitive]
+    chosen = dice.sample(names, min(len(names), dice.randrange(3)))
+    fields = [
+        SortField(
+            schema.find_field(name).field_id,
+            IdentityTransform(),
+            dice.choice(list(SortDirection)),
+            dice.choice(list(NullOrder)),
+        )
+        for name in chosen
+    ]
+    wanted = next_order(SortOrder(*fields), metadata.sort_orders)
+    same = (*same_schemas(metadata), *same_sort_orders(metadata))
+    table.catalog.commit_table(table, same, order_updates(wanted, metadata))
+    return f"sorted by {', '.join(chosen) or 'nothing'}"
 
 
 def _some_column(table: Table) -> str:

@@ -235,8 +235,8 @@ page: `{command} --report docs/drill.md`.
 ## What it does
 
 It starts a broker, a registry, a catalog and two hosts in a temporary folder, and sends to three topics:
-Avro without transactions, Protobuf in transactions of which every fifth is aborted, and JSON without a
-schema. They include invalid records, records without a value, several versions of a schema at once, and
+Avro without transactions, into a sorted and partitioned table; Protobuf in transactions of which every
+fifth is aborted; and JSON without a schema. They include invalid records, records without a value, several versions of a schema at once, and
 records whose schema is registered later, so that a replay turns their dead letters into rows. The tables
 commit every half second, so that faults hit commits. A round consists of
 
@@ -270,8 +270,8 @@ a fault that is over at once is tried four times. Only one of the three topics t
 
 At the end each record that the broker acknowledged must be exactly once a row or a dead letter, with the
 value that was sent; one whose schema was registered later must be a row, after a last replay. The ledger
-must be at the topic's end; each file that a snapshot refers to must exist, and no other file that the
-product wrote.
+must be at the topic's end; each file that a snapshot refers to must exist and be sorted as it says, and no
+other file that the product wrote may exist.
 *Lost*, *twice*, *changed* and *orphans* count violations; the exit code is then 1.
 *Skipped* are records that retention deleted before they were read, in the topic with `on_gap = go_on`;
 their number must match its ledger.

@@ -37,6 +37,7 @@ class Fault(StrEnum):
     FOREIGN_ROLLBACK = "foreign_rollback"
     FOREIGN_COLUMN = "foreign_column"
     FOREIGN_PARTITION = "foreign_partition"
+    FOREIGN_ORDER = "foreign_order"
     FOREIGN_TAG = "foreign_tag"
     FOREIGN_BRANCH = "foreign_branch"
     FOREIGN_LETTERS = "foreign_letters"  # append to the dead letters, or expire theirs

@@ -71,7 +71,14 @@ class StreamPlan:
 
 
 PLANS = (
-    StreamPlan("orders", "avro", 3, False, {"partition_by": ["bucket(2, id)"]}, later=0.03),
+    StreamPlan(
+        "orders",
+        "avro",
+        3,
+        False,
+        {"partition_by": ["bucket(2, id)"], "sort_by": ["count desc", "id"]},
+        later=0.03,
+    ),
     StreamPlan("payments", "protobuf", 2, True, {}),
     StreamPlan("visits", "json", 2, False, {"value_format": "json", "on_gap": "go_on"}, tombstones=0.0),
 )

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+from pyiceberg.transforms import IdentityTransform
 
 from tabletopic_kernel.drill.foreign import FOREIGN_PARTITION, reachable_files
 from tabletopic_kernel.drill.streams import Fate, Sent, value_of
@@ -202,7 +206,7 @@ def check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -
 
 
 def check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) -> None:
-    """Note files that are gone, and those that nobody needs."""
+    """Note files that are gone, those that nobody needs, and those in another order than they say."""
     reachable = {path_of(file) for file in reachable_files(table)}
     verdict.files = len(reachable)
     data = Path(path_of(table.location())) / "data"
@@ -211,7 +215,43 @@ def check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) 
     orphans = there - reachable - {path_of(file) for file in forgiven}
     verdict.orphans = len(orphans)
     verdict.differ("data files are referred to by no snapshot and were not removed", orphans)
+    verdict.differ("data files are not in the order that they say", unsorted_files(table))
     _check_snapshots(table, verdict, "rows")
+
+
+def unsorted_files(table: Table) -> list[str]:
+    """Files of the head that an owner wrote, and whose rows are not in the sort order that they say."""
+    found = []
+    for task in table.scan().plan_files():
+        order = table.metadata.sort_order_by_id(task.file.sort_order_id or 0)
+        path = Path(path_of(task.file.file_path))
+        if order is not None and "/epoch-" in str(path) and path.is_file() and not _is_sorted(path, order):
+            found.append(str(path))
+    return found
+
+
+def _is_sorted(path: Path, order: SortOrder) -> bool:
+    """By the columns before the first of which something is made; one that the file lacks is null in all."""
+    schema = pq.read_schema(path)
+    names = {int((one.metadata or {}).get(b"PARQUET:field_id", -1)): one.name for one in schema}
+    chosen = [
+        (names[one.source_id], one.direction is SortDirection.ASC, one.null_order is NullOrder.NULLS_FIRST)
+        for one in takewhile(lambda one: isinstance(one.transform, IdentityTransform), order.fields)
+        if one.source_id in names
+    ]
+    rows = pq.read_table(path, columns=[name for name, *_ in chosen], partitioning=None).to_pylist()
+    for (name, rises, nulls_first), before in zip(chosen, range(len(chosen)), strict=True):
+        for one, other in pairwise(rows):
+            if any(one[known] != other[known] for known, *_ in chosen[:before]):
+                continue
+            first, second = one[name], other[name]
+            if None in (first, second):
+                in_order = first == second or (first is None) is nulls_first
+            else:
+                in_order = first <= second if rises else first >= second
+            if not in_order:
+                return False
+    return True
 
 
 def _check_snapshots(table: Table, verdict: TopicVerdict, what: str) -> None:

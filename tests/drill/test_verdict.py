@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -26,8 +28,10 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.drill.streams import Fate, Sent, value_of
-from tabletopic_kernel.drill.verdict import TopicVerdict, judge
+from tabletopic_kernel.drill.verdict import TopicVerdict, judge, unsorted_files
 from tabletopic_kernel.model import dead_letter
+from tabletopic_kernel.pipeline import write
+from tests.table.lake import Lake
 
 PLACE = StructType(
     NestedField(6, "partition", IntegerType()),
@@ -218,3 +222,34 @@ def test_a_data_file_that_nobody_needs(catalog: Catalog) -> None:
     found = verdict(catalog)
     assert found.orphans == 1
     assert "epoch-00000001/orphan.parquet" in found.differences[0]
+
+
+@pytest.mark.parametrize(
+    "order", [("count desc", "id"), ("extra desc nulls first", "id desc"), ("bucket(2, id)",)]
+)
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_file_that_is_not_in_the_order_that_it_says(
+    catalog: Catalog, order: tuple[str, ...], lies: bool
+) -> None:
+    """What others wrote may say what it likes; what is made of a column is not looked at."""
+    lake = Lake(catalog, SCHEMA, sort_by=order)
+    names = [field.name for field in SCHEMA.fields]
+    rows = [{name: row.get(name) for name in names} for row in rows_of(SENT)]
+    dice = random.Random(1)
+    dice.shuffle(rows)
+    with ExitStack() as patches:
+        if lies:
+            patches.enter_context(mock.patch.object(write, "permutation", return_value=None))
+        lake.append({name: [row[name] for row in rows] for name in names})
+    assert len(unsorted_files(lake.table)) == (lies and "bucket" not in order[0])
+
+
+def test_others_change_the_order(catalog: Catalog) -> None:
+    """To one that the table had, too, and to none."""
+    lake = Lake(catalog, SCHEMA, sort_by=("id",))
+    dice = random.Random(2)
+    told = {foreign.order(lake.table, dice) for _ in range(30)}
+    assert "sorted by nothing" in told
+    assert len(told) > 5
+    ids = [one.order_id for one in lake.table.metadata.sort_orders]
+    assert len(ids) == len(set(ids)) <= 31
