@@ -55,6 +55,7 @@ class Setting:
     expires: bool = False  # by itself each quarter of a minute, too
     many_letters: bool = False  # each batch has some; and few files are put together
     sort_by: tuple[str, ...] = ()  # of the topic's table, at first
+    large_files: bool = False  # each is larger than the table wants
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def setting_of(seed: int) -> Setting:
     many_letters = random.Random(f"letters {seed}").random() < 0.3
     sort_by = random.Random(f"sorted {seed}").choice([(), (), ("a desc",), ("bucket(3, a)", "a")])
     made = Setting(seed, spelling, on_gap, *chances)
-    return replace(made, expires=expires, many_letters=many_letters, sort_by=sort_by)
+    made = replace(made, expires=expires, many_letters=many_letters, sort_by=sort_by)
+    return replace(made, large_files=random.Random(f"large {seed}").random() < 0.15)
 
 
 # Where a fault may strike, and how.

@@ -21,6 +21,7 @@ from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.host.maintenance import compaction, expiry
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
+from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.table.compaction import plan as table_compaction
 from tests.simulation import foreign, people
@@ -89,6 +90,8 @@ class World:
             keep_snapshots=1,
             sort_by=setting.sort_by,
         ).model_copy(update={"time_travel_ms": 3_000})  # less than people may: a history takes minutes
+        if setting.large_files:
+            self.settings = self.settings.model_copy(update={"target_file_size_bytes": 64})
         self.wish: DesiredTopic | None = DesiredTopic(topic="clicks", settings=self.settings)
         self._moves: deque[Move] = deque()
         self._deletions = 0
@@ -112,6 +115,7 @@ class World:
             few = self.setting.many_letters  # which come in a few files in a history, and go with each replay
             patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 2 if few else 6))
             patches.enter_context(mock.patch.object(compaction, "_LOOK_MS", 5_000 if few else 60_000))
+            patches.enter_context(mock.patch.object(rewrite, "_PART_ROWS", 3))
             clock = SimpleNamespace(time=lambda: self.now_ms / 1000)
             patches.enter_context(mock.patch.object(snapshots, "time", clock))
             if self.setting.expires:
