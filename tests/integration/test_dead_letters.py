@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema
 
+from tabletopic_kernel.model.dead_letter import SUFFIX
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, V1, field, record, row_v1
+from tests.recovery.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
 INT, TEXT = record(field("a", "int")), record(field("a", "string"))
@@ -63,7 +65,15 @@ def test_bad_records_of_every_kind_become_letters(
         if event.type == "DeadLettered":
             told.update(event.counts)
     assert told == counts
+    bench.compact(sender.topic)
+    wait_until("letters are in one file", lambda: _letter_files(bench, sender.topic) == 1)
+    assert dead_letters_by_offset(bench, sender.topic) == dead_letters
     bench.disable(sender.topic)
+
+
+def _letter_files(bench: Workbench, topic: str) -> int:
+    table = bench.open_catalog().load_table(bench.table_of(topic) + SUFFIX)
+    return len(list(table.scan().plan_files()))
 
 
 def test_a_schema_that_is_registered_later_is_found(
