@@ -276,7 +276,7 @@ class TopicTable:
         Raises: as ``evolve``.
         """
         metadata = self.table.metadata
-        order = order_without_lost(self.table.sort_order(), metadata.sort_orders, metadata.schema())
+        order = order_without_lost(metadata.sort_order(), metadata.sort_orders, metadata.schema())
         if order is not None:
             self._check_not_over(epoch)
             self._send(order_updates(order, metadata), same_sort_orders(metadata))
