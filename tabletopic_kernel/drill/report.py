@@ -236,9 +236,9 @@ page: `{command} --report docs/drill.md`.
 
 It starts a broker, a registry, a catalog and two hosts in a temporary folder, and sends to three topics:
 Avro without transactions, into a sorted and partitioned table; Protobuf in transactions of which every
-fifth is aborted; and JSON without a schema. They include invalid records, records without a value, several versions of a schema at once, and
-records whose schema is registered later, so that a replay turns their dead letters into rows. The tables
-commit every half second, so that faults hit commits. A round consists of
+fifth is aborted; and JSON without a schema. They include invalid records, records without a value, several
+versions of a schema at once, and records whose schema is registered later, so that a replay turns their
+dead letters into rows. The tables commit every half second, so that faults hit commits. A round consists of
 
 - one fault at a named step of the protocol: the process that reaches it is killed, frozen, terminated,
   fails, or is held while something else happens to the others; the steps that were reached least come

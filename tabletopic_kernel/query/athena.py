@@ -224,7 +224,7 @@ class AthenaLake:
 
 
 def _session(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Region and credentials of ``[catalog]`` for boto3's session; missing ones are left to AWS's defaults."""
+    """Region and credentials of ``[catalog]`` for boto3's session; AWS's defaults replace missing ones."""
     given = {
         "region_name": ("glue.region", "client.region", "rest.signing-region"),
         "aws_access_key_id": ("glue.access-key-id", "client.access-key-id"),
