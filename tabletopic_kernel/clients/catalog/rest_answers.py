@@ -78,7 +78,7 @@ def _digest(text: str) -> bytes:
 def _forget(location: str, gone: ref[TableMetadata]) -> None:
     known = _known.get(location)
     if known is not None and known.metadata is gone:
-        del _known[location]
+        _known.pop(location, None)
 
 
 # PyIceberg's REST catalog parses both answers by these alone.
