@@ -9,6 +9,7 @@ import pytest
 
 from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
+from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.server_questions import (
     CATALOG,
@@ -83,7 +84,7 @@ def test_what_is_asked_hidden_is_a_secret() -> None:
 
 
 def test_spark_and_duckdb_understand_the_answers() -> None:
-    """Each way to Kafka and to a catalog can be passed on to Spark."""
+    """Each way to Kafka and to a catalog can be passed on to Spark; Azure's storage cannot, and that is said."""
     for way in KAFKA.ways[1:]:
         # Files that are not there are another error, and the broker's alone to tell.
         answers = {key: value for key, value in _answers((way,)).items() if ".location" not in key}
@@ -91,7 +92,12 @@ def test_spark_and_duckdb_understand_the_answers() -> None:
             assert java_properties(answers)
     for way in CATALOG.ways[1:]:
         for path in _leaves(way):
-            assert engine_properties.spark_catalog(_answers(path))
+            answers = _answers(path)
+            if any(name.startswith("adls.") for name in answers):
+                with pytest.raises(SettingsError, match="Azure's storage"):
+                    engine_properties.spark_catalog(answers)
+            else:
+                assert engine_properties.spark_catalog(answers)
 
 
 def test_what_is_left_out_is_embedded() -> None:
