@@ -71,13 +71,14 @@ def test_requests_of_a_commit_of_one_small_file(
         for one in (storage, of_server):
             one.requests.clear()
         parsed: list[str] = []
-        monkeypatch.setattr(rest_answers, "_parse_look", parsed.append)  # gives none: it must not be needed
-        rig.worker.listener.staged(batch(before, 3, 6))
-        rig.now_ms += 60_000
-        drain(coordinator)
+        with monkeypatch.context() as patched:
+            # The look of a commit brings what the commit before was answered with.
+            patched.setattr(rest_answers, "_parse_look", parsed.append)
+            rig.worker.listener.staged(batch(before, 3, 6))
+            rig.now_ms += 60_000
+            drain(coordinator)
+        assert not parsed
         assert asked(storage) == sorted(HOST + metadata)
-        monkeypatch.undo()
-        assert not parsed  # the look of a commit brings what the commit before was answered with
         if kind == "REST":
             assert asked(of_server) == ["GET metadata"] * 3 + ["PUT metadata"]
         assert before.table.metadata_location != rig.table.table.metadata_location

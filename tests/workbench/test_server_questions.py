@@ -84,7 +84,7 @@ def test_what_is_asked_hidden_is_a_secret() -> None:
 
 
 def test_spark_and_duckdb_understand_the_answers() -> None:
-    """Each way to Kafka and to a catalog can be passed on to Spark; Azure's storage cannot, and that is said."""
+    """Each way to Kafka and to a catalog can be passed on to Spark; Azure's storage is refused."""
     for way in KAFKA.ways[1:]:
         # Files that are not there are another error, and the broker's alone to tell.
         answers = {key: value for key, value in _answers((way,)).items() if ".location" not in key}
