@@ -45,7 +45,7 @@ def run(
         heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
         hand_overs: only end hosts alone, to time who takes over.
         short: rounds of half the length that end no host but in every 24th; ``heavy`` goes before that.
-        each: each fault once, alone, until monitoring has shown it; rounds and minutes do not count then.
+        each: each fault once, alone, until monitoring has shown it.
         own: a topic of a person's, as ``own_topic.read_own`` gives it; None: three of the drill's.
         state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
