@@ -58,7 +58,8 @@ _REPLAYED_S, _REPLAYS = 60.0, 3
 _OVERLAP = 5  # rounds, the newest included
 _CALM_S = 3.0  # before a host is killed alone
 _CALM_S_LIMIT = 90.0
-_SEEN_S, _TRIES = 8.0, 4  # a host tells of what others did when it commits next
+# A host tells of what others did when it commits next; a catalog that was busy is tried again soon.
+_SEEN_S, _AGAIN_S, _TRIES = 8.0, 1.0, 4
 _LOOK_EVERY_S = 0.05
 _ASK_AFTER_S = 3.0
 _THAW_AFTER_S = (1.0, 8.0)
@@ -225,7 +226,7 @@ class Drill:
         try:
             for _ in range(_TRIES):
                 done = do(fault, arena, sign.topic or "payments")
-                ends_at = time.monotonic() + (_SEEN_S if done else 0.0)
+                ends_at = time.monotonic() + (_SEEN_S if done else _AGAIN_S)
                 while (found := moved()) is None and time.monotonic() < ends_at:
                     time.sleep(_LOOK_EVERY_S)
                 if found is not None or (done and sign.moves is Moves.STAYS):
