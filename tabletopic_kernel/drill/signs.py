@@ -136,7 +136,10 @@ SIGNS: Final[Mapping[Fault, Sign]] = {
     _F.FOREIGN_PARTITION: _FOREIGN,
     _F.FOREIGN_TAG: _FOREIGN,
     _F.FOREIGN_BRANCH: _FOREIGN,
-    _F.FOREIGN_LETTERS: _sign("dead_letters", _RISES, "TabletopicRecordsRefused", _AT_ONCE, topic="visits"),
+    # They are none of the host's; it counts them when it next writes letters of its own.
+    _F.FOREIGN_LETTERS: _sign(
+        "dead_letters", Moves.STAYS, "TabletopicRecordsRefused", _WORSE, topic="visits"
+    ),
     _F.PAUSE: _sign('state{state="paused"}', _RISES, "", _NEVER, topic=_ONE),
     _F.ALTER: _sign("commit_interval_seconds", _CHANGES, "", _NEVER, topic=_ONE),
     _F.COMMIT: _sign("commits_total", _RISES, "", _NEVER, topic=_ONE),

@@ -118,7 +118,7 @@ METRICS: Final = (
     _D("tabletopic_failures", "counter", Group.TROUBLE,
        f"Failures that this host reported, by kind: {', '.join(Failure)}", ("topic", "kind")),
     _D("tabletopic_dead_letters", "gauge", Group.TROUBLE,
-       "Records in the dead-letter table", TOPIC),
+       "Records in the dead-letter table, as of its owner's last commit", TOPIC),
     _D("tabletopic_refused_records", "counter", Group.TROUBLE,
        "Rejected records since the table was created, by reason: dead letters, or skipped",
        ("topic", "reason")),
