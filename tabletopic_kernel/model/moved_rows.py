@@ -16,34 +16,40 @@ _PLACE = np.dtype("<u4")
 class MovedRows:
     """The ``rows`` rows of the file at ``path``, without those that were deleted from it.
 
-    They stand in the file at ``product``, from the row ``base`` on, in the order in which they stood; or, as
-    they were sorted with others, each at one of the ``places``. ``product`` is None where all were deleted,
-    or where they are in several files. ``dropped`` has a bit for each row and ``places`` four bytes for each
-    that is left, compressed; they are empty where no bit is set, and where the order is as it was.
+    ``products`` are the new files, each with the number that its first row has among the rows of all. Rows
+    of this file have the numbers from ``base`` on, in the order in which they stood; or, as they were sorted
+    with others, each one of the ``places``. Without products nobody knows where they are. ``dropped`` has a
+    bit for each row and ``places`` four bytes for each that is left, compressed; they are empty where no bit
+    is set, and where the order is as it was.
 
-    >>> moved = MovedRows.of("a", np.array([False, True, False, False]), "ab", 10)
-    >>> moved.translated(np.array([0, 1, 3, 3, 4])).tolist(), moved.dropped_rows
-    ([10, 12], 1)
-    >>> moved = MovedRows.of("a", np.array([False, True, False]), "ab", 0, np.array([7, 3]))
-    >>> moved.translated(np.array([0, 1, 2])).tolist()
-    [3, 7]
+    >>> moved = MovedRows.of("a", np.array([False, True, False, False]), (("ab", 0),), 10)
+    >>> moved.translated(np.array([0, 1, 3, 3, 4])), moved.dropped_rows
+    ({'ab': array([10, 12])}, 1)
+    >>> moved = MovedRows.of("a", np.array([False, True, False]), (("ab", 0), ("cd", 5)), 0, np.array([7, 3]))
+    >>> moved.translated(np.array([0, 1, 2]))
+    {'ab': array([3]), 'cd': array([2])}
     """
 
     path: str
     rows: int
-    product: str | None
+    products: tuple[tuple[str, int], ...]
     base: int
     dropped: bytes = b""
     places: bytes = b""
 
     @classmethod
     def of(
-        cls, path: str, dropped: Mask, product: str | None, base: int, places: Positions | None = None
+        cls,
+        path: str,
+        dropped: Mask,
+        products: tuple[tuple[str, int], ...],
+        base: int,
+        places: np.ndarray[tuple[int], np.dtype[np.integer]] | None = None,
     ) -> MovedRows:
         """``dropped``: for each row, whether it was; ``places``: of the others, where they are."""
         bits = zlib.compress(np.packbits(dropped).tobytes(), 1) if dropped.any() else b""
         numbers = b"" if places is None else zlib.compress(places.astype(_PLACE).tobytes(), 1)
-        return cls(path, len(dropped), product, base, bits, numbers)
+        return cls(path, len(dropped), products, base, bits, numbers)
 
     @property
     def mask(self) -> Mask:
@@ -58,16 +64,30 @@ class MovedRows:
         """How many rows were dropped."""
         return int(self.mask.sum())
 
-    def translated(self, positions: Positions) -> Positions:
-        """Where rows of the file are in the product, ascending and once each; those dropped are nowhere.
+    def translated(self, positions: Positions) -> dict[str, Positions] | None:
+        """Where rows of the file are, by product, ascending and once each; those dropped are nowhere.
 
         Args:
             positions: in the file, in any order; such as no row has count for nothing, as for all readers.
+
+        Returns:
+            None where nobody knows.
         """
         mask = self.mask
         deleted = np.zeros(self.rows, np.bool_)
         deleted[positions[(positions >= 0) & (positions < self.rows)]] = True
         left = np.flatnonzero(deleted[~mask])
-        if not self.places:
-            return self.base + left
-        return np.sort(np.frombuffer(zlib.decompress(self.places), _PLACE)[left].astype(np.int64))
+        if not len(left):
+            return {}
+        if not self.products:
+            return None
+        numbers = self.base + left
+        if self.places:
+            numbers = np.sort(np.frombuffer(zlib.decompress(self.places), _PLACE)[left].astype(np.int64))
+        starts = np.array([start for _, start in self.products])
+        found: dict[str, Positions] = {}
+        which = np.searchsorted(starts, numbers, side="right") - 1
+        for at in np.unique(which).tolist():
+            path, start = self.products[at]
+            found[path] = numbers[which == at] - start
+        return found

@@ -14,7 +14,7 @@ the new file in the order of the files, and of the rows in each, so ``MovedRows`
 Why no row is lost: rows are counted as the manifests count them, as each file is read and as each file is
 written, less those deleted; where two of these differ, nothing is handed over. Memory is bounded by the rows
 of one row group of each schema, however large the files and their row groups are, and a byte for each row of
-the files.
+the files, and four more where they are sorted.
 
 In a table with a sort order, rows are sorted whole in memory: a file for each ``_SORTED_BYTES`` of them,
 which is mostly one, as the groups of such tables are small. That is simpler than merging files, which would
@@ -28,6 +28,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,7 @@ from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import added
-from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
+from tabletopic_kernel.model.moved_rows import Mask, MovedRows
 from tabletopic_kernel.pipeline.arrange import permutation
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
@@ -54,7 +55,11 @@ _ROW_GROUP_ROWS = 1024**2
 # Read at a time.
 _PART_BYTES = 16 * 1024**2
 _PART_ROWS = 128 * 1024
+_MOST_PLACES = 32 * 1024**2  # rows that are followed to where sorting puts them: four bytes for each
 _SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting them takes as much once more
+
+
+Places = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 
 @dataclass(frozen=True)
@@ -186,13 +191,13 @@ class _Rewrite:
     def _put_together(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
         dropped = _deleted(self._io, files)
         kept = [file.rows - int(dropped[file.path].sum()) for file in files]
-        wanted, made, places = sum(kept), list[DataFile](), None
+        wanted, made, places, is_known = sum(kept), list[DataFile](), None, True
         if wanted and writer.order.is_unsorted:
             target = file_schema(writer.schema)
             rows = _runs(self._io, files, dropped, target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
             made = [writer.write_one(rows)]
         elif wanted:
-            made, places = self._sorted(writer, files, dropped, wanted)
+            made, places, is_known = self._sorted(writer, files, dropped, wanted)
             if not made:
                 self._leave("too large in memory to be sorted together", files)
                 return
@@ -204,34 +209,41 @@ class _Rewrite:
                 f"{other.partition}"
             )
         self._result.files += made
+        starts = accumulate((file.record_count for file in made[:-1]), initial=0)
+        products = tuple(zip((file.file_path for file in made), starts, strict=False))  # none, of none
         base = 0
         for file, count in zip(files, kept, strict=True):
-            product = made[0].file_path if count and len(made) == 1 else None
             where = places[base : base + count] if places is not None else None
-            self._result.moved.append(MovedRows.of(file.path, dropped[file.path], product, base, where))
+            moved = MovedRows.of(file.path, dropped[file.path], products if is_known else (), base, where)
+            self._result.moved.append(moved)
             base += count
         self._result.rows += wanted
 
     def _sorted(
         self, writer: DataFileWriter, files: Sequence[SmallFile], dropped: Mapping[str, Mask], count: int
-    ) -> tuple[list[DataFile], Positions | None]:
+    ) -> tuple[list[DataFile], Places | None, bool]:
         """The files' ``count`` rows, sorted in memory, in as few files as can be; none if that is no gain.
 
-        And where each of the rows is, if they are in one file and not as they stood.
+        And the number of each row among those of all these files, if they are not as they stood; and whether
+        that is known.
         """
         made: list[DataFile] = []
-        places = None
+        places = np.empty(count, np.uint32) if count <= _MOST_PLACES else None
+        start, has_moved = 0, False
         for rows in _runs(self._io, files, dropped, file_schema(writer.schema), (_SORTED_BYTES, count)):
             # Half as many at least: else they would be put together again and again, and be no fewer.
             if not made and len(files) > 1 and 2 * count > len(rows) * len(files):
-                return [], None
-            ordered = rows
-            if (order := permutation(rows, writer.order, writer.schema)) is not None:
-                ordered = rows.take(order)
-                places = np.empty(len(rows), np.int64)
-                places[order.to_numpy()] = np.arange(len(rows))
+                return [], None, True
+            order = permutation(rows, writer.order, writer.schema)
+            ordered = rows if order is None else rows.take(order)
+            numbers = np.arange(start, start + len(rows), dtype=np.uint32)
+            if places is not None and order is None:
+                places[numbers] = numbers
+            elif places is not None and order is not None:
+                places[start + order.to_numpy()] = numbers
+            start, has_moved = start + len(rows), has_moved or order is not None
             made.append(writer.write_one((ordered,)))
-        return made, places if len(made) == 1 else None
+        return made, places if has_moved else None, places is not None or not has_moved
 
 
 def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:

@@ -178,14 +178,14 @@ def change_schema(world: World, dice: random.Random, table: Table) -> None:
         if len(names) == 1:
             update.add_column("note", LongType())
         elif dice.random() < 0.5:
-            patches.enter_context(_as_spark())
+            patches.enter_context(_unchecked())
             update.delete_column(names[1])
         else:
             update.rename_column(names[1], "remark" if names[1] == "note" else "note")
 
 
-def _as_spark() -> AbstractContextManager[Any]:
-    """Iceberg's own library drops a column of the sort order, which PyIceberg refuses."""
+def _unchecked() -> AbstractContextManager[Any]:
+    """Let a column of the sort order be dropped, which Iceberg's libraries for Java and Python refuse."""
     return mock.patch.object(SortOrder, "check_compatible", return_value=None)
 
 

@@ -191,7 +191,7 @@ def test_an_order_of_others_is_kept_and_honoured_until_the_settings_name_one(cat
 
 
 def _dropped(lake: Lake, column: str) -> None:
-    """As Spark does it; PyIceberg refuses to."""
+    """As a writer may that does not check it; Iceberg's libraries for Java and Python do."""
     with (
         mock.patch.object(SortOrder, "check_compatible", return_value=None),
         lake.table.update_schema() as columns,

@@ -92,7 +92,7 @@ def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
 def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Schema) -> SortOrder | None:
     """What is left of an order whose columns were dropped, see ``next_order``; None where none was.
 
-    Iceberg's own library lets an engine drop such a column.
+    Iceberg's libraries for Java and Python refuse to drop such a column, and to commit once others have.
     """
     left = [field for field in order.fields if field.source_id in schema.field_ids]
     return None if len(left) == len(order.fields) else next_order(SortOrder(*left), orders)

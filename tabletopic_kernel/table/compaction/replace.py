@@ -122,11 +122,10 @@ def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> 
     products: dict[str, list[Positions]] = {}
     for path, mask in deleted.items():
         translated = moved[path].translated(np.flatnonzero(mask))
-        if not len(translated):
-            continue
-        if (product := moved[path].product) is None:
-            raise OutdatedError(f"rows of {path} were deleted while it became several sorted files")
-        products.setdefault(product, []).append(translated)
+        if translated is None:
+            raise OutdatedError(f"rows of {path} were deleted while it was sorted")
+        for product, positions in translated.items():
+            products.setdefault(product, []).append(positions)
     return {product: np.unique(np.concatenate(found)) for product, found in products.items()}
 
 
