@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFile
+from pyspark.sql.functions import expr
 
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
@@ -74,8 +75,9 @@ def _go_on_beside_spark(bench: Workbench, sender: Sender, table: Any, send: Call
         return str(properties.get("sort-order"))
 
     assert order() == "id ASC NULLS FIRST"
-    spark.sql(f"INSERT INTO {name} (id, town) VALUES (5000, 'x'), (4000, 'y'), (4500, NULL)")
-    spark.sql(f"DELETE FROM {name} WHERE id >= 4000")
+    more = spark.table(name).limit(3).withColumn("id", expr("CAST(id + 5000 AS INT)"))
+    more.writeTo(name).append()
+    spark.sql(f"DELETE FROM {name} WHERE id >= 5000")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN note STRING")
     spark.sql(f"ALTER TABLE {name} WRITE ORDERED BY note DESC, id")
     send()
@@ -113,5 +115,3 @@ def _check(bench: Workbench, table: Any, sent: int) -> None:
     ]
     for found in (scanned, *asked):
         assert sorted((row["id"], row["town"] or "") for row in found) == wanted
-
-
