@@ -134,6 +134,7 @@ SIGNS: Final[Mapping[Fault, Sign]] = {
     ),
     _F.FOREIGN_COLUMN: _FOREIGN,
     _F.FOREIGN_PARTITION: _FOREIGN,
+    _F.FOREIGN_ORDER: _sign("foreign_changes_total", _RISES, "TabletopicCommitsFail", _WORSE, topic="orders"),
     _F.FOREIGN_TAG: _FOREIGN,
     _F.FOREIGN_BRANCH: _FOREIGN,
     # They are none of the host's; it counts them when it next writes letters of its own.
