@@ -382,4 +382,4 @@ def test_a_table_that_is_dropped_as_it_is_made(rig: Rig, monkeypatch: pytest.Mon
     coordinator.order(Event.START)
     drain(coordinator)
     assert coordinator.state is State.FAILED
-    assert "is gone; resume the topic" in str(coordinator.progress().error)
+    assert "no longer exists; resume the topic" in str(coordinator.progress().error)

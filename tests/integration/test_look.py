@@ -151,7 +151,7 @@ def test_versions_of_the_schema_and_what_they_change(
         assert schema.columns[0].type == "int"
         assert {one.name for one in topic.schema(version=2).columns} == {"n", "city", "zip"}
         assert topic.schema_diff(1, 2) == ["widen n int → long", "add zip string"]
-        with pytest.raises(UsageError, match="has no version 7; there are: 1, 2"):
+        with pytest.raises(UsageError, match="has no version 7; existing versions: 1, 2"):
             topic.schema_diff(1, 7)
     finally:
         topic.disable()

@@ -183,7 +183,7 @@ def test_a_table_without_snapshot_has_columns_and_no_rows(own: DuckLake, catalog
         ("SELECT * FROM wbe.orders", r"did you mean web\.Orders\?"),
         (
             "SELECT * FROM nothing.like.it",
-            "there is no table nothing.like.it; there are: default.clicks, web.Orders",
+            "there is no table nothing.like.it; existing tables: default.clicks, web.Orders",
         ),
     ],
 )

@@ -422,7 +422,7 @@ def test_another_table_keeps_its_files(life: Life) -> None:
     with pytest.raises(StartOverError, match="another one"):
         remove_expired(before, found)
     before.catalog.drop_table(before.name())
-    with pytest.raises(StartOverError, match="gone"):
+    with pytest.raises(StartOverError, match="no longer exists"):
         remove_expired(before, found)
     assert all(place_of(path).exists() for path in found.data)
 
