@@ -239,9 +239,7 @@ def test_executors_show_whether_they_share_the_warehouse(cluster: str, tmp_path:
     # The working folder, of which executors have others.
     told, errors = told_by(cluster, tmp_path, lake, "file:///proc/self/cwd", lake, "versions")
     assert [told[0], *told[2:]] == [f"shared {lake}", f"shared {lake}", "ran 2"], errors
-    assert told[1].startswith(
-        "ActionNeededError the executors do not write where this host reads: the one on "
-    )
+    assert told[1].startswith("ActionNeededError executors do not write where this host reads: the one on ")
     assert "cannot use file:///proc/self/cwd" in told[1]
     assert "FileNotFoundError" in told[1]
     assert list((tmp_path / "lake").iterdir()) == []
