@@ -40,7 +40,7 @@ def check_topic_name(name: str) -> None:
 
     >>> check_topic_name("a b")
     Traceback (most recent call last):
-    tabletopic_kernel.model.errors.UsageError: 'a b' is no topic name: Kafka takes letters, digits, . _ and -
+    tabletopic_kernel.model.errors.UsageError: 'a b' is not a valid topic name: Kafka allows letters, digits, . _ and -
     """
     if not _LEGAL.fullmatch(name) or name in (".", ".."):
         short = f"{name[:60]}…" if len(name) > 61 else name

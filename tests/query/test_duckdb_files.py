@@ -107,6 +107,6 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     duck = DuckLake(catalog)
     (data,) = (task.file.file_path for task in table.scan().plan_files())
     Path(table.io._here(data)).unlink()
-    with pytest.raises(RetryableError, match="lacks what should be there"):
+    with pytest.raises(RetryableError, match="is missing files"):
         duck.sql("SELECT sum(a) AS s FROM t")
     duck.close()
