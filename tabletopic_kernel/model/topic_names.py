@@ -40,12 +40,12 @@ def check_topic_name(name: str) -> None:
 
     >>> check_topic_name("a b")
     Traceback (most recent call last):
-    tabletopic_kernel.model.errors.UsageError: 'a b' is not a valid topic name: Kafka allows letters, digits, . _ and -
+    tabletopic_kernel.model.errors.UsageError: 'a b' is not a valid topic name: use letters, digits, . _ and -
     """
     if not _LEGAL.fullmatch(name) or name in (".", ".."):
         short = f"{name[:60]}…" if len(name) > 61 else name
         why = "at most 249 characters" if len(name) > 249 else "letters, digits, . _ and -"
-        raise UsageError(f"{short!r} is not a valid topic name: Kafka allows {why}")
+        raise UsageError(f"{short!r} is not a valid topic name: use {why}")
 
 
 def internal_owner(name: str) -> str | None:
