@@ -128,16 +128,29 @@ def cases(sightings: list[Sighting]) -> Iterator[Case]:
             yield Case(one.fault.value, held, {one.sign.alert})
 
 
+# One of each way to be seen; `make drill ARGS=--each` takes ten minutes for all of them.
+FAULTS = {
+    Fault.KILL_HOST,
+    Fault.KILL_BROKER,
+    Fault.KILL_REGISTRY,
+    Fault.FILL_DISK,
+    Fault.FOREIGN_APPEND,
+    Fault.FOREIGN_ROLLBACK,
+}
+
+
 @pytest.mark.integration
 @pytest.mark.servers
-@pytest.mark.timeout(2_400)
-def test_monitoring_shows_each_fault(tmp_path: Path, class_archive: None) -> None:
-    """On real servers and hosts: its metric moves, its alert fires as shipped, and no record is lost."""
+@pytest.mark.timeout(1_200)
+def test_monitoring_shows_faults(tmp_path: Path, class_archive: None) -> None:
+    """On real servers and hosts: the metric moves, the alert fires as shipped, and no record is lost."""
     program()  # else nothing is begun
     told: list[str] = []
-    outcome = drill.run(seed=5, each=True, state_dir=tmp_path / "drill", say=told.append)
+    outcome = drill.run(
+        seed=5, each=True, faults=sorted(FAULTS), state_dir=tmp_path / "drill", say=told.append
+    )
     assert outcome.ok, "\n".join([*told, *outcome.problems, *map(str, outcome.verdicts)])
-    assert {one.fault for one in outcome.sightings} == set(Fault)
+    assert {one.fault for one in outcome.sightings} == FAULTS
     wanted = list(cases(outcome.sightings))
     found = firing(wanted, tmp_path)
     assert found["calm"] == set()
