@@ -292,7 +292,7 @@ def test_others_drop_the_table(rig: LakeRig) -> None:
     rig.now_ms += 60_000
     drain(coordinator)
     assert coordinator.state is State.FAILED
-    assert "is gone" in str(coordinator.progress().error)
+    assert "no longer exists" in str(coordinator.progress().error)
     coordinator.order(Event.RESUME)
     settled(rig, coordinator)
     assert rig.worker.spec.start == {0: 0, 1: 0}
@@ -427,7 +427,10 @@ def test_spark_reads_and_writes(rig: LakeRig, lake: Lake, spark: Spark) -> None:
     assert not any(secret in words for words in commands for secret in (SECRET, PASSWORD, TOKEN_SECRET))
 
 
-@pytest.mark.parametrize("lake", list(LAKES), indirect=True)
+# Trino finds no emulator of Google's or Azure's storage by its own clients.
+@pytest.mark.parametrize(
+    "lake", [one for one in LAKES if not one.endswith(("Cloud Storage", "Azure"))], indirect=True
+)
 def test_trino_reads(rig: LakeRig, lake: Lake, trino: Trino) -> None:
     """Rows of before and after a column was widened and another came, and those of an older snapshot."""
     coordinator = rig.running(commit_interval_ms="1s")
