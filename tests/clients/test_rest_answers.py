@@ -46,6 +46,22 @@ def test_the_look_after_a_commit_is_not_parsed() -> None:
 
 
 @pytest.mark.parametrize(
+    "lent",
+    [
+        {"config": {"s3.endpoint": "http://here"}},
+        {"storage-credentials": [{"prefix": "s3://", "config": {"s3.session-token": "first"}}]},
+    ],
+)
+def test_keys_that_a_commit_was_answered_with_are_those_of_the_look(lent: dict[str, Any]) -> None:
+    """Some catalogs lend keys with both answers, and then the look's own count."""
+    text = answer(made(owner="ann"), **lent)
+    committed = CommitTableResponse.model_validate_json(text)
+    looked = TableResponse.model_validate_json(text)
+    assert looked.metadata.model_dump_json() == committed.metadata.model_dump_json()
+    assert looked.model_dump(by_alias=True, include={"config", "storage_credentials"}).items() >= lent.items()
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda text: text.replace('"ann"', '"bob"'),

@@ -24,6 +24,11 @@ from pyiceberg.table.metadata import TableMetadata
 _LOCATION = re.compile(r'"metadata-location"\s*:\s*"([^"\\]*)"')
 _HEAD = 4_096  # characters that may hold the location; servers put it first
 _METADATA = ("metadata", "metadata-location")
+_LENT = tuple(
+    f'"{field.alias or name}"'
+    for name, field in TableResponse.model_fields.items()
+    if name not in ("metadata", "metadata_location")
+)
 
 
 class _Known(NamedTuple):
@@ -37,10 +42,11 @@ _parse_look, _parse_commit = TableResponse.model_validate_json, CommitTableRespo
 
 
 def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTableResponse:
-    """As PyIceberg's; what the answer begins with is kept in mind."""
+    """As PyIceberg's; remembers what the answer begins with, unless it lends keys: a look needs its own."""
     answer = _parse_commit(text, **options)
     location = _location(text)
-    if isinstance(text, str) and location and location == answer.metadata_location:
+    lends = isinstance(text, str) and any(name in text for name in _LENT)
+    if isinstance(text, str) and not lends and location and location == answer.metadata_location:
         members = text.rstrip().removesuffix("}")
         held = ref(answer.metadata, lambda gone: _forget(location, gone))
         _known[location] = _Known(held, len(members), _digest(members))
