@@ -12,6 +12,7 @@ from pyiceberg.types import StringType
 
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
 from tabletopic_kernel.bench import aging, measure
+from tabletopic_kernel.bench.day import rates
 from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.table.expiry import Retention
@@ -75,3 +76,11 @@ def test_a_table_that_is_maintained_stays_small(tmp_path: Path, monkeypatch: pyt
     assert (found[False].data_files, found[False].snapshots) == (4, 5)
     assert found[True].data_files < 12
     assert found[True].snapshots < 30
+
+
+def test_a_day_rises_and_falls_once() -> None:
+    """From a tenth of the rate at noon and back to it."""
+    day = rates(101, 1000)
+    assert (day[0], max(day), day[-1]) == (100, 1000, 100)
+    assert day[:51] == sorted(day[:51])
+    assert day[50:] == sorted(day[50:], reverse=True)

@@ -51,7 +51,7 @@ PLAN = {
     "sort_by": ["placed_at desc nulls last"],
     "start": "earliest",
     "notes": [
-        "the table starts with the up to 4,000 records now in the topic",
+        "the table starts with the records already in the topic, up to 4,000",
         "columns of version 1 of orders-value (id 3)",
     ],
     "refused": [],
