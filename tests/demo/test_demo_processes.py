@@ -137,7 +137,7 @@ def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Pa
     assert "kill -9: host 1" in text
     assert text.count("✓ Rows") + text.count("✓  Rows") == 1
     assert "\x1b" not in text
-    with pytest.raises(UsageError, match="topic clicks already"):  # a second time in the same folder
+    with pytest.raises(UsageError, match="already has a topic clicks"):  # a second time in the same folder
         run(6_000, state_dir=folder)
     assert _processes_of(folder) == []
 
