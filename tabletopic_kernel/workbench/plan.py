@@ -204,7 +204,7 @@ def _plan_new(
 ) -> None:
     records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
     if settings.start == "earliest" and records:
-        plan.notes.append(f"the table starts with the records already in the topic, up to {records:,}")
+        plan.notes.append(f"the table starts with up to {records:,} records that are already in the topic")
     elif settings.start == "latest":
         plan.notes.append("the table starts with records sent from now on")
     plan.notes.append(origin if columns is None else f"columns of {origin}")

@@ -51,7 +51,7 @@ PLAN = {
     "sort_by": ["placed_at desc nulls last"],
     "start": "earliest",
     "notes": [
-        "the table starts with the records already in the topic, up to 4,000",
+        "the table starts with up to 4,000 records that are already in the topic",
         "columns of version 1 of orders-value (id 3)",
     ],
     "refused": [],
