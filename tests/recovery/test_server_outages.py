@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.servers.aws import Aws
 from tests.servers.gate import Gate
 from tests.servers.http_proxy import GlueLock, HttpProxy
 from tests.servers.postgres import Postgres
+from tests.servers.stores import ACCOUNT, Azure, Gcs
 
 pytestmark = [pytest.mark.integration, pytest.mark.servers]
 AWAY_S = 45.0  # longer than any client tries by itself
@@ -49,9 +51,23 @@ class LakeBench(Workbench):
         return self.catalog_of(self.own)
 
 
+def _other_stores(folder: Path, servers: ExitStack) -> Iterator[Lake]:
+    """Google's and Azure's storage, each behind a gate."""
+    for name, store, place in (
+        ("google", Gcs(folder / "google"), "gs://{}/w"),
+        ("azure", Azure(folder / "azure"), f"abfss://{{}}@{ACCOUNT}.dfs.core.windows.net/w"),
+    ):
+        gate = servers.enter_context(Gate(store.port))
+        store.public_port = gate.port
+        servers.enter_context(store)
+        warehouse = place.format(store.bucket("lake"))
+        properties = {"type": "sql", "uri": f"sqlite:///{folder}/{name}.db", **store.properties()}
+        yield Lake(name, {**properties, "warehouse": warehouse}, gate, "the storage")
+
+
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Lake]]:
-    """Glue, S3 and PostgreSQL, each behind a gate; what is beside it stays up."""
+    """Glue, PostgreSQL and the storages, each behind a gate; what is beside it stays up."""
     folder = tmp_path_factory.mktemp("lakes")
     with ExitStack() as servers:
         aws, postgres = servers.enter_context(Aws(folder / "aws")), servers.enter_context(Postgres())
@@ -66,6 +82,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Lake]]:
             Lake("glue", {**aws.glue(urls[0]), **aws.properties()}, gates[0], urls[0]),
             Lake("store", of_store, gates[1], "the storage"),
             Lake("postgres", {**of_postgres, **aws.properties()}, gates[2], str(gates[2].port)),
+            *_other_stores(folder, servers),
         ]
 
 
@@ -92,7 +109,7 @@ def host(settings: Settings, hosts: Hosts, tmp_path_factory: pytest.TempPathFact
     assert code == 0, started.last_words()
 
 
-def test_glue_s3_and_postgresql_are_away(
+def test_catalogs_and_storages_are_away(
     settings: Settings, lakes: list[Lake], host: HostProcess, new_stream: Callable[..., Stream]
 ) -> None:
     """All at once, each with a topic of its own: status names it, and commits go on soon after its return."""

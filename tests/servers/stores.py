@@ -30,12 +30,13 @@ class _Store:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self.port = machine.free_port(set())
+        self.public_port = self.port  # what clients reach it by; set a gate's before it starts
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self.port}"
+        """Host and port for clients."""
+        return f"127.0.0.1:{self.public_port}"
 
     def command(self) -> list[str]:
         """What starts it."""

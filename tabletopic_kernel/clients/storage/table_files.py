@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pyarrow import BufferReader
 from pyarrow.fs import FileSystem
 from pyiceberg.io import (
     ADLS_ACCOUNT_KEY,
@@ -23,16 +24,35 @@ from pyiceberg.io import (
     ADLS_TENANT_ID,
     GCS_TOKEN,
     GCS_TOKEN_EXPIRES_AT_MS,
+    InputStream,
 )
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from tabletopic_kernel.clients.storage.small_files import SmallFileIO
 from tabletopic_kernel.model.errors import SettingsError
 
 _LOGINS: Final = (ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID)
 AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
-# Google's client asks again for 15 minutes, in which nobody would be told of an outage.
-_GCS_TRIES: Final = timedelta(seconds=30)
+# Google's client would retry for 15 minutes without telling anyone of an outage. `doctor` waits for 10 s.
+_GCS_TRIES: Final = timedelta(seconds=8)
+_READ_WHOLE_BYTES: Final = 32 * 1024**2
+_METADATA: Final = (".metadata.json", ".avro")  # read whole, whatever their size
+
+
+class _GoogleFile(PyArrowFile):
+    """A file that is read whole unless it is large.
+
+    PyArrow sends the request for a seekable file when it first asks whether that is closed, and holds Python's
+    global lock (GIL) until the storage answers: a silent storage would stop every thread of the process.
+    """
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """As the base's."""
+        if not seekable or not (self.location.endswith(_METADATA) or len(self) <= _READ_WHOLE_BYTES):
+            return super().open(seekable)
+        with super().open(seekable=False) as stream:
+            whole: InputStream = BufferReader(stream.read())
+            return whole
 
 
 class TableFileIO(SmallFileIO):
@@ -53,6 +73,13 @@ class TableFileIO(SmallFileIO):
         if scheme in AZURE and "@" in netloc:
             path = f"{netloc.partition('@')[0]}{path[len(netloc) :]}"
         return scheme, netloc, path
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """A file to read."""
+        made = super().new_input(location)
+        if made._filesystem.type_name != "gcs":
+            return made
+        return _GoogleFile(made.location, made._path, made._filesystem, made._buffer_size)
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme in AZURE:
