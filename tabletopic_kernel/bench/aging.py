@@ -1,7 +1,8 @@
 """How a table ages: thousands of small commits, with and without maintenance, and their cost.
 
-In one process, without a broker and without Spark: files are written by the workers' writer, and committed,
-compacted and expired by the functions of their owner. CPU time is counted, not the clock's.
+In one process, without a broker and without Spark: the workers' writer writes the files, and the functions of
+the owner commit, compact and expire. CPU time is counted, not the clock's. A machine's speed changes within
+minutes, so each commit is followed by one to a fresh table, and compared with those of the same time.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import gc
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from statistics import median, quantiles
 
 import pyarrow as pa
@@ -41,7 +43,7 @@ _RETENTION = Retention.of(TopicSettings())
 _HOUR_MS = 3_600_000  # commits follow at once, and are to be as old as those of hours
 _IDENTIFIER = ("default", "load")
 _ROWS = 200  # of a commit
-_FIRST = 100  # commits that the others are compared with
+_FRESH = 100  # commits of a fresh table before the next one takes its place
 _SAMPLES = 50
 _TRIES = 3
 QUERY = "SELECT sum(duration_ms) AS total, count(*) AS rows FROM load"
@@ -49,10 +51,14 @@ QUERY = "SELECT sum(duration_ms) AS total, count(*) AS rows FROM load"
 
 @dataclass(frozen=True)
 class Sample:
-    """The table after ``commits``: CPU ms of a commit since the last sample, of a plan and of a query."""
+    """The table after ``commits``: CPU ms of a commit since the last sample, of a plan and of a query.
+
+    ``fresh_ms``: of a commit to a fresh table, at the same time.
+    """
 
     commits: int
     commit_ms: float
+    fresh_ms: float
     slowest_ms: float
     plan_ms: float
     query_ms: float
@@ -62,16 +68,30 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Commits, as multiples of the median of a fresh table's hundred commits at the same time."""
+
+    median: float
+    p99: float
+    slowest: float
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Spread:
+        """Of at least two."""
+        p99 = quantiles(times, n=100, method="inclusive")[-1]
+        return cls(*(round(one, 2) for one in (median(times), p99, max(times))))
+
+
+@dataclass(frozen=True)
 class Age:
-    """One table's life: ms of its first hundred commits (median), of 99 in 100 at most, and of the slowest.
+    """One table's life: its commits, and those of fresh tables, which show what the machine adds.
 
     ``maintenance_us`` is the CPU time of compaction and expiry per row.
     """
 
     samples: tuple[Sample, ...]
-    first_ms: float
-    p99_ms: float
-    slowest_ms: float
+    commits: Spread
+    fresh: Spread
     maintenance_us: float
     rows: int
 
@@ -152,7 +172,7 @@ class Life:
         """That the table has."""
         return len(self.table.table.metadata.snapshots)
 
-    def sample(self, commits: int, spent_s: list[float]) -> Sample:
+    def sample(self, commits: int, spent_s: list[float], fresh_s: list[float]) -> Sample:
         """How the table stands, as a reader finds it."""
         table = self.catalog.load_table(_IDENTIFIER)
         lake = DuckLake(self.catalog)
@@ -160,9 +180,9 @@ class Life:
         query_ms = _cpu_ms(lambda: lake.sql(QUERY))
         lake.close()
         metadata_bytes = len(table.io.new_input(table.metadata_location))
-        median_ms, slowest_ms = (round(1e3 * of(spent_s), 1) for of in (median, max))
+        spent_ms = (round(1e3 * one, 1) for one in (median(spent_s), median(fresh_s), max(spent_s)))
         counts = self.data_files, self.snapshots
-        return Sample(commits, median_ms, slowest_ms, plan_ms, query_ms, metadata_bytes, *counts)
+        return Sample(commits, *spent_ms, plan_ms, query_ms, metadata_bytes, *counts)
 
 
 def _cpu_ms(work: Callable[[], object]) -> float:
@@ -175,40 +195,71 @@ def _cpu_ms(work: Callable[[], object]) -> float:
     return round(min(found), 1)
 
 
+class FreshTables:
+    """Commits to a table that is soon replaced by the next one, in folders below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._life: Life | None = None
+        self.commits = 0
+
+    def append(self) -> float:
+        """One more commit; its CPU seconds."""
+        if self._life is None or self.commits % _FRESH == 0:
+            self.close()
+            (folder := self._folder / str(self.commits)).mkdir(parents=True)
+            self._life = Life(folder)
+        self.commits += 1
+        return self._life.append()
+
+    def close(self) -> None:
+        """Remove what is left."""
+        if self._life is not None:
+            self._life.catalog.close()
+            rmtree(self._folder)
+            self._life = None
+
+
 def age(
     folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None, *, maintained: bool
 ) -> Age:
-    """Commit so often to a table below ``folder``, which must be empty.
+    """Commit so often, twice at least, to a table below ``folder``, which must be empty.
 
     Raises:
         InternalError: rows are missing at the end, or are there twice.
     """
-    life = Life(folder)
-    spent, since, samples = list[float](), list[float](), list[Sample]()
+    life, fresh = Life(folder), FreshTables(folder / "fresh")
+    spent, fresh_spent, samples, sampled = list[float](), list[float](), list[Sample](), 0
     every = max(1, commits // _SAMPLES)
     gc.collect()
     gc.freeze()  # as a host does when it has started
     try:
         for number in range(1, commits + 1):
-            since.append(life.append())
+            spent.append(life.append())
+            fresh_spent.append(fresh.append())
             if maintained:
                 life.maintain()
             if number % every == 0:
-                samples.append(life.sample(number, since))
-                spent, since = spent + since, []
+                samples.append(life.sample(number, spent[sampled:], fresh_spent[sampled:]))
+                sampled = number
                 on_progress(number)
     finally:
         gc.unfreeze()
-    spent += since
+        fresh.close()
     rows = commits * _ROWS
     total = life.catalog.load_table(_IDENTIFIER).scan().count()
     if total != rows:
         raise InternalError(f"the table has {total:,} rows, and {rows:,} were committed")
     return Age(
         tuple(samples),
-        first_ms=round(1e3 * median(spent[:_FIRST]), 1),
-        p99_ms=round(1e3 * quantiles(spent, n=100, method="inclusive")[-1], 1),
-        slowest_ms=round(1e3 * max(spent), 1),
+        Spread.of(_times(spent, fresh_spent)),
+        Spread.of(_times(fresh_spent, fresh_spent)),
         maintenance_us=round(1e6 * life.maintenance_s / rows, 2),
         rows=rows,
     )
+
+
+def _times(spent: Sequence[float], fresh: Sequence[float]) -> list[float]:
+    """Each commit as a multiple of the median of the fresh table's at its time."""
+    medians = [median(fresh[start : start + _FRESH]) for start in range(0, len(fresh), _FRESH)]
+    return [one / medians[at // _FRESH] for at, one in enumerate(spent)]

@@ -72,6 +72,7 @@ def test_a_table_that_is_maintained_stays_small(tmp_path: Path, monkeypatch: pyt
         folder.mkdir()
         one = aging.age(folder, commits, maintained=maintained)
         assert one.rows == commits * 200
+        assert not (folder / "fresh").exists()
         found[maintained] = one.samples[-1]
     assert (found[False].data_files, found[False].snapshots) == (4, 5)
     assert found[True].data_files < 12
