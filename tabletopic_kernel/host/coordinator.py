@@ -1,15 +1,15 @@
 """The coordinator of one table topic: owns the table, and commits what the worker stages.
 
-Longer than other modules, as the loop that makes every change of a table is to be read in one place.
+Longer than other modules, as the loop that makes every change of a table should be read in one place.
 
 The thread is a loop of ``step()``. A step takes one event, decides under the lock by the protocol in
 ``model/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
 
-Why this is safe: one thread makes every change of the table, so no two commits of this process are under
-way at a time. Other threads only put events and requests into the inbox. A batch counts as staged once this
-thread took it from there, and stays staged until its commit is known to be in the table: a commit whose
-outcome is unknown is kept with its id, and tried again as the same commit (I4). An exception that nobody
-foresaw ends this topic alone; what it staged is swept by the next owner (I8, I10).
+Why this is safe: one thread makes every change of the table, so this process never has two commits under way.
+Other threads only put events and requests into the inbox. A batch counts as staged once this thread has taken
+it from there, and stays staged until its commit is known to be in the table: a commit whose outcome is
+unknown is kept with its id, and retried as the same commit (I4). An unexpected exception ends this topic
+alone; the next owner sweeps what it staged (I8, I10).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Coordinator:
             lambda: not self._replays.is_under_way,
         )
         self._worker: Worker | None = None
-        self._may_have_recovered = False  # what was wrong may be over, and people are still told of it
+        self._may_have_recovered = False  # the cause of the reported error may be gone
         self._schedule = Schedule(services.elapsed_ms)
         self._ending = self._crashed = self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
@@ -135,7 +135,7 @@ class Coordinator:
         """Commit staged files, stop, end the thread; returns whether it ended in time."""
         self._ending = True
         self.order(Event.STOP)
-        # At once: each batch that began before this thread comes to the order would be one more to wait for.
+        # At once: each batch that began before this thread gets the order would be one more to wait for.
         if (worker := self._worker) is not None:
             worker.wind_down()
         self._thread.join(timeout_s)
@@ -179,7 +179,7 @@ class Coordinator:
                 self._drop(item)
 
     def step(self) -> None:
-        """Take one event (or one due by time) and act on it until nothing follows from it."""
+        """Take one event (or one due by time) and act until nothing follows from it."""
         try:
             item = self._inbox.get(timeout=self._wait_s())
         except queue.Empty:
@@ -218,11 +218,11 @@ class Coordinator:
 
     def _due(self) -> Event | None:
         due = self._schedule.due(self.state, self._staged.bytes, self.settings)
-        # On the way out one commit takes all that is staged.
+        # While stopping, one commit takes everything that is staged.
         return None if due is Event.COMMIT_DUE and self._ending else due
 
     def _can_sweep(self) -> bool:
-        """After the first commit, or where none comes: before, it would only hold up the first records."""
+        """Whether to sweep now: not before the first commit, if one comes, as that would be delayed."""
         return not self._ending and self._schedule.is_time_to_sweep(self.state)
 
     def _sweep_if_due(self) -> None:
@@ -269,7 +269,7 @@ class Coordinator:
         }[action]()
 
     def _sorted(self, error: Exception) -> Event:
-        """The event for an error of an action, which is reported to users."""
+        """Report an action's error to users; returns the event that follows from it."""
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
             self._report_error(error, waits=event is not Event.REFUSED)
@@ -325,7 +325,7 @@ class Coordinator:
         return None
 
     def _stop_worker(self) -> Event | None:
-        """Stop in another thread: the current batch may still need answers from this one."""
+        """Stop the worker from another thread: its current batch may still need answers from this one."""
         worker, self._worker = self._worker, None
         if worker is None:
             return Event.WORKER_STOPPED
@@ -339,7 +339,7 @@ class Coordinator:
         return None
 
     def _commit(self) -> Event | None:
-        """Commit until nothing is staged: a plan that was made earlier first, then what came since."""
+        """Commit until nothing is staged: first a commit planned earlier, then what came since."""
         owner = self._owner
         assert owner is not None
         while owner.plan_commit(self._staged.now()) is not None:
@@ -360,7 +360,7 @@ class Coordinator:
         return Event.COMMITTED
 
     def _take_over(self, owner: Owner, began_ms: int) -> None:
-        """The commit is in the table: its ledger is ours, its batches are no longer staged."""
+        """Adopt a commit that is in the table: its ledger is ours, its batches are no longer staged."""
         done = owner.done()
         if any(batch.replay_id for batch in done.batches):
             owner.settle_letters()
@@ -368,7 +368,7 @@ class Coordinator:
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self._expiries.committed()
         self._staged.remove(len(done.batches))
-        if self._state is State.COMMITTING:  # on the way out the trouble is still why
+        if self._state is State.COMMITTING:  # while stopping, the error is still the reason
             self._report.clear_error()
         if done.replaced is not None:
             self._compactions.committed(done.batches[0], owner)
@@ -381,13 +381,13 @@ class Coordinator:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
 
     def _give_up_compaction(self, error: OutdatedError) -> Event | None:
-        """Other writers changed the compacted files: discard the result."""
+        """Discard a compaction whose files other writers changed."""
         assert self._owner is not None
         try:
             files = self._owner.give_up()
         except StartOverError as over:
             return self._sorted(over)
-        self._staged.remove(1)  # before its files go: nobody must see them staged then
+        self._staged.remove(1)  # before its files are deleted: nobody may see them staged after that
         self._compactions.gave_up(str(error))
         try:
             self._owner.discard(files, ())
@@ -396,12 +396,12 @@ class Coordinator:
         return None
 
     def _can_compact(self) -> bool:
-        """After what else has to be done: it may wait."""
+        """Whether to continue a compaction now; more urgent states come first."""
         at_work = self.state in (State.RUNNING, State.STAGED)
         return at_work and not self._ending and self._compactions.is_due(self._owner)
 
     def _hear(self, done: Rewritten) -> None:
-        """From any thread, which may be done only after this one has ended."""
+        """Take a result from any thread, even after this one has ended."""
         with self._lock:
             if not self._has_ended:
                 self._inbox.put(done)
@@ -409,7 +409,7 @@ class Coordinator:
         self._drop(done)
 
     def _drop(self, done: Rewritten) -> None:
-        """Remove what an ownership that is over has made."""
+        """Remove the files that were made for an ownership that is over."""
         if done.batch is None:
             return
         files = done.batch.files
@@ -419,7 +419,7 @@ class Coordinator:
             _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
 
     def _take_rewritten(self, done: Rewritten) -> None:
-        """A thread has compacted small files, or chosen some."""
+        """Handle a compaction thread's result: chosen or rewritten files."""
         batch = self._compactions.take(done) if done.owner is self._owner else None
         if batch is not None and done.dead_letters:
             self._put_letters_together(done, batch)
@@ -451,34 +451,34 @@ class Coordinator:
             self._report.sync(owner)
 
     def _can_replay(self) -> bool:
-        # Letters of a pending commit may be in their table: a round would set its ledger back (I7).
+        # A pending commit's letters may be in their table: a round would reset its ledger (I7).
         if self._owner is not None and self._owner.pending is not None:
             return False
         return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
 
     def _read_and_commit(self) -> None:
-        """Commit what is staged now, and the rest of the topic's current records once staged."""
+        """Commit what is staged now, and the rest of the topic's current records once they are staged."""
         if self._worker is None:
             return  # a request resumes no topic
         try:
             ends = self._services.broker.facts(self.topic).end
         except TableTopicError as error:
             _LOG.warning("%s: %s", self.topic, error)
-            ends = {}  # what is staged can be committed all the same
+            ends = {}  # what is staged can still be committed
         self._schedule.ask_commit(ends)
         self._fire(Event.COMMIT_DUE)
         if self._worker is not None:
             self._worker.read_up_to(ends)
 
     def _maintain(self, request: MaintenanceRequest) -> None:
-        """Requested maintenance of the table."""
+        """Begin requested maintenance of the table."""
         if request.work == "compact":
             self._compactions.ask(request)
         else:
             self._expiries.ask(request)
 
     def _can_expire(self) -> bool:
-        """While it is not open whether a commit arrived: a file of it would be in no snapshot, or in one."""
+        """Whether to expire now: not while a commit is in doubt, as its files may be in a snapshot or not."""
         owner = self._owner
         if owner is None or owner.pending is not None or self._ending or self._replays.is_in_round:
             return False

@@ -1,9 +1,9 @@
 """A host: a member of the hosts' group that runs the table topics of its settings partitions.
 
-Longer than other modules, as what changes the set of running topics is to be read in one place, under one
-lock.
+Longer than other modules, as everything that changes the set of running topics should be read in one place,
+under one lock.
 
-Kafka's rebalance is the failover and the scale-out; the epoch in the table fences whoever lost (I5).
+Kafka's rebalancing provides failover and scale-out; the epoch in the table fences the previous owner (I5).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 _LOG = logging.getLogger(__name__)
 GROUP = "tabletopic-hosts"
-# The least that brokers allow by default: how long a dead host's topics wait for another one.
+# The minimum that brokers allow by default: a dead host's topics wait this long for another host.
 _SESSION_MS = 6_000
-# How long a host that is well takes to hear that it gets a dead one's topics.
+# A healthy host takes up to this long to learn that it gets a dead host's topics.
 _GROUP_BEAT_MS = 500
-# How long the broker holds an answer back that has nothing new. The partitions of a dead host's topics are in
-# the next question only, so librdkafka's half a second would be added to each hand-over.
+# How long the broker may hold back an empty fetch response. A dead host's partitions are only in the next
+# request, so librdkafka's default of half a second would delay each failover.
 _FETCH_WAIT_MS = 100
 _HEARTBEAT_S = 2.0
 _POLL_S = 0.2
-# librdkafka tries a broker again every 10 s at most.
+# librdkafka reconnects to a broker at least every 10 s.
 _REFUSED_LATELY_S = 25.0
-# For a consumer whose share was lost to be a member again. With librdkafka 2.16 a broker came back after
-# half a minute, and the consumer never asked for the group again.
+# How long a consumer that lost its partitions has to rejoin. With librdkafka 2.16, after a broker outage of
+# half a minute, a consumer never asked for the group again.
 _REJOIN_S = 30.0
 _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
@@ -58,7 +58,7 @@ class _Topic:
     """A host's state of one of its topics.
 
     ``commit_asked_ms``, ``replay_id`` and ``maintenance_id`` are the last requests that were acted on.
-    Between the end of one coordinator and the next there is none, and ``reopen`` is what the next poll opens.
+    Between one coordinator and the next there is none, and ``reopen`` is what the next poll opens.
     """
 
     partition: int  # of the settings topic
@@ -90,11 +90,11 @@ class Host:
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, SettingsMessage]] = {}
         self._last_poll = time.monotonic()
-        self._lost_s: float | None = None  # when its share was lost, until it has one again
+        self._lost_s: float | None = None  # when its partitions were lost, until it has some again
         self.error: Exception | None = None
         self.waits_for: str | None = None  # why it is not in the group
         self._met = ConnectionErrors()  # of the group's consumer
-        self._denied: str | None = None  # a right that it lacks for the group
+        self._denied: str | None = None  # a permission that it lacks for the group
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class Host:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started and has ended, stopped or by an error."""
+        """Whether it was started and has ended, on request or by an error."""
         return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
@@ -180,7 +180,7 @@ class Host:
             self._services.control.close()
 
     def _rest(self) -> None:
-        """After a refused login: no client of this host logs in for a minute."""
+        """Pause after a refused login: no client of this host logs in for a minute."""
         error = explain_silence(self._services.broker.properties, self._met, "no answer")
         self._services.broker.rest(error)
         self._services.control.rest(error)
@@ -190,7 +190,7 @@ class Host:
         """Be a member of the group until stopped, or excluded for good.
 
         Returns:
-            Whether the broker refuses the login; else it may try again at once.
+            Whether the broker refuses the login; otherwise it may retry at once.
         """
         consumer = make_consumer(
             self._services.broker.properties,
@@ -220,9 +220,9 @@ class Host:
                 kept.clear()
 
     def _find_topics(self) -> bool:
-        """Ensure that the shared topics exist; False if it was stopped before.
+        """Ensure that the shared topics exist; False if stopped before.
 
-        A broker that is away is waited for, here as later (I9).
+        Waits for a broker that is down, here as later (I9).
         """
         attempt = 0
         while not self._stop.is_set():
@@ -260,20 +260,20 @@ class Host:
         return lately and (not self._held or self._met.is_hopeless(_REFUSED_LATELY_S))
 
     def _is_left_out(self, consumer: Consumer) -> bool:
-        """Whether its partitions were lost and its consumer has not rejoined: a new one will."""
+        """Whether its partitions were lost and its consumer did not rejoin: a new one will."""
         if self._lost_s is None or time.monotonic() - self._lost_s < _REJOIN_S:
             return False
         return not consumer.memberid()
 
     def _tell_refusal(self) -> None:
-        """Report that the broker no longer admits this host's consumer, or not to the group."""
+        """Report that the broker refuses this host's consumer, or refuses it the group."""
         if self._met.refused(_REFUSED_LATELY_S) is not None:
             self.waits_for = str(explain_silence(self._services.broker.properties, self._met, "no answer"))
         else:
             self.waits_for = self._denied
 
     def _beat(self, *, everyone: bool) -> None:
-        """Heartbeats: of host and topics periodically, of a topic whose state changed at once."""
+        """Write heartbeats: of host and topics periodically, of a topic at once when its state changed."""
         if everyone:
             self._reporter.beat(sorted(self.coordinators()))
         for record in self.progress():
@@ -340,12 +340,12 @@ class Host:
             _LOG.warning("host %s: skipping a message: %s: %s", self.id, skipped, why)
             return
         if partition in self._catching_up:
-            self._catching_up[partition][change.topic] = change  # only the newest of a topic counts
+            self._catching_up[partition][change.topic] = change  # only a topic's newest counts
         else:
             self._apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
-        """Apply a new partition's desired state once it is read completely: only the newest counts."""
+        """Apply a new partition's desired state once it is read to the end: only the newest counts."""
         for change in self._catching_up.pop(partition, {}).values():
             self._apply(change, partition)
 
@@ -372,7 +372,7 @@ class Host:
 
     @staticmethod
     def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
-        """Pass on all new requests, as a message may have several; whether there was one."""
+        """Pass on all new requests (a message may have several); returns whether there was one."""
         before = topic.requests
         if desired.commit_asked_ms > topic.commit_asked_ms:
             topic.commit_asked_ms = desired.commit_asked_ms
@@ -386,7 +386,7 @@ class Host:
         return topic.requests != before
 
     def _open_again(self) -> None:
-        """Closing may have taken so long that another host has the topic; only a poll notices."""
+        """Reopen topics after a poll: closing may have taken so long that another host has them now."""
         for name, topic in list(self._topics.items()):
             if topic.reopen is not None:
                 self._open(name, topic, topic.reopen)
@@ -404,7 +404,7 @@ class Host:
             self._topics[name] = topic
 
     def _close_all(self, names: list[str]) -> None:
-        """Close several at once: each commits its staged files."""
+        """Close several topics concurrently; each commits its staged files."""
         with self._lock:
             closing = [self._topics.pop(name, None) for name in names]
         _together([entry.coordinator.close for entry in closing if entry and entry.coordinator])

@@ -1,13 +1,13 @@
 """The state of a table topic's owner: the table, its dead letters, the ledger and the pending commit.
 
-Longer than other modules, as a commit is to be read in one place, from its plan to its end.
+Longer than other modules, as a commit should be read in one place, from its plan to its end.
 
-Why taking over is safe: the claim is a commit, and a commit arrives only on the ledger that it was planned
-on (I3). So of two hosts that take a topic one has the epoch, and the other is told that it lost. Until the
-claim arrives the owner of before may commit; then the claim is planned again on what it left. Once it has
-arrived no older epoch commits, whatever is still under way (I5). Dead letters are adopted after that, so
-whoever comes too late with some sees the higher epoch (I7). A worker starts last, and reads from the ledger
-that was claimed (I1).
+Why taking over is safe: the claim is a commit, and a commit goes through only on the ledger it was planned on
+(I3). So of two hosts that claim a topic, one gets the epoch and the other learns that it lost. Until the
+claim goes through, the previous owner may commit; then the claim is planned again on the new ledger.
+Afterwards no older epoch commits, whatever is still in flight (I5). Dead letters are adopted after that, so a
+latecomer with more of them sees the higher epoch (I7). A worker starts last, and reads from the claimed
+ledger (I1).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 class PendingCommit:
     """A planned commit; kept until its outcome is known, so that a retry is the same commit.
 
-    ``sent``: the catalog was asked for it, whatever the answer was. ``unsure``: no answer came.
+    ``sent``: the catalog was asked to make it, whatever the answer. ``unsure``: no answer came.
     ``dead_letters_sent``: its letters are in their table.
     """
 
@@ -59,7 +59,7 @@ class PendingCommit:
 
     @property
     def replaced(self) -> Replaced | None:
-        """For a compaction, what its files replace."""
+        """What the files replace, if it is a compaction."""
         return self.batches[0].replaced
 
     @property
@@ -74,7 +74,7 @@ class PendingCommit:
 
 
 class Owner:
-    """One ownership of a table topic. Used by the coordinator's thread, ``discard`` by any."""
+    """One ownership of a table topic. Only for the coordinator's thread, except ``discard``."""
 
     def __init__(
         self, keeper: SchemaKeeper, dead_letters: DeadLetters, ledger: Ledger, start: Offsets
@@ -85,8 +85,8 @@ class Owner:
         self.start = start
         self.swept_epoch = ledger.swept_epoch
         self.pending: PendingCommit | None = None
-        self._left_open = False  # a commit of this owner may still arrive, and it has given that one up
-        # Records that were gone when this ownership began, and that the settings let it skip (I8).
+        self._left_open = False  # this owner gave up a commit that may still arrive
+        # Records that were deleted before this ownership began, and that the settings allow to skip (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
 
     @classmethod
@@ -94,12 +94,12 @@ class Owner:
         """Open or create the table, check that it matches the topic, raise the epoch (I5).
 
         Args:
-            before: what this coordinator held last; if the table is as it was left, the epoch stays.
+            before: this coordinator's last ownership; if the table is unchanged since, the epoch stays.
 
         Raises:
             StartOverError: another host runs the topic.
-            GapError, ActionNeededError: see ``check_topic`` (I8); a gap only where the settings say stop.
-                Or the dead letters are another topic's.
+            GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
+                Or the dead letters belong to another topic.
             UsageError: the table cannot have the partitions of the settings.
             RetryableError: broker, registry or catalog do not answer (I9).
         """
@@ -108,7 +108,8 @@ class Owner:
         reach(Step.TAKE_OVER)
         catalog, identifier = services.catalog(), table_identifier(topic, settings)
         table = TopicTable.load(catalog, identifier, topic)
-        # After that: the owner before may still commit, and the topic must not seem shorter than its ledger.
+        # After that: the previous owner may still commit, and the topic must not seem shorter than its
+        # ledger.
         facts = services.broker.facts(topic)
         dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
         dead_letters.load()
@@ -118,7 +119,7 @@ class Owner:
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         if table is None:
             table = keeper.create()
-        if kept is None:  # a table that was dropped may have left letters of its last epoch
+        if kept is None:  # a dropped table may have left letters of its last epoch
             ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
         else:
             newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
@@ -128,14 +129,14 @@ class Owner:
             reach(Step.CLAIM)
             table.claim(ledger, kept)
             reach(Step.CLAIMED)
-        dead_letters.adopt(ledger)  # after the table's claim: who comes too late sees the higher epoch
-        if gap and table is not None:  # after that: letters of the gap whose rows never came are gone now
+        dead_letters.adopt(ledger)  # after the table's claim: a latecomer sees the higher epoch
+        if gap and table is not None:  # after that: the gap's letters whose rows never came are gone now
             behind = ledger.skipping(gap, str(uuid.uuid4()))
             table.claim(behind, ledger)
             ledger = behind
         keeper.adopt(table, ledger)
         keeper.lay_out()
-        # Partitions that are new begin at their first.
+        # New partitions begin at their first offset.
         owner = cls(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
         owner.gap = gap
         reach(Step.OWNED)
@@ -152,13 +153,13 @@ class Owner:
         return tables[0] != tables[1] or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
 
     def _still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
-        """Whether the table is as this owner left it: then an outage needs no new epoch."""
+        """Whether the table is as this owner left it: then no new epoch is needed after an outage."""
         unsure = self._left_open or (self.pending is not None and self.pending.unsure)
         same = ledger.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
         return same and not unsure
 
     def plan(self) -> StagePlan:
-        """What tasks need."""
+        """The plan that tasks work by."""
         return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
@@ -171,7 +172,7 @@ class Owner:
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
         """The pending commit, or else one of ``batches``; None if there are none.
 
-        A compaction is a commit by itself, of the ledger as it is.
+        A compaction is a commit of its own, with unchanged offsets.
         """
         if self.pending is None and batches and batches[0].replaced is not None:
             after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
@@ -190,9 +191,9 @@ class Owner:
         return self.pending
 
     def send(self) -> None:
-        """Commit what is pending: dead letters first, then rows with the same commit id (I7).
+        """Send the pending commit: dead letters first, then rows with the same commit id (I7).
 
-        Raises: as ``TopicTable.commit``; OutdatedError also for files of a compaction that cannot be read.
+        Raises: as ``TopicTable.commit``; OutdatedError also if a compaction's files cannot be read.
         """
         pending = self.pending
         assert pending is not None
@@ -213,7 +214,7 @@ class Owner:
             raise
 
     def answer_lost(self) -> None:
-        """It is unknown whether the pending commit is in the table."""
+        """Note that it is unknown whether the pending commit is in the table."""
         if self.pending is not None:
             self.pending = replace(self.pending, unsure=True)
 
@@ -221,10 +222,10 @@ class Owner:
         """Drop the pending compaction, whose files no longer match the table.
 
         Returns:
-            Its files, where no commit that was sent may name them: to ``discard``.
+            Its files, to ``discard``, if no commit that was sent may name them.
 
         Raises:
-            StartOverError: its commit may still arrive, so that another epoch must begin (I5).
+            StartOverError: its commit may still arrive, so another epoch must begin (I5).
         """
         pending = self.pending
         assert pending is not None
@@ -244,16 +245,16 @@ class Owner:
         return self.pending is not None and table.has_commit(self.pending.after.commit_id)
 
     def done(self) -> PendingCommit:
-        """The pending commit is in the table: its ledger is ours."""
+        """Adopt the ledger of the pending commit, which is in the table."""
         pending, self.pending = self.pending, None
         assert pending is not None
         self.ledger = pending.after
         return pending
 
     def settle_letters(self) -> None:
-        """Remove replayed dead letters; if that fails now, before they are used.
+        """Remove replayed dead letters; if that fails, it is repeated before letters are next used.
 
-        They are used by a commit of more letters, and by the next round of a replay.
+        A commit of more letters and the next round of a replay use them.
         """
         reach(Step.REPLAYED)
         try:
@@ -264,7 +265,7 @@ class Owner:
             )
 
     def require_settled_letters(self) -> None:
-        """Like ``settle_letters``, for callers that depend on it; raises as ``DeadLetters.settle``."""
+        """Like ``settle_letters``, for callers that depend on success; raises as ``DeadLetters.settle``."""
         if self.dead_letters.table is None:
             return
         try:
@@ -274,10 +275,10 @@ class Owner:
             raise
 
     def put_letters_together(self, batch: StagedBatch) -> None:
-        """Let the files of a compaction of dead letters take the place of theirs.
+        """Commit a compaction of the dead letters.
 
         Raises: as ``DeadLetters.put_together``; after HeadMovedError and OutcomeUnknownError a request may
-            still name the files, else they are to ``discard``.
+            still name the files, otherwise ``discard`` them.
         """
         assert batch.replaced is not None
         self.dead_letters.put_together(batch.files, batch.replaced, self.ledger)
@@ -285,9 +286,9 @@ class Owner:
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
 
-        What the catalog was ever asked to commit stays, also where it said no: a request may have been sent
-        twice on its way, and only the second answered. Letters that went ahead of their rows stay too. The
-        next owner's sweep has the proof for both.
+        Anything that the catalog was ever asked to commit stays, even if it refused: a request may have been
+        sent twice on the way, and only the second one answered. Letters committed ahead of their rows stay,
+        too. The next owner's sweep has the proof for both.
         """
         pending, self.pending = self.pending, None
         self._left_open = self._left_open or bool(pending and pending.unsure)
@@ -304,7 +305,7 @@ class Owner:
         self.discard(files, dead_letters)
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that never were part of a commit; raises as ``remove_unsent``, which says why."""
+        """Delete files that never were part of a commit; raises as ``remove_unsent``; see there why."""
         reach(Step.DISCARD)
         for table, chosen in ((self.table, files), (self.dead_letters.table, dead_letters)):
             if table is not None and chosen:
@@ -316,10 +317,10 @@ class Owner:
         return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
 
     def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
-        """Remove what earlier epochs left (I10), in its own thread; if it fails, the next owner does.
+        """Remove what earlier epochs left (I10), in its own thread; if it fails, the next owner does it.
 
-        The last epoch that was swept is looked at once more: a process that stood still while its owner lost
-        the topic may have finished a file since.
+        The last swept epoch is checked once more: a process that hung while its owner lost the topic may have
+        finished a file since.
         """
         gone, after, before = 0, max(0, self.ledger.swept_epoch - 1), self.ledger.epoch
         tables = [owned.table for owned in (self.table, self.dead_letters.table) if owned is not None]

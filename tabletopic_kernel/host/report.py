@@ -1,4 +1,4 @@
-"""Reports to users: by a coordinator about its topic, by a host about itself.
+"""Reports to users: a coordinator's about its topic, a host's about itself.
 
 Longer than other modules, as there is a method for each event.
 """
@@ -65,7 +65,7 @@ class Reporter:
         Args:
             state: the coordinator's.
             staged: batches that wait for a commit.
-            waits_s: for how long the worker has waited for a turn.
+            waits_s: how long the worker has been waiting for a turn.
             cluster_waits: why its batch waits for a cluster's executors.
         """
         now = time.monotonic()
@@ -75,7 +75,7 @@ class Reporter:
             error = cluster_waits or self._record.error
             return self._record.model_copy(
                 update={
-                    # What is tried again is not at work before it has shown that it is well.
+                    # After an error, a retry counts as waiting until it has succeeded.
                     "state": State.WAITING if state in AT_WORK and error else state,
                     "error": error,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
@@ -104,12 +104,12 @@ class Reporter:
         self._update(update)
 
     def owned(self, ledger: Ledger) -> None:
-        """The topic runs here now."""
+        """Report that the topic runs here now."""
         offsets = dict(ledger.next_offsets)
         self.write(events.Enabled(**self._stamp(), epoch=ledger.epoch, next_offsets=offsets))
 
     def staged(self, batch: StagedBatch) -> None:
-        """The worker staged a batch."""
+        """Count a batch that the worker staged."""
         self.write(
             events.FilesStaged(
                 **self._stamp(),
@@ -121,7 +121,7 @@ class Reporter:
         )
 
     def committed(self, batches: Sequence[StagedBatch], owner: Owner, began_ms: int) -> None:
-        """A commit went through."""
+        """Report a commit."""
         now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
         seconds = (self._services.elapsed_ms() - began_ms) / 1000
         with self._lock:
@@ -159,7 +159,7 @@ class Reporter:
         )
 
     def replayed(self, request: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
-        """A replay is over."""
+        """Report the end of a replay."""
         message = error and self._told(error)
         self.write(
             events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=message)
@@ -176,7 +176,7 @@ class Reporter:
         reaches_back_to_ms: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Snapshots have expired, and the files that only they needed were removed."""
+        """Report expired snapshots, and the removal of files that only they needed."""
         self.write(
             events.Expired(
                 **self._stamp(),
@@ -193,7 +193,7 @@ class Reporter:
         )
 
     def orphans_removed(self, removed: Removed, *, request_id: str | None, error: str | None) -> None:
-        """Orphan files were removed."""
+        """Report the removal of orphan files."""
         self.write(
             events.OrphansRemoved(
                 **self._stamp(),
@@ -205,23 +205,23 @@ class Reporter:
         )
 
     def compacted(self, *, error: str | None, **figures: Any) -> None:
-        """A compaction ended; fields as in ``Compacted``."""
+        """Report the end of a compaction; fields as in ``Compacted``."""
         self.write(events.Compacted(**self._stamp(), error=error and self._told(error), **figures))
 
     def commit_asked(self) -> None:
-        """A commit was requested."""
+        """Report that a commit was requested."""
         self.write(events.CommitRequested(**self._stamp()))
 
     def commit_failed(self, reason: Exception) -> None:
-        """A commit failed."""
+        """Report a failed commit."""
         self.write(events.CommitFailed(**self._stamp(), reason=self._told(str(reason))))
 
     def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
-        """Records were deleted before they were read (I8)."""
+        """Report records that were deleted before they were read (I8)."""
         self.write(events.GapDetected(**self._stamp(), missing=dict(missing), skipped=skipped))
 
     def error(self, error: Exception | str, *, waits: bool) -> None:
-        """The topic stopped, or waits for a dependency; the reason stays visible until it resumes."""
+        """Report that the topic stopped, or waits for a dependency; the reason stays until it resumes."""
         reason = self._told(redact(str(error)))
         if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
             reason += "; then resume the topic"
@@ -229,11 +229,11 @@ class Reporter:
         self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
-        """The error is resolved."""
+        """Remove the error, which is resolved."""
         self._update({"error": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
-        """The topic changed its state."""
+        """Note that the topic changed its state."""
         if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
             self.write(events.Resumed(**self._stamp()))
         if after is not before and after is State.PAUSED:
@@ -246,7 +246,7 @@ class Reporter:
         self._services.control.write(event)
 
     def _told(self, error: str) -> str:
-        """An error with the section of the topic's catalog."""
+        """The error, with the settings section of the topic's catalog."""
         return of_section(error, self._catalog)
 
     def _name(self, dead_letters: DeadLetters) -> str:
@@ -266,7 +266,7 @@ def new_host_id() -> str:
 
 
 class _ForeignChanges:
-    """How many changes by others the owners of a topic have found, one after the other in this host."""
+    """Counts foreign changes to a topic's tables across the topic's successive owners on this host."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -274,7 +274,7 @@ class _ForeignChanges:
         self._seen = 0
 
     def of(self, table: TopicTable) -> int:
-        """With those of the table that an owner has now; the last one may have found some at its end."""
+        """The count, given the current owner's table; the last owner may have found some at its end."""
         if self._table is not None:
             self._total += self._table.foreign_changes - self._seen
         if table is not self._table:
@@ -286,7 +286,7 @@ class _ForeignChanges:
 class HostReporter:
     """A host's reports about itself: topics, start time, version and memory.
 
-    For one thread. Memory is measured now and then, as the whole list of processes is read for it.
+    For one thread. Memory is measured only now and then, as that reads the whole process list.
     """
 
     def __init__(self, services: Services) -> None:

@@ -1,9 +1,9 @@
 """Where a table topic resumes: the first ledger, and the checks before an existing one is trusted (I8).
 
-Why this is safe: offsets mean nothing by themselves. A ledger is believed only for the cluster id and topic
-id that it was written for, and only where the topic still has the records that come next. Less than that
-stops the topic: a topic made anew, a topic that lost its end, a partition that is gone, and, unless the
-settings skip it, a gap. No checkpoint, consumer group or event is read (I6).
+Why this is safe: offsets mean nothing by themselves. A ledger is trusted only for the cluster id and topic id
+that it was written for, and only if the topic still has the next records. Anything less stops the topic: a
+re-created topic, a topic that lost its end, a missing partition, and, unless the settings skip it, a gap. No
+checkpoint, consumer group or event is read (I6).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = Non
     """Check that offsets mean the same as in the ledger (I8); ``cluster_id`` None: not checked.
 
     Raises:
-        ActionNeededError: it is another topic.
+        ActionNeededError: it is a different topic.
     """
     same_cluster = cluster_id in (None, before.cluster_id)
     if same_cluster and is_same_topic(before.topic_id, topic_id):
@@ -62,11 +62,11 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
     """Check that the topic is the ledger's, and still has the next records (I8).
 
     Raises:
-        GapError: records between the ledger and the topic's first offset are gone (I8).
-        ActionNeededError: the topic is another one than the ledger's, or has fewer records.
+        GapError: records between the ledger and the topic's first offset were deleted (I8).
+        ActionNeededError: the topic is not the ledger's, or has fewer records.
     """
     check_same_topic(before, facts.topic_id, facts.cluster_id)
-    # A partition that the ledger does not name was added since, and began at 0.
+    # A partition that is not in the ledger was added since, and began at 0.
     next_offsets = {p: before.next_offsets.get(p, 0) for p in facts.first}
     gaps = {p: (offset, facts.first[p]) for p, offset in next_offsets.items() if facts.first[p] > offset}
     if gaps:
@@ -97,7 +97,7 @@ def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> M
     except GapError as gap:
         if settings.on_gap == "stop":
             raise
-        check_topic(before.skipping(gap.missing, before.commit_id), facts)  # what else there may be
+        check_topic(before.skipping(gap.missing, before.commit_id), facts)  # for errors beyond the gap
         return gap.missing
     return {}
 

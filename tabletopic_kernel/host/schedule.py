@@ -9,37 +9,36 @@ from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms, commi
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-# After losing the table to another host: longer than a consumer group takes to notice a dead member,
-# so that two hosts do not take it from each other in turns.
+# After losing the table to another host: longer than a consumer group takes to notice a dead member, or two
+# hosts would keep taking it from each other.
 _LOST_WAIT_MS = 10_000
 _REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
-# A worker that has run so long without a new trouble is well, also if it had nothing to commit.
+# A worker that has run this long without a new error is healthy, even if it had nothing to commit.
 _CALM_MS = 30_000
-# A commit that nobody confirms is tried so often on the way out: a stop must come to an end.
+# While stopping, an unconfirmed commit is tried this often: a stop must end.
 _LAST_TRIES = 3
-# A new owner that has nothing to commit sweeps after so long.
+# A new owner with nothing to commit sweeps after this time.
 _SWEEP_AFTER_MS = 4_000
 
 
 class Schedule:
-    """Used only by the coordinator's thread. Times are ms of ``clock``.
+    """A coordinator's timers. Used only by its thread. Times are ms of ``clock``.
 
-    ``asked`` is the offsets below which everything is to be committed as soon as it is staged; None: nobody
-    asked.
+    ``asked``: commit everything below these offsets as soon as it is staged; None: no request.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._attempt = 0
-        self._absent = 0  # commits in a row that the catalog did not confirm, and that are not in the table
+        self._absent = 0  # consecutive commits that the catalog did not confirm and the table does not have
         self._retry_at_ms = 0
         self._last_commit_ms = clock()
         self._sweep_at_ms: int | None = None
         self.asked: Offsets | None = None
 
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
-        """The event that is due by time in this state, with so much staged."""
+        """The event that is due by time in this state, with ``staged_bytes`` staged."""
         now = self._clock()
         if now < self._retry_at_ms:
             return None
@@ -67,28 +66,28 @@ class Schedule:
         return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
 
     def ask_commit(self, ends: Offsets | None = None) -> None:
-        """A commit is due whenever something is staged, until the table has everything below ``ends``."""
+        """Make a commit due whenever something is staged, until the table has everything below ``ends``."""
         self.asked = {**(self.asked or {}), **(ends or {})}
 
     def owned(self, *, sweeps: bool) -> None:
-        """An ownership begins; whether former ones may have left files."""
+        """Note that an ownership begins; ``sweeps``: earlier ones may have left files."""
         self._sweep_at_ms = self._clock() + _SWEEP_AFTER_MS if sweeps else None
 
     def is_time_to_sweep(self, state: State) -> bool:
-        """Whether to remove former owners' leftovers now."""
+        """Whether to remove earlier owners' leftovers now."""
         at_work = state in (State.RUNNING, State.STAGED)
         return at_work and self._sweep_at_ms is not None and self._clock() >= self._sweep_at_ms
 
     def swept(self) -> None:
-        """The sweep is under way."""
+        """Note that the sweep is under way."""
         self._sweep_at_ms = None
 
     def started(self) -> None:
-        """A worker begins now, and with it the first interval."""
+        """Note that a worker begins now, and with it the first interval."""
         self._last_commit_ms = self._clock()
 
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
-        """A commit that began then succeeded, with this ledger."""
+        """Note that the commit begun at ``began_ms`` succeeded, with this ledger."""
         self._last_commit_ms, self._attempt, self._absent = began_ms, 0, 0
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
@@ -96,14 +95,14 @@ class Schedule:
             self.asked = None
 
     def back_off(self) -> None:
-        """Try again later, and later each time (I9)."""
+        """Retry later, with a longer wait each time (I9)."""
         self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
         self._attempt += 1
 
     def absent(self) -> None:
-        """The catalog responds again: a commit is not in the table.
+        """Note that the catalog responds again, and a commit is not in the table.
 
-        What counts from here is how often that happened, and no longer for how long the catalog was away.
+        From here on, what counts is how often that happened, no longer how long the catalog was down.
         """
         self._attempt = self._absent
         self._absent += 1
@@ -119,13 +118,13 @@ class Schedule:
         return self._attempt >= _LAST_TRIES
 
     def lost(self) -> None:
-        """Another host owns the table."""
+        """Note that another host owns the table."""
         self._retry_at_ms = self._clock() + _LOST_WAIT_MS
 
     def refused(self) -> None:
-        """A login was refused: retrying often locks the account."""
+        """Wait longer after a refused login: frequent retries lock the account."""
         self._retry_at_ms = self._clock() + _REFUSED_WAIT_MS
 
     def resume(self) -> None:
-        """The user says that the cause is fixed: retry at once."""
+        """Retry at once: the user says that the cause is fixed."""
         self._attempt = self._retry_at_ms = 0

@@ -35,9 +35,8 @@ class Services:
 
     ``other_catalog`` and ``other_spark`` are the same for a catalog of ``[catalogs.<name>]``; see ``of``.
 
-    ``now_ms`` is for what has a date: events, the age of snapshots. Durations are told by ``elapsed_ms``, as
-    somebody may set the machine's clock. ``spawn`` does work that a coordinator does not wait for; who
-    simulates hosts says when.
+    ``now_ms`` is for dates: of events, of snapshots. ``elapsed_ms`` is for durations, as the machine's clock
+    may be set. ``spawn`` runs work that a coordinator does not wait for; a simulation decides when.
     """
 
     catalog: Callable[[], Catalog]
@@ -57,7 +56,7 @@ class Services:
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
 
     def of(self, catalog: str | None) -> Services:
-        """The same for a topic with this catalog in its settings."""
+        """These services for a topic with this catalog in its settings."""
         if catalog is None:
             return self
         return replace(

@@ -1,4 +1,4 @@
-"""The interface of a worker's threads to the coordinator, and the staged batches to be committed."""
+"""The interface of a worker's threads to the coordinator, and the queue of staged batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tabletopic_kernel.model.settings.sections import MaintenanceRequest, Replay
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
-# Staged and not committed: beyond this the worker waits, so an outage of the catalog fills no disk.
+# Limits of what is staged: beyond them the worker waits, so a catalog's outage fills no disk.
 _MAX_BATCHES = 64
 _MAX_COMMITS = 4  # times commit_bytes
 
@@ -109,8 +109,8 @@ class WorkerListener:
         """Queue a staged batch; waits while too much is uncommitted.
 
         Raises:
-            ActionNeededError: the topic was made anew before or while the batch was read (I8). Spark knows
-                topics by name and would go on at the old offset as soon as the new one has grown beyond it.
+            ActionNeededError: the topic was re-created before or while the batch was read (I8). Spark knows
+                topics by name, and would continue at the old offset once the new topic has grown beyond it.
             RetryableError: the broker does not answer.
         """
         ledger = self.owner.ledger
@@ -130,14 +130,14 @@ class WorkerListener:
         return request.answer.result()
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that will never be committed; failures are swept at the next start."""
+        """Delete files that will never be committed; the next owner sweeps what cannot be deleted."""
         try:
             self.owner.discard(files, dead_letters)
         except RetryableError as error:
             _LOG.warning("%s: %s", self.owner.ledger.topic, error)
 
     def ended(self, error: Exception | None) -> None:
-        """The query is over."""
+        """Note that the query is over."""
         if error is not None and not self._stopping():
             refused = isinstance(error, ActionNeededError | UsageError)
             self.inbox.put((Event.REFUSED if refused else Event.WORKER_DIED, error))

@@ -1,1 +1,1 @@
-"""What changes a table beside its batches: small files put together, old snapshots let go."""
+"""Maintenance of a topic's tables: compaction of small files, expiry of old snapshots."""

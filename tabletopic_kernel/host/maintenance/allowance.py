@@ -1,4 +1,4 @@
-"""How much of a host compactions may take: one table at a time, and a fifth of a core in the long run."""
+"""Limits what compactions take from a host: one table at a time, and on average a fifth of a core."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Allowance:
-    """Lets one topic of a host rewrite files at a time, and rest after it. May be used from any thread.
+    """Lets one topic of a host at a time rewrite files, with a rest afterwards. May be used from any thread.
 
     Times are ms of ``Services.elapsed_ms``.
     """
@@ -18,7 +18,7 @@ class Allowance:
         self._cpu_s = 0.0  # of executors, since it was taken
 
     def is_free(self, at_ms: int, *, asked: bool) -> bool:
-        """Whether somebody may begin now; ``asked``: a person waits for it, so that no rest is needed."""
+        """Whether a compaction may begin now; ``asked``: a user waits for it, so the rest is skipped."""
         with self._lock:
             return not self._taken and (asked or at_ms >= self._rests_until_ms)
 
@@ -28,12 +28,12 @@ class Allowance:
             self._taken, self._cpu_s = True, 0.0
 
     def charge(self, cpu_s: float) -> None:
-        """So much was used on executors."""
+        """Add the CPU time used on executors."""
         with self._lock:
             self._cpu_s += cpu_s
 
     def give_back(self, at_ms: int, cpu_s: float) -> None:
-        """End, having used so much here: four times that is rested, so that a fifth of a core is used."""
+        """End; ``cpu_s`` was used here. The rest is four times the total, which makes a fifth of a core."""
         with self._lock:
             self._taken = False
             self._rests_until_ms = at_ms + round(4_000 * (cpu_s + self._cpu_s))

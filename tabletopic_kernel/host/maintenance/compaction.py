@@ -1,18 +1,19 @@
 """Compaction beside the worker: when it runs, where, and what becomes of its files.
 
-Longer than other modules, as a round is one thought: what a thread of it makes, the coordinator takes here.
+Longer than other modules, as a round is one thought: the coordinator takes here what the round's threads
+make.
 
-A round chooses groups of small files; then each group is rewritten by a task of Spark that a thread of its
-own waits for; then its files wait among the staged batches and are committed by the coordinator's thread,
-between two appends, as a batch that moves no offsets. Fencing, settling and discarding are those of batches.
-What was overtaken by others is given up, and chosen anew later.
+A round chooses groups of small files. A Spark task rewrites each group, while a thread of the round waits for
+it. The new files then queue with the staged batches, and the coordinator's thread commits them between two
+appends, as a batch that moves no offsets. Fencing, settling and discarding work as for batches. A group that
+other writers overtook is given up, and chosen again later.
 
-Dead letters are put together likewise, in rounds of their own. Their commit is none of the batches': the
-coordinator makes it as soon as the files are there, as a settling is made, and gives it up while letters of a
-commit or of a replay are on their way (``Coordinator._put_letters_together``).
+Dead letters are compacted the same way, in rounds of their own. Their commit is not queued with the batches:
+the coordinator makes it as soon as the files exist, as it does when it settles letters, and gives it up while
+letters of a commit or of a replay are in flight (``Coordinator._put_letters_together``).
 
-Of a host's topics one rewrites at a time, and rests so that a fifth of a core is taken on average; what
-somebody asked for does not rest.
+One topic of a host rewrites at a time, and then rests, which keeps the average at a fifth of a core. A
+compaction that somebody requested does not wait for the rest.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ from tabletopic_kernel.table.sweep import remove_unsent
 _LOG = logging.getLogger(__name__)
 _POOL = "compaction"  # of Spark's scheduler: all topics of a host share it
 _LOOK_MS = 60_000  # between two looks at the files of a table
-_TRIES = 3  # of a round that others overtake, or whose groups cannot be rewritten
-# Records of a batch by which the topic is not behind: its worker began it as its interval was over.
+_TRIES = 3  # of a round that other writers overtake, or whose groups cannot be rewritten
+# A batch with fewer records began because its interval was over: the topic is not behind.
 _CALM_RECORDS = 200_000
 
 
 def run_task(spark: SparkSession, topic: str, task: RewriteTask) -> RewriteResult:
-    """Rewrite a group as one task of Spark, and wait for it; raises what Spark makes of the task's error."""
+    """Rewrite a group as one Spark task, and wait for it; raises Spark's version of the task's error."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
     spark.sparkContext.setLocalProperty("spark.job.description", f"compaction of {topic}")
     function: Any = task  # the stubs want a function of any iterable
@@ -65,9 +66,9 @@ def run_task(spark: SparkSession, topic: str, task: RewriteTask) -> RewriteResul
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What a thread has done for a round of an ``owner``: a plan, or a batch, or why there is neither.
+    """A thread's result for a round of ``owner``: a plan, a batch, or why there is neither.
 
-    ``dead_letters``: for their table.
+    ``dead_letters``: it is for the dead-letter table.
     """
 
     owner: Owner
@@ -79,7 +80,7 @@ class Rewritten:
 
 @dataclass
 class _Round:
-    """A compaction of one table under way, and what it came to; ``groups`` is None before they are chosen."""
+    """A compaction of one table, with its results so far; ``groups`` is None until they are chosen."""
 
     request: MaintenanceRequest | None
     began_ms: int
@@ -91,7 +92,7 @@ class _Round:
     event: dict[str, Any] = field(default_factory=dict)
 
     def count(self, batch: StagedBatch, delete_files: int) -> None:
-        """A group is in the table, and as many delete files went with it."""
+        """Count a committed group and the delete files removed with it."""
         assert batch.replaced is not None
         before = batch.replaced.files
         for name, more in (
@@ -108,7 +109,7 @@ class _Round:
 
 @dataclass
 class _Look:
-    """At a table: what it had then, and when the next one may be."""
+    """The last look at a table: what it contained, and when the next look may be."""
 
     files: int = 0
     deletes: tuple[int, int] = (0, 0)
@@ -127,19 +128,19 @@ class Compactions:
         report: Callable[..., None],
         letters_are_free: Callable[[], bool],
     ) -> None:
-        """``letters_are_free``: whether no replay is under way, which chooses letters by their files."""
+        """``letters_are_free``: whether no replay runs; a replay chooses letters by their files."""
         self._topic, self._settings, self._services = topic, settings, services
         self._put, self._report, self._letters_are_free = put, report, letters_are_free
-        self._asked: deque[tuple[MaintenanceRequest, bool]] = deque()  # and whether for the dead letters
+        self._asked: deque[tuple[MaintenanceRequest, bool]] = deque()  # True: for the dead letters
         self._round: _Round | None = None
         self._busy = False  # a thread is at work, or its files wait for their commit
         self._last = {False: _Look(), True: _Look()}  # of the table, and of its dead letters
-        self._calm = False  # the last commit did not show that the topic is behind
+        self._calm = False  # True: the last commit gave no sign that the topic is behind
 
     def ask(self, request: MaintenanceRequest) -> None:
-        """Compact when there is time; an event with the request's id follows, and then of the dead letters.
+        """Compact when there is time; events with the request's id report the table, then the dead letters.
 
-        A condition is on the columns of the table: dead letters have others.
+        A condition refers to the table's columns, so it excludes the dead letters, which have others.
         """
         self._asked.append((request, False))
         if request.where is None:
@@ -159,12 +160,12 @@ class Compactions:
             return False
         if self._round is not None:
             if self._round.groups is not None and not self._round.groups:
-                return True  # to tell of it
+                return True  # to report it
             asked = self._round.request is not None
         return self._services.allowance.is_free(now, asked=asked)
 
     def _looks(self, owner: Owner, at_ms: int) -> bool | None:
-        """Which table is to be looked at: True that of the dead letters; None: neither."""
+        """Which table needs a look: True for the dead letters', False for the topic's; None: neither."""
         assert owner.table is not None
         if self._settings.maintenance == "off" or not self._calm:
             return None
@@ -180,7 +181,7 @@ class Compactions:
         return has_more or _deletes(table) not in (last.deletes, (0, 0))
 
     def step(self, owner: Owner) -> None:
-        """Let a thread choose files, or rewrite the next group, if that is due."""
+        """Start a thread that chooses files or rewrites the next group, if that is due."""
         if not self.is_due(owner):
             return
         now = self._services.elapsed_ms()
@@ -210,13 +211,13 @@ class Compactions:
         self._services.spawn(f"compaction {self._topic}", job)
 
     def _end(self, error: str | None) -> None:
-        """The round is over; who asked is told in any case."""
+        """End the round; a request always gets a report."""
         current, self._round, self._busy = self._round, None, False
         if current is None:
             return
         if error is not None:
             _LOG.info("%s: compaction ended early: %s", self._topic, error)
-        # Dead letters are a by-thing of what was asked for: nothing is told where nothing was done.
+        # The request was for the table: dead letters are reported only where something was done.
         if current.event or (current.request is not None and (error or not current.dead_letters)):
             seconds = (self._services.elapsed_ms() - current.began_ms) / 1000
             request_id = current.request.id if current.request else None
@@ -242,7 +243,7 @@ class Compactions:
             done = work(self._load(name, table_uuid))
         except TableTopicError as error:
             done = failed(error=str(error))
-        except Exception as error:  # of Spark, or a fault of this program: the topic goes on
+        except Exception as error:  # Spark's, or a bug of ours: the topic goes on
             _LOG.exception("%s: compaction", self._topic)
             explained = explain_trouble("small files could not be compacted", error)
             done = failed(error=str(explained))
@@ -291,7 +292,7 @@ class Compactions:
         return Rewritten(owner, current.dead_letters, batch=batch)
 
     def _give_up(self, table: Table, locations: Sequence[str]) -> None:
-        """Remove what a failed task had begun; what cannot be removed now goes with its epoch."""
+        """Remove what a failed task had begun; the rest is swept once its epoch is over."""
         try:
             remove_unsent(table, locations)
         except TableTopicError as error:
@@ -300,7 +301,7 @@ class Compactions:
     # -- what came of it, in the coordinator's thread
 
     def take(self, done: Rewritten) -> StagedBatch | None:
-        """Files to commit, if a thread of this round has made some."""
+        """Take a thread's result; returns the files to commit, if it is for this round and has some."""
         current = self._round
         if current is None:
             self._busy = False
@@ -314,14 +315,14 @@ class Compactions:
             current.groups, current.delete_files = deque(plan.groups), plan.delete_files
             if plan.refused is not None:
                 self._end(plan.refused if current.request else None)
-        # Where all rows of a group were deleted, its files go, and no new one comes.
+        # A group whose rows are all deleted loses its files and gets no new one.
         if done.batch is not None and done.batch.replaced is not None and done.batch.replaced.files:
             return done.batch
         self._busy = False
         return None
 
     def committed(self, batch: StagedBatch, owner: Owner) -> None:
-        """A group's files are in the table."""
+        """Record that a group's files are in the table."""
         assert batch.replaced is not None
         if (current := self._round) is not None:
             self._last[current.dead_letters].files -= len(batch.replaced.files) - len(batch.files)
@@ -329,11 +330,11 @@ class Compactions:
         self._busy = False
 
     def appended(self, batches: tuple[StagedBatch, ...], *, waits: bool) -> None:
-        """Rows were committed; ``waits``: the worker waits for a turn longer than it should."""
+        """Record a commit of rows; ``waits``: the worker waits for a turn longer than it should."""
         self._calm = not waits and all(batch.offsets.records < _CALM_RECORDS for batch in batches)
 
     def gave_up(self, reason: str) -> None:
-        """Others have changed what was read: the files of the table are looked at again."""
+        """Look at the table's files again: other writers changed what was read."""
         current, self._busy = self._round, False
         if current is None:
             return
@@ -344,18 +345,18 @@ class Compactions:
             self._end(reason)
 
     def interrupt(self, error: str) -> None:
-        """This ownership is over; what a thread still makes for it is discarded."""
+        """End with the ownership; results that a thread still produces for it are discarded."""
         self._end(error)
 
 
 def _files(table: TopicTable) -> int:
-    """Data files in the head, as the table was last loaded."""
+    """The number of data files in the head, as the table was last loaded."""
     head = table.table.metadata.current_snapshot()
     return int(summary(head).get("total-data-files", 0)) if head else 0
 
 
 def _deletes(table: TopicTable) -> tuple[int, int]:
-    """Delete files in the head, and positions in them, as the table was last loaded."""
+    """The numbers of delete files in the head and of positions in them, as the table was last loaded."""
     head = table.table.metadata.current_snapshot()
     told = summary(head) if head else {}
     return int(told.get("total-delete-files", 0)), int(told.get("total-position-deletes", 0))
@@ -366,6 +367,6 @@ def _table(owner: Owner, dead_letters: bool) -> TopicTable | None:
 
 
 def _removed_deletes(table: TopicTable | None) -> int:
-    """Delete files that went with the newest commit of the owner."""
+    """The number of delete files that the owner's newest commit removed."""
     newest = table.ledger_snapshot() if table is not None else None
     return int(summary(newest[1]).get("removed-delete-files", 0)) if newest else 0

@@ -1,12 +1,12 @@
 """Expiry of old snapshots by the owner of a topic: when it is due, and its three steps.
 
-A thread of its own looks what would go and collects the files (long, changes nothing); the coordinator's
-thread takes the snapshots out of the metadata (short, it alone changes the table); a thread of its own
-removes the files. Each thread has a catalog of its own. A crash in between leaves files that nobody needs:
-those of finished epochs go by the next sweep, once a day, the others when somebody asks for orphans.
+A separate thread finds the snapshots to expire and collects their files (long, changes nothing); the
+coordinator's thread removes the snapshots from the metadata (short, it alone changes the table); another
+separate thread removes the files. Each thread has its own catalog. A crash in between leaves files that
+nobody needs: the daily sweep removes those of finished epochs, a request to remove orphans the others.
 
-Why this is safe: ``TopicTable.expire`` and ``remove_expired`` say so. The coordinator calls ``step`` only
-while none of its commits is pending or unsure, and no replay is between its two.
+Why this is safe: see ``TopicTable.expire`` and ``remove_expired``. The coordinator calls ``step`` only while
+none of its commits is pending or unsure, and no replay is between its two commits.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ from tabletopic_kernel.table.sweep import (
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership
 _EVERY_MS = 60 * 60_000
-EACH_COMMITS = 200  # that often at least: each snapshot costs every commit some time
-_AGAIN_MS = 60_000  # where there was more than a round takes
+EACH_COMMITS = 200  # at least this often: each snapshot slows every commit a little
+_AGAIN_MS = 60_000  # after a round that could not take all
 _ORPHANS_EVERY_MS = 24 * 60 * 60_000
-_MOST = 2_000  # snapshots of a round: their lists are read, and their ids are one request
+_MOST = 2_000  # snapshots per round: it reads their manifest lists, and sends their ids in one request
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What an expiry comes to for one of the two tables."""
+    """The result of an expiry for one of the two tables."""
 
     table: Table
     dead_letters: bool
     left: Leavings
-    kept: int = 0  # snapshots
-    reaches_back_to_ms: int | None = None  # with these
-    may_go: bool = True  # its files
+    kept: int = 0  # snapshots that stay
+    reaches_back_to_ms: int | None = None  # the earliest time that they cover
+    may_go: bool = True  # whether the files may be removed
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class _Round:
-    """One expiry; ``request``: of who asked for it, None where it was due."""
+    """One expiry; ``request``: the request for it, None if it was due."""
 
     request: MaintenanceRequest | None
     parts: tuple[_Part, ...] = ()
 
 
 class Expiries:
-    """The expiries of one coordinator. Its thread alone uses them; threads that work for them only answer."""
+    """The expiries of one coordinator. Only its thread uses them; worker threads just put their answers."""
 
     def __init__(self, settings: TopicSettings, services: Services, report: Reporter) -> None:
         self._settings, self._services, self._report = settings, services, report
@@ -86,13 +86,13 @@ class Expiries:
         self._asked.append(request)
 
     def owned(self) -> None:
-        """An ownership begins."""
+        """Record that an ownership begins."""
         now = self._services.elapsed_ms()
         self._due_ms, self._awaits_commit = now + _EVERY_MS, True
         self._orphans_due_ms = now + _FIRST_MS
 
     def committed(self) -> None:
-        """A commit went through."""
+        """Count a commit."""
         self._commits += 1
         if self._awaits_commit:
             self._awaits_commit = False
@@ -116,7 +116,7 @@ class Expiries:
         return self._settings.maintenance == "on" or not maintains_itself(properties)
 
     def step(self, owner: Owner) -> None:
-        """Begin an expiry, or go on with it; never raises."""
+        """Begin or continue an expiry; never raises."""
         if not self._at_work:
             self._begin(owner)
             return
@@ -148,7 +148,7 @@ class Expiries:
         self._answers.put(replace(begun, parts=tuple(parts)))
 
     def _found(self, table: Table, dead_letters: bool) -> _Part:
-        """What would go of a table; where that cannot be told, nothing does."""
+        """Find what expires in a table; nothing if that cannot be determined."""
         part = _Part(table, dead_letters, Leavings(frozenset()))
         try:
             fresh = load_same(table, self._services.catalog())
@@ -161,7 +161,7 @@ class Expiries:
             return replace(part, error=f"{type(error).__name__}: {error}")
 
     def _remove(self, done: _Round, epoch: int, *, sweeps: bool) -> None:
-        """Remove the files of what has expired; then what nobody needs, where that is due or asked for."""
+        """Remove the files of expired snapshots, then orphans if that is due or requested."""
         request_id = done.request.id if done.request else None
         try:
             for part in sorted(done.parts, key=lambda one: not one.dead_letters):
@@ -222,7 +222,7 @@ class Expiries:
     # -- in the coordinator's thread
 
     def _commit(self, owner: Owner, part: _Part) -> _Part:
-        """Take the snapshots out of the metadata, if they are still to expire."""
+        """Remove the snapshots from the metadata, if they should still expire."""
         table = owner.dead_letters.table if part.dead_letters else owner.table
         planned = owner.dead_letters.ledger if part.dead_letters else owner.ledger
         if part.error is not None or table is None or not part.left.ids:
@@ -254,12 +254,12 @@ def _failed(part: _Part, error: str) -> _Part:
 
 
 def _kept(table: Table) -> dict[str, Any]:
-    """Fields of a part: what the table has."""
+    """The fields of a part that describe what the table keeps."""
     metadata = table.metadata
     return {"kept": len(metadata.snapshots), "reaches_back_to_ms": reaches_back_to(metadata)}
 
 
 def _tables(owner: Owner) -> list[tuple[bool, TopicTable]]:
-    """The topic's table, and that of its dead letters, as far as they are there; which of them it is."""
+    """The topic's table (False) and its dead-letter table (True), as far as they exist."""
     found = ((False, owner.table), (True, owner.dead_letters.table))
     return [(which, one) for which, one in found if one is not None]

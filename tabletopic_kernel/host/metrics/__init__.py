@@ -1,1 +1,1 @@
-"""What a host shows to monitoring: Prometheus metrics, and whether it lives and is ready."""
+"""What a host exposes to monitoring: Prometheus metrics, liveness and readiness."""

@@ -1,4 +1,4 @@
-"""Alert rules for Prometheus, declared once: ``deploy/alerts.yml`` and the docs are written from these."""
+"""Alert rules for Prometheus, declared once: ``deploy/alerts.yml`` and the docs are generated from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tabletopic_kernel.host.metrics.declared import METRICS
 
 @dataclass(frozen=True)
 class Alert:
-    """One rule. ``holds_for``: how long before somebody is told; ``means`` and ``todo`` are for people."""
+    """One rule. ``holds_for``: how long it holds before it fires; ``means`` and ``todo`` are for people."""
 
     name: str
     expr: str
@@ -32,12 +32,12 @@ class Alert:
 
 
 def _began_or_rises(series: str, window: str) -> str:
-    """Of a counter that is not there before it counts: ``increase`` does not see how it begins."""
+    """An expression for a counter that is absent until it counts: ``increase`` misses its first value."""
     return f"increase({series}[{window}]) > 0 or ({series} unless {series} offset {window}) > 0"
 
 
 def _more_than(metric: str, labels: str, window: str) -> str:
-    """Of what the ledger counts: a host that takes a topic over shows it from the first scrape on.
+    """An expression for a count in the ledger: a host that takes over a topic shows it from the first scrape.
 
     So it is compared with what any host showed in the day before the window.
     """

@@ -1,8 +1,7 @@
-"""The metrics of one host: a collector of its own, fed by the host's events and asked for its progress.
+"""The metrics of one host: our own collector, fed by the host's events and progress records.
 
-What a topic is comes from its progress record at the time of the scrape, what happened is counted as its
-events are written. A topic that has left the host is shown for a while longer, so that its last commit is
-scraped, and then forgotten.
+A topic's state comes from its progress record at the time of the scrape; what happened is counted as its
+events are written. A topic that left the host stays visible long enough for its last commit to be scraped.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.redact import redact
 
-# With more, a scrape of a hundred topics would be larger than 200 KB.
+# With more, a scrape of a hundred topics would exceed 200 KB.
 MOST_PARTITIONS = 300
-# Reasons are words of the decoders; a decoder of somebody's own may have any number of them.
+# Decoders define the reasons; a custom decoder may have any number of them.
 _MOST_REASONS = 10
 _REASON_LENGTH = 60
 _REST = "other"
@@ -50,7 +49,7 @@ _OF_PROGRESS: Mapping[str, Callable[[Progress], float]] = {
     "tabletopic_table_files": lambda at: at.files,
     "tabletopic_foreign_changes": lambda at: at.foreign_changes,
 }
-# Shown as 0 from the beginning: a rate needs a first value.
+# Shown as 0 from the start: a rate needs a first value.
 _OF_COMMITS = (
     "tabletopic_committed_rows",
     "tabletopic_committed_bytes",
@@ -60,7 +59,7 @@ _OF_COMMITS = (
 
 
 class WatchedHost(Protocol):
-    """What is asked of a host."""
+    """The part of a host that metrics need."""
 
     @property
     def id(self) -> str:
@@ -79,11 +78,11 @@ class WatchedHost(Protocol):
         """Events that could not be written."""
 
     def progress(self) -> list[Progress]:
-        """Of every topic that it runs."""
+        """Progress of every topic that it runs."""
 
 
 class _Counts:
-    """What happened to a topic, or to the host, by metric and its labels but the topic."""
+    """What happened to a topic or to the host, by metric and its labels other than the topic."""
 
     def __init__(self) -> None:
         self.values: defaultdict[tuple[str, ...], float] = defaultdict(float)
@@ -91,7 +90,7 @@ class _Counts:
 
 
 class HostMetrics:
-    """A collector as ``prometheus_client`` has them. May be used from any thread."""
+    """A collector in the sense of ``prometheus_client``. May be used from any thread."""
 
     def __init__(
         self,
@@ -155,7 +154,7 @@ class HostMetrics:
 
     def _histogram(self, name: str) -> Metric:
         (metric,) = self._histograms[name].collect()
-        # When it was made: `tabletopic_start_timestamp_seconds` says it for all.
+        # The time of creation: `tabletopic_start_timestamp_seconds` has it for all.
         metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
         return metric
 
@@ -222,7 +221,7 @@ class _Samples:
             known.clear()
 
     def add(self, name: str, value: float, *values: str) -> None:
-        """One sample, with values of the metric's labels in their order."""
+        """Add one sample; ``values`` are those of the metric's labels, in their order."""
         one = BY_NAME[name]
         labels = self._known.get((one.labels, values))
         if labels is None:
@@ -248,7 +247,7 @@ def _add_progress(samples: _Samples, record: Progress) -> None:
 
 
 def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts by reason: the first ones by name, and the rest in one."""
+    """Counts by reason: the first ones by name, the rest as one."""
     found: dict[str, int] = {}
     for at, reason in enumerate(sorted(counts)):
         label = redact(reason)[:_REASON_LENGTH] if at < _MOST_REASONS else _REST
@@ -260,7 +259,7 @@ _Count = tuple[tuple[str, ...], float]
 
 
 def _counted(event: events.ControlEvent) -> Iterable[_Count]:
-    """What an event adds: metric with the values of its labels but the topic, and how much."""
+    """What an event adds: the metric, the values of its labels other than the topic, and how much."""
     match event:
         case events.Committed():
             yield ("tabletopic_committed_rows",), event.rows

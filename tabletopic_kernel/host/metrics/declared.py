@@ -1,8 +1,7 @@
 """Every metric of a host, declared once: the collector, docs, dashboard and alert rules follow from it.
 
-Names follow Prometheus: a base unit at the end, and counters get ``_total`` behind it. No label holds a text
-that a server wrote: labels are names of topics and catalogs, numbers of partitions, and
-words of fixed lists.
+Names follow Prometheus: they end in a base unit, and those of counters in ``_total``. No label contains text
+from a server: labels are names of topics and catalogs, partition numbers, and words from fixed lists.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class Declared:
-    """One metric. ``labels`` are beside those of the scrape; ``unit`` is Prometheus' name of a base unit."""
+    """One metric. ``labels`` excludes those of the scrape; ``unit`` is Prometheus' name of a base unit."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -38,11 +37,11 @@ class Declared:
 
     @cached_property
     def sample(self) -> str:
-        """The name as queries have it."""
+        """The name as queries use it."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
-# A shown state for the protocol's own, which change several times a second.
+# The states to show: the protocol's own change several times a second.
 STATES: Final = {
     State.STARTING: "starting",
     State.RUNNING: "running",
@@ -66,7 +65,7 @@ SERVERS: Final = ("broker", "registry", "catalog")
 class Failure(StrEnum):
     """The label ``kind`` of ``tabletopic_failures_total``."""
 
-    WAITS = "waits"  # a server is away; the host tries again
+    WAITS = "waits"  # a server is down; the host retries
     STOPS = "stops"  # the topic stopped, and a person must act
     COMMIT = "commit"  # a commit did not go through
     SCHEMA = "schema"  # a schema does not fit the table

@@ -1,9 +1,9 @@
-"""How far tables are behind their topics, from end offsets that are asked for every few seconds.
+"""How far tables are behind their topics, from end offsets polled every few seconds.
 
-Why the seconds are right without reading a record: what is next to commit was not there when the broker named
-an end at or below it, and was there when it first named a higher one. Its age counts from then, so it is
-short by the time between two questions at most. Only for a backlog that was there before the first question
-nothing is known but the time of the newest record that is committed.
+Why the seconds are right without reading a record: the next record to commit did not exist when the broker
+reported an end offset at or below it, and existed when it first reported a higher one. Its age counts from
+then, so it is too short by at most one polling interval. For a backlog older than the first poll, only the
+timestamp of the newest committed record is known.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from tabletopic_kernel.model.progress.events import Progress
 
-# Of a partition that stands still for hours every other end is forgotten: the age is then short by a few
+# For a partition whose commits stall for hours, every other end is dropped: the age is then short by a few
 # hundredths.
 _MOST_ENDS = 64
 
 
 class Lag(NamedTuple):
-    """How far a table is behind one partition: offsets, and the age in seconds of the oldest of them."""
+    """How far a table is behind one partition: the number of offsets, and the oldest one's age in seconds."""
 
     records: int
     seconds: float
@@ -31,7 +31,7 @@ class _Ends:
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
-        self.committed_to = -1  # an end that the ledger had reached: what came later was seen arriving
+        self.committed_to = -1  # an end that the ledger has reached: the arrival of anything later was seen
 
     def add(self, now_ms: int, end: int) -> None:
         if self.seen and end < self.seen[-1][1]:  # the topic is another one, or lost records
@@ -63,7 +63,7 @@ class Lags:
         self._ends: dict[str, dict[int, _Ends]] = {}
 
     def learn(self, ends: Mapping[str, Mapping[int, int]], now_ms: int) -> None:
-        """The broker named the end offsets of all topics of the host: others are forgotten."""
+        """Take the broker's end offsets of all topics of the host; other topics are forgotten."""
         with self._lock:
             for topic in self._ends.keys() - ends.keys():
                 del self._ends[topic]
@@ -86,6 +86,6 @@ class Lags:
 
 
 def whole(lags: Iterable[Lag]) -> Lag:
-    """The lag of a topic: all records, and the oldest of them."""
+    """The lag of a topic: the sum of the records, and the age of the oldest."""
     found = list(lags)
     return Lag(sum(one.records for one in found), max((one.seconds for one in found), default=0.0))

@@ -1,4 +1,4 @@
-"""Servers that are asked now and then whether they answer, beside everything else."""
+"""Periodic checks, in the background, whether servers answer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.redact import redact
 
 _LOG = logging.getLogger(__name__)
-# A question that is under way for longer counts as one without an answer; clients give up after 10 to 60 s.
+# A question that takes longer counts as unanswered; clients give up after 10 to 60 s.
 _LIMIT_S = 15.0
 _LEAVE_S = 1.0
 
 
 class Question:
-    """Asks one server the same thing every ``every_s`` seconds, in a thread of its own.
+    """Asks one server the same thing every ``every_s`` seconds, in its own thread.
 
     Args:
-        server: whom, as people read it.
+        server: the server's name for people.
         ask: raises what is wrong.
         every_s: seconds between two answers.
         clock: seconds.
@@ -37,7 +37,7 @@ class Question:
         self._ask, self._every_s, self._clock = ask, every_s, clock
         self._error: str | None = None
         self._answered_s: float | None = None
-        self._asked_s: float | None = None  # the question that is under way
+        self._asked_s: float | None = None  # when the question under way was asked
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"question to the {server}", daemon=True)
 
@@ -46,19 +46,19 @@ class Question:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; a question that is under way is left to itself."""
+        """Ask no more; does not wait for a question under way."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(_LEAVE_S)
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the last answer; None: there was none."""
+        """Seconds since the last answer; None before the first."""
         return None if self._answered_s is None else self._clock() - self._answered_s
 
     @property
     def trouble(self) -> str | None:
-        """Why the server does not answer; None: it does."""
+        """Why the server does not answer; None if it does."""
         asked_s = self._asked_s
         if asked_s is not None and self._clock() - asked_s > _LIMIT_S:
             return f"the {self.server} has not answered for {self._clock() - asked_s:.0f} s"
@@ -87,13 +87,13 @@ class Question:
 
 
 class CatalogQuestions:
-    """A question to each catalog that table topics of a host have, so that one that hangs delays no other.
+    """One question per catalog that a host's table topics use: a hanging catalog delays no other.
 
     Args:
-        in_use: a namespace that topics work in, by catalog as their settings name it; None: the default one.
-        ask: asks a catalog for a namespace of its own, raises what is wrong.
-        names: what the catalogs of the settings are called in SQL.
-        every_s: seconds between two answers of one.
+        in_use: a namespace that topics use, by their catalog's name in the settings; None: the default one.
+        ask: asks a catalog for its namespace, raises what is wrong.
+        names: the catalogs' names in SQL, by their names in the settings.
+        every_s: seconds between two answers of one catalog.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CatalogQuestions:
         """The questions to catalogs that are in use, by name in SQL."""
         with self._lock:
             for catalog in (in_use := self._in_use()):
-                if catalog not in self._questions:  # the settings lack it, which its topics are told as well
+                if catalog not in self._questions:  # not in the settings: its topics report that, too
                     self._questions[catalog] = self._made(catalog)
                     if self._started:
                         self._questions[catalog].start()

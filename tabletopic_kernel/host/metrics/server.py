@@ -1,4 +1,4 @@
-"""One small HTTP server of a host: ``/metrics``, ``/healthz``, ``/readyz``."""
+"""A host's small HTTP server: ``/metrics``, ``/healthz``, ``/readyz``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PLAIN = "text/plain; charset=utf-8"
-# Who sends half a request is let go.
+# Half a request is dropped after this.
 _REQUEST_S = 10.0
 
 
@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """What is shown: the metrics, and what is wrong with life and readiness; None: nothing."""
+    """What the pages show: the metrics, and what is wrong with liveness and readiness; None: nothing."""
 
     metrics: Callable[[], bytes]
     health: Callable[[], str | None]
@@ -50,15 +50,15 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who asked has left, or asked for too long."""
+        """Ignore a client that left, or took too long."""
         _LOG.debug("%s", client_address, exc_info=True)
 
 
 class MetricsServer:
-    """Answers from ``start`` to ``stop``, in a thread of its own and one for each request."""
+    """Answers from ``start`` to ``stop``, in its own thread plus one for each request."""
 
     def __init__(self, address: Address, pages: Pages) -> None:
-        """Raises UsageError where it cannot listen."""
+        """Raises UsageError if it cannot listen there."""
         self._server = _listening(address, _application(pages))
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
 

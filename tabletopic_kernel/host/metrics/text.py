@@ -1,7 +1,7 @@
-"""Metrics as Prometheus reads them.
+"""Metrics in Prometheus' text format.
 
-Why not by ``prometheus_client.generate_latest``: it takes 6 µs a sample, twice the time that a scrape
-of a hundred topics may take. A test holds both to the same text (ADR 0018).
+Why not ``prometheus_client.generate_latest``: it takes 6 µs a sample, twice what a scrape of a hundred topics
+may take. A test holds both to the same text (ADR 0018).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Labels(dict[str, str]):
-    """Labels of samples, by name; made once for all scrapes, as their text takes longer than the samples'."""
+    """Labels of samples, by name; kept between scrapes, as their text costs more than the values."""
 
     @cached_property
     def text(self) -> str:
-        """As they stand behind the name."""
+        """The labels as text, as it follows the metric's name."""
         return _text(self)
 
 
@@ -34,7 +34,7 @@ def exposition(metrics: Iterable[Metric]) -> bytes:
         for sample in metric.samples:
             labels, value = sample.labels, sample.value
             text = labels.text if isinstance(labels, Labels) else _text(labels)
-            # As the library writes it, which is only different for large numbers.
+            # The library's notation, which differs only for large numbers.
             lines.append(f"{sample.name}{text} {value if 0 <= value < 100_000 else _large(value)}\n")
     return "".join(lines).encode()
 

@@ -1,4 +1,4 @@
-"""What watches a host for monitoring: its metrics, questions to its servers, and the HTTP server."""
+"""Monitoring of one host: its metrics, the checks of its servers, and the HTTP server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 
 _LAG_EVERY_S = 3.0
 _SERVERS_EVERY_S = 20.0
-# Closing topics takes a host's loop up to 90 s; a loop that is silent for longer hangs.
+# Closing topics takes a host's loop up to 90 s; a loop that is silent much longer hangs.
 SILENT_S = 150.0
 
 
@@ -40,14 +40,14 @@ class _Host(WatchedHost, Protocol):
 
 
 class HostWatch:
-    """Shows one host to monitoring, from ``start``, which comes before the host's, to ``stop``.
+    """Exposes one host to monitoring, from ``start``, which comes before the host's, to ``stop``.
 
     Args:
-        host: which.
-        broker: whose end offsets the lag is counted from, all topics in one question.
+        host: the host.
+        broker: reports the end offsets for the lag, of all topics in one request.
         registry: a question that raises what is wrong.
-        catalog: the same, of a namespace in the catalog that topics' settings name; None: the default one.
-        catalogs: names in SQL of the settings' catalogs, the default one among them.
+        catalog: the same, for a namespace in the catalog that topics' settings name; None: the default one.
+        catalogs: SQL names of the settings' catalogs, including the default one.
         address: where to listen.
     """
 
@@ -93,14 +93,14 @@ class HostWatch:
         self._catalogs.stop()
 
     def health(self) -> str | None:
-        """Why the process should be started again; None: it lives."""
+        """Why the process should be restarted; None if it is alive."""
         if self._host.has_ended:
             return "the host has ended"
         silence_s = self._host.silence_s
         return f"the host's loop has not polled for {silence_s:.0f} s" if silence_s > SILENT_S else None
 
     def readiness(self) -> str | None:
-        """Why the host cannot run topics now, each reason in a line; None: it can."""
+        """Why the host cannot run topics now, one reason per line; None if it can."""
         host = self._host
         reasons = [self.health()]
         if host.is_leaving:
@@ -114,15 +114,15 @@ class HostWatch:
         return exposition(self._registry.collect())
 
     def _in_use(self) -> Mapping[str | None, str]:
-        # A namespace that the host works in: it may have no right to list the others.
+        # A namespace that the host uses: it may lack the permission to list others.
         return self._host.namespaces() or {None: TopicSettings().namespace}
 
     def _servers(self) -> dict[tuple[str, str], Question]:
-        """Questions by the labels of their server: which, and the name of a catalog."""
+        """Questions by the labels of their server: its kind, and the name if it is a catalog."""
         catalogs = {("catalog", name): one for name, one in self._catalogs.current().items()}
         return {(server, ""): one for server, one in self._questions.items()} | catalogs
 
     def _ask_ends(self) -> None:
         topics = set(self._host.coordinators())
-        # The settings topic as well: the broker is asked also where this host runs nothing.
+        # Including the settings topic: the broker is asked even if this host runs nothing.
         self._lags.learn(self._broker.end_offsets({*topics, SETTINGS_TOPIC}), now_ms())

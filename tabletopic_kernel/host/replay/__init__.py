@@ -1,1 +1,1 @@
-"""Replays of dead letters, in rounds, and their plan."""
+"""Replays of dead letters in rounds, and their plan."""

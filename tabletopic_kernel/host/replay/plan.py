@@ -1,7 +1,7 @@
-"""The plan of a replay: dead letters are staged without files, on a draft of the table.
+"""The plan of a replay: stages dead letters without files, on a draft of the table.
 
 Why nothing changes: this module has neither an owner nor a worker. The draft keeps its changes to itself and
-takes no commits, staging writes no files, and events of the draft are collected instead of sent.
+accepts no commits, staging writes no files, and the draft's events are collected instead of sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TableDraft(TopicTable):
 
 @dataclass
 class ReplayPlan:
-    """What a replay would do: dead letters that become rows, those that stay by reason, table changes."""
+    """What a replay would do: new rows, letters that stay by reason, changes of the table."""
 
     topic: str
     letters: int = 0
@@ -80,7 +80,7 @@ def plan_replay(
     Raises:
         UsageError: ``where`` cannot be read, or the topic has no letters.
         RetryableError: registry, catalog or storage do not answer.
-        ActionNeededError: the settings say that such letters stop the topic.
+        ActionNeededError: by the settings, such letters stop the topic.
     """
     chosen = dead_letters_where(where, now_ms())
     identifier = table_identifier(topic, settings)
@@ -117,7 +117,7 @@ def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
 
 
 class _Changes:
-    """Collects changes of the table from the events of a draft, which are not sent."""
+    """Collects a table's changes from the events of its draft, which are not sent."""
 
     def __init__(self) -> None:
         self.noted: list[str] = []
@@ -130,7 +130,7 @@ class _Changes:
 
 @dataclass(frozen=True)
 class _PlanServices:
-    """The services of a schema keeper for planning."""
+    """A schema keeper's services, for planning."""
 
     registry: Registry
     control: EventWriter

@@ -1,14 +1,14 @@
 """Replay: dead letters processed again with the current settings; each becomes a row, or stays a dead letter
 (I7).
 
-A round takes some letters. Those that are rows now are staged; then they are marked in the dead-letter table
-with the round's id; then the rows are committed as any staged batch is, with that id in the ledger; then the
-marked letters go. Whoever settles the letters later finishes or forgets the round by the ledger: ADR 0007.
+A round takes some letters. Those that now become rows are staged, and marked in the dead-letter table with
+the round's id. Then the rows are committed like any staged batch, with that id in the ledger, and the marked
+letters are removed. Whoever settles the letters later finishes or forgets the round by the ledger: ADR 0007.
 
 Why this is safe: a round begins with settled letters, so none of them is a row. A marked letter is still a
-letter. Its fate hangs on one fact, whether the table's ledger names its round: if so the rows are there and
-the letters go, else the rows never came and the letters stay. Both are decided from the tables alone, by this
-owner or the next, so a crash at any step neither loses nor doubles a record (I1, I7).
+letter. Its fate hangs on one fact, whether the table's ledger names its round: if so, the rows are there and
+the letters go; else the rows never came and the letters stay. This owner or the next decides it from the
+tables alone, so a crash at any step neither loses nor doubles a record (I1, I7).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan, Stage
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
 from tabletopic_kernel.pipeline.write import Refusals
 
-# Letters of a round: one commit each, decoded by the coordinator's own thread between its other work.
+# Letters per round: a round is one commit, decoded by the coordinator's own thread between its other work.
 _ROUND_LETTERS = 50_000
 _TAKE_RECORDS = 10_000
 Place = tuple[int, int]  # partition, offset
@@ -56,7 +56,7 @@ def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
     """The dead letters of a replay: those that existed when it was requested and match ``where``.
 
     Raises:
-        UsageError: ``where`` is no condition on the columns of a dead-letter table.
+        UsageError: ``where`` is not a condition on the columns of a dead-letter table.
     """
     then = LessThanOrEqual(term="at", value=asked_ms * 1000)
     how = (
@@ -79,12 +79,12 @@ class Replay:
         self._seen: set[str] = set()  # data files that were tried
 
     def round(self) -> StagedBatch | None:
-        """Try some dead letters; the rows to commit, None when none are left.
+        """Try some dead letters; returns the rows to commit, None when no letters are left.
 
-        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; letters stay letters
-            then.
+        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; the letters then stay
+            letters.
         """
-        # Those of a round before whose rows are in the table would become rows again (I7).
+        # Letters of an earlier round whose rows are in the table would become rows again (I7).
         self._owner.require_settled_letters()
         while tasks := self._next_tasks():
             batch = self._round(tasks)
@@ -153,7 +153,7 @@ class Replays:
         self._report = report  # request, new rows, those that stay by reason, error
         self._asked: deque[ReplayRequest] = deque()
         self._current: Replay | None = None
-        self._staged: StagedBatch | None = None  # of a round that is not committed yet
+        self._staged: StagedBatch | None = None  # of a round not committed yet
 
     def ask(self, request: ReplayRequest) -> None:
         """Replay when there is time."""
@@ -166,16 +166,16 @@ class Replays:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether letters are chosen by the files that they are in, or will be as soon as there is time."""
+        """Whether a replay, which chooses letters by their files, runs or waits for its turn."""
         return bool(self._asked or self._current)
 
     @property
     def is_in_round(self) -> bool:
-        """Whether dead letters are marked whose rows are not committed yet."""
+        """Whether dead letters are marked but their rows not committed yet."""
         return self._staged is not None
 
     def step(self, owner: Owner) -> StagedBatch | None:
-        """One round; rows to stage, or None when the replay is over."""
+        """Run one round; returns rows to stage, or None when the replay is over."""
         request = self._current.request if self._current else self._asked.popleft()
         try:
             self._current = self._current or Replay(request, owner)
@@ -190,7 +190,7 @@ class Replays:
         return batch
 
     def committed(self) -> None:
-        """The round's rows are in the table."""
+        """Note that the round's rows are in the table."""
         if self._current is not None and self._staged is not None:
             self._current.rows += self._staged.rows
         self._staged = None
@@ -205,7 +205,7 @@ class Replays:
 
 def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     """Stage dead letters as records of the topic, with the current settings; raises as ``Owner.satisfy``."""
-    # The registry may know by now what it did not when these became letters.
+    # The registry may know schemas now that it did not when these became letters.
     owner.keeper.forget_unknown()
     plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
@@ -221,7 +221,7 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
 
 
 def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:
-    """Stage dead letters by a plan, in this process; without ``writes`` no file is made."""
+    """Stage dead letters by a plan, in this process; without ``writes``, no files are written."""
     loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
     stayed: dict[Place, str] = {}
 

@@ -26,7 +26,7 @@ _FIRST_STEP = 2_000  # messages looked at first when the newest events are wante
 class ControlLog:
     """Writes events without ever delaying a commit: events that cannot be sent are dropped and counted.
 
-    So it is for a minute after the login was refused: a producer would log in again every second.
+    The same holds for a minute after a refused login: a producer would log in again every second.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ class ControlLog:
         self._met = ConnectionErrors()
         self._gate = LoginGate()
         self._lock = threading.Lock()
-        # Made for the first event: while a host waits for its broker nobody would hear of a refusal.
+        # Made for the first event: while a host waits for its broker, nobody would learn of a refusal.
         self._producer: Producer | None = None
         self._listeners: list[Callable[[ControlEvent], None]] = []
         self.dropped = 0
@@ -48,7 +48,7 @@ class ControlLog:
         for hear in self._listeners:
             try:
                 hear(event)
-            except Exception:  # a bug of who only watches must not end what is watched
+            except Exception:  # a bug in a listener must not end what it listens to
                 _LOG.exception("event %s", event.type)
         with self._lock:
             if not self._gate.is_open:
@@ -64,7 +64,7 @@ class ControlLog:
                     on_delivery=self._delivered,
                 )
                 self._producer.poll(0)
-            except (BufferError, KafkaException):  # the second: it is known that the user may not write there
+            except (BufferError, KafkaException):  # the second: the user is known to lack WRITE on the topic
                 self.dropped += 1
             if self._met.is_hopeless():
                 self._let_go(explain_silence(self._properties, self._met, "no answer"))
@@ -104,9 +104,9 @@ def ensure_control_topic(broker: Broker) -> None:
 def read_events(
     properties: Mapping[str, str], since_ms: int | None, *, follow: Callable[[], bool] | None = None
 ) -> Iterator[ControlEvent]:
-    """Events from ``since_ms`` on (None: all that are kept), in order; ``follow`` keeps going while true.
+    """Events from ``since_ms`` on (None: all that are retained), in order; ``follow`` continues while true.
 
-    Messages that are no events of this version are skipped.
+    Messages that are not events of this version are skipped.
 
     Raises:
         RetryableError: the broker does not answer.

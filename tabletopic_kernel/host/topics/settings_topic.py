@@ -1,9 +1,9 @@
 """The settings topic: the desired state, one message per topic, compacted.
 
 Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
-one twice changes nothing. A topic's messages are in one partition, so all hosts see them in one order, and
-whoever holds that partition runs the topic. Messages are hints, the table decides: two hosts that both
-believe to hold a partition cannot both commit (I5).
+one twice changes nothing. A topic's messages are in one partition, so all hosts see them in the same order,
+and the host that is assigned the partition runs the topic. Messages are hints, the table decides: two hosts
+that both believe they hold a partition cannot both commit (I5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 SETTINGS_TOPIC = "__tabletopic.settings"
-# A host owns whole partitions, so there can be as many hosts as partitions.
+# A host is assigned whole partitions, so this is the largest number of hosts.
 _PARTITIONS = 16
 _CONFIG = {"cleanup.policy": "compact"}
 
@@ -47,7 +47,7 @@ def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> N
     """Send one message and wait until the broker has it; None disables the topic.
 
     Raises:
-        RetryableError: the broker did not take it.
+        RetryableError: the broker did not accept it.
     """
     ensure_settings_topic(broker)
     partitions = len(broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC])
